@@ -51,8 +51,10 @@ def describe(error: Exception) -> tuple[str, ExitCode]:
 
 def nobody_answers(address: str) -> str:
     """Return the line for an address where nothing listens, with the command that starts a service."""
+    from penstock.proxies import way_to
+
     return (
-        f"no answer from {address}: is the service running?"
+        f"no answer from {address}{way_to(address)}: is the service running?"
         " penstock serve --store DIRECTORY starts all services"
     )
 

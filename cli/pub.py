@@ -190,7 +190,7 @@ def _of_json_lines(
             raise CommandFailed(
                 f"{path}, line {number}, column {error.colno}: {error.msg}", ExitCode.USAGE
             ) from error
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise CommandFailed(f"{path}, line {number}: {error}", ExitCode.USAGE) from error
 
 

@@ -10,6 +10,7 @@ import typer
 
 from cli.failures import CommandFailed, ExitCode, nobody_answers
 from cli.session import check_address, session_of
+from penstock.addresses import channel_options
 
 PANEL: Final = "Services"
 SERVICES: Final = {
@@ -59,7 +60,9 @@ def health(
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-    with grpc.insecure_channel(address) as channel:
+    from penstock.proxies import way_to
+
+    with grpc.insecure_channel(address, channel_options(address)) as channel:
         try:
             answer = health_pb2_grpc.HealthStub(channel).Check(
                 health_pb2.HealthCheckRequest(service=service),
@@ -74,7 +77,11 @@ def health(
             is_refused = code is grpc.StatusCode.UNAVAILABLE and "refused" in (
                 error.details() or ""
             )
-            line = nobody_answers(address) if is_refused else f"{address}: {code.name}"
+            line = (
+                nobody_answers(address)
+                if is_refused
+                else f"{address}{way_to(address)}: {code.name}"
+            )
             raise CommandFailed(line, ExitCode.UNREACHABLE) from error
     state = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
     serving = answer.status == health_pb2.HealthCheckResponse.SERVING

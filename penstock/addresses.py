@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from ipaddress import AddressValueError, IPv6Address
+from ipaddress import AddressValueError, IPv6Address, ip_address
 from typing import Final, Literal
 
 Service = Literal["writer", "reader", "indexer"]
@@ -14,6 +14,8 @@ DEFAULT_WRITER: Final = "127.0.0.1:5801"
 DEFAULT_READER: Final = "127.0.0.1:5802"
 DEFAULT_INDEXER: Final = "127.0.0.1:5803"
 DEFAULT_GATEWAY: Final = "127.0.0.1:8081"
+
+WITHOUT_PROXY: Final = ("grpc.enable_http_proxy", 0)  # of channels between our own services
 
 PORT_MAX: Final = (1 << 16) - 1
 _HOST: Final = re.compile(r"[^\s:/\[\]]+")
@@ -55,6 +57,27 @@ def address_problem(address: str, *, port_min: int = 1) -> str:
     if not _PORT.fullmatch(port) or not port_min <= int(port) <= PORT_MAX:
         return f"the port is a number from {port_min} to {PORT_MAX}"
     return ""
+
+
+def is_loopback(address: str) -> bool:
+    """Whether HOST:PORT is of this machine alone, by its host."""
+    host = host_of(address)
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def channel_options(address: str) -> list[tuple[str, int]]:
+    """Return the options of a client's channel to an address: no proxy has anything to do with this machine."""
+    return [WITHOUT_PROXY] if is_loopback(address) else []
+
+
+def host_of(address: str) -> str:
+    """Return the host of HOST:PORT, an IPv6 address without its brackets."""
+    return address.rpartition("/")[2].rpartition(":")[0].strip("[]")
 
 
 def _is_v6(text: str) -> bool:

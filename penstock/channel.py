@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import grpc
 
-from penstock.addresses import Addresses, Service
+from penstock.addresses import Addresses, Service, channel_options
 from penstock.errors import CANCELLED_HERE, ClientClosed
 from penstock.wire import Method
 from storage.clock import Clock
@@ -135,10 +135,11 @@ class _OpenChannels(ABC, Generic[ChannelT]):
             raise ClientClosed("the client is closed")
         channel = self._channels.get(service)
         if channel is None:
-            options = list(CHANNEL_OPTIONS)
+            address: str = self.addresses.of(service)
+            options = [*CHANNEL_OPTIONS, *channel_options(address)]
             if service in self._renewed:
                 options.append(_OWN_CONNECTION)
-            channel = self._open(self.addresses.of(service), options)
+            channel = self._open(address, options)
             self._channels[service] = channel
         return channel
 

@@ -9,6 +9,7 @@ import grpc
 from penstock.addresses import Service
 from penstock.calls import status
 from penstock.errors import RpcError, Unavailable
+from penstock.proxies import way_to
 from storage.clock import Clock
 
 POLL_S: Final = 0.05
@@ -45,6 +46,7 @@ class Readiness:
         """Return how long to wait before the next look. Raises Unavailable when time was over."""
         if self._left_s <= 0:
             raise Unavailable(
-                f"the {self._service} at {self._address} is not ready: {self._problem}"
+                f"the {self._service} at {self._address} is not ready{way_to(self._address)}:"
+                f" {self._problem}"
             )
         return POLL_S

@@ -15,6 +15,7 @@ from typing import Any, Final, NoReturn, TypeVar
 from pydantic import ByteSize, ValidationError
 from pydantic_settings import CliSettingsSource, SettingsError, TomlConfigSettingsSource
 
+from services import streams
 from services.process_settings import ENV_PREFIX, ProcessSettings
 from services.settings import (
     GatewaySettings,
@@ -126,5 +127,5 @@ def _complete_help(source: CliSettingsSource[Any], kind: type[ProcessSettings]) 
 
 
 def _exit(prog: str, problem: str) -> NoReturn:
-    sys.stderr.write(f"{prog}: {problem}" + "\n")
+    streams.say(f"{prog}: {problem}", is_error=True)
     raise SystemExit(EXIT_USAGE)

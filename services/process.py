@@ -11,12 +11,11 @@ import ctypes
 import logging
 import os
 import signal
-import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final, NoReturn
 
-from services import logs, loops, memory
+from services import logs, loops, memory, streams
 from services.process_settings import ListenSettings
 from services.rpc.listening import CannotListen
 from storage.errors import NotAStore, StoreError, StoreLocked, UnsupportedFormat
@@ -39,9 +38,12 @@ def run(
     service: str, settings: ListenSettings, serve: Callable[[asyncio.Event], Awaitable[None]]
 ) -> int:
     """Run ``serve`` until it ends; it is given an event which a stop signal sets."""
+    streams.hold()
     logs.configure(service=service, level=settings.log_level, log_format=settings.log_format)
     if settings.supervised:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if streams.is_unread():  # the supervisor ended before it could be asked to signal that
+            return 0
     memory.keep_buffers()
     memory.set_aside()
     open_files.raise_limit()
@@ -61,7 +63,7 @@ def run(
 
 def fail(service: str, problem: str, code: int) -> int:
     """Say in one line why the process ends; return its exit code."""
-    sys.stderr.write(f"penstock {service}: {problem}" + "\n")
+    streams.say(f"penstock {service}: {problem}", is_error=True)
     return code
 
 
@@ -72,17 +74,14 @@ def leave(code: int) -> NoReturn:
     around them, which sometimes aborts a process that had stopped in order.
     """
     logging.shutdown()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            stream.flush()
+    streams.end()
     os._exit(code)
 
 
 def announce(service: str, address: str) -> None:
     """Print the address that it serves on to stdout, for the process that started it."""
     memory.settle()
-    sys.stdout.write(SERVING_LINE.format(service=service, address=address) + "\n")
-    sys.stdout.flush()
+    streams.say(SERVING_LINE.format(service=service, address=address))
 
 
 async def sleep_until(stop: asyncio.Event, seconds: float) -> None:

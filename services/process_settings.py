@@ -13,7 +13,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from penstock.addresses import address_problem
+from penstock.addresses import address_problem, is_loopback
 
 ENV_PREFIX: Final = "PENSTOCK_"
 
@@ -116,3 +116,8 @@ def check_address(value: str) -> str:
     if fix := address_problem(value, port_min=0):
         raise ValueError(f"{value!r} is not HOST:PORT; {fix}")
     return value
+
+
+def is_open_to_network(listen: str) -> bool:
+    """Whether other machines reach an address that is listened on."""
+    return not is_loopback(listen)

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from services import streams
 from services.flags import load
 from services.messaging_settings import NONE
 from services.process_settings import ListenSettings
@@ -36,6 +37,7 @@ GATEWAY_LISTENS: Final = ("gateway_listen", "gateway_tls_listen")  # of the read
 LISTENS: Final = (*(f"{service}_listen" for service in SERVICES), *GATEWAY_LISTENS)
 CALLS: Final = {"reader": ("writer",)}  # services that it is given the addresses of
 NOT_PASSED_ON: Final = frozenset({"listen", "supervised", "config", *GATEWAY_LISTENS})
+EXIT_FAILED: Final = 1
 EXIT_USAGE_CODES: Final = frozenset({2, 3, 4, 5, 6})  # starting again would end the same way
 EXIT_NO_STORE: Final = 4
 _RESTART_DELAY_SECONDS: Final = 0.2
@@ -46,19 +48,27 @@ _KILL_AFTER_SECONDS: Final = 15.0  # beyond the drain grace
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run until a signal to stop, or until a service cannot start; return the exit code."""
+    streams.hold()
+    try:
+        return _run(argv)
+    finally:
+        streams.end()
+
+
+def _run(argv: Sequence[str] | None) -> int:
     settings = load(ServeSettings, argv, prog="penstock serve")
     try:
         settings.store_config()
         for service in SERVICES:  # before any of them makes anything
             load(SERVICES[service], child_arguments(service, settings), prog="penstock serve")
     except ValueError as error:
-        sys.stderr.write(f"penstock serve: {error}" + "\n")
+        streams.say(f"penstock serve: {error}", is_error=True)
         return 2
     try:
         for listen in listens_of(settings).values():
             check_free(listen)
     except CannotListen as error:
-        sys.stderr.write(f"penstock serve: {error}" + "\n")
+        streams.say(f"penstock serve: {error}", is_error=True)
         return 6
     with with_ports(settings) as settings:
         return asyncio.run(_supervise(settings))
@@ -148,15 +158,26 @@ class Child:
 
     async def keep_running(self) -> int:
         """Run the process, again and again if it dies; return when it ends for good."""
+        try:
+            return await self._keep_running()
+        except Exception as error:  # noqa: BLE001  the others are to be stopped in order
+            _say(f"the {self.service} is not looked after any more: {error!r}", error=True)
+            return EXIT_FAILED
+
+    async def _keep_running(self) -> int:
         delay = _RESTART_DELAY_SECONDS
         while True:
             started = asyncio.get_running_loop().time()
-            code = await self._run()
+            try:
+                code = await self._run()
+                end = f"ended with {_how(code)}"
+            except OSError as error:  # such as no descriptor or process left
+                code, end = EXIT_FAILED, f"cannot be started ({error})"
             if self._stopping:
                 if code == -signal.SIGTERM:  # stopped before it could handle the signal
                     return 0
                 if code:
-                    _say(f"the {self.service} ended with {_how(code)}", error=True)
+                    _say(f"the {self.service} {end}", error=True)
                 return code
             if code in EXIT_USAGE_CODES and not self._has_served:
                 return code
@@ -164,12 +185,12 @@ class Child:
                 delay = _RESTART_DELAY_SECONDS
             if self._store.has_moved:
                 _say(
-                    f"the {self.service} ended with {_how(code)} and is not started again: the"
-                    " store's directory was renamed or removed",
+                    f"the {self.service} {end} and is not started again: the store's directory"
+                    " was renamed or removed",
                     error=True,
                 )
                 return EXIT_NO_STORE
-            _say(f"the {self.service} ended with {_how(code)}; starting it again", error=True)
+            _say(f"the {self.service} {end}; starting it again", error=True)
             await asyncio.sleep(delay)
             delay = min(delay * 2, _RESTART_DELAY_MAX_SECONDS)
             if self._stopping:
@@ -245,7 +266,7 @@ def _how(code: int) -> str:
 
 
 def _say(text: str, *, error: bool = False) -> None:
-    print(f"penstock: {text}", file=sys.stderr if error else sys.stdout, flush=True)
+    streams.say(f"penstock: {text}", is_error=error)
 
 
 if __name__ == "__main__":

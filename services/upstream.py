@@ -10,6 +10,8 @@ from typing import Any, Final, Protocol
 import grpc
 from google.protobuf.message import Message
 
+from penstock.addresses import WITHOUT_PROXY
+
 CALL_SECONDS: Final = 10.0
 CALLS_A_CHANNEL: Final = 1_000  # a service takes 1,024 of a connection
 _OPTIONS: Final = [
@@ -21,6 +23,7 @@ _OPTIONS: Final = [
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 500),
     ("grpc.use_local_subchannel_pool", 1),
+    WITHOUT_PROXY,
 ]
 
 

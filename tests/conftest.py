@@ -7,6 +7,10 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+# What tests call is on this machine, also where a proxy leads elsewhere.
+os.environ["no_proxy"] = ",".join(
+    each for each in (os.environ.get("no_proxy"), "localhost", "127.0.0.1", "::1") if each
+)
 settings.register_profile(
     "penstock", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -8,7 +8,7 @@ import typer
 
 from cli.failures import CommandFailed, ExitCode, nobody_answers
 from cli.session import check_address, session_of
-from penstock.addresses import DEFAULT_GATEWAY
+from penstock.addresses import DEFAULT_GATEWAY, channel_options
 
 if TYPE_CHECKING:
     from penstock.v1 import gateway_pb2
@@ -68,7 +68,7 @@ def _list(address: str, group: str, timeout_s: float) -> gateway_pb2.ListClients
 
     from penstock.v1 import gateway_pb2, gateway_pb2_grpc
 
-    with grpc.insecure_channel(address) as channel:
+    with grpc.insecure_channel(address, channel_options(address)) as channel:
         stub = gateway_pb2_grpc.GatewayStub(channel)  # type: ignore[no-untyped-call]  # generated
         request = gateway_pb2.ListClientsRequest(group=group)
         return cast("gateway_pb2.ListClientsResponse", stub.ListClients(request, timeout=timeout_s))

@@ -221,7 +221,7 @@ class AsyncClient(AsyncTransactionCalls, AsyncOffsets, AsyncLeaseCalls, AsyncGro
             async for response in stream:
                 yield call.interpret(response)
         except grpc.RpcError as error:
-            raise call.error_of(error) from error
+            raise self.error_of(call, error) from error
         finally:
             stream.cancel()
 

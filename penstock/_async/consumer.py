@@ -106,7 +106,7 @@ class AsyncConsumer(AsyncIterator[Record]):
             if isinstance(outcome, PenstockError):
                 raise outcome
             if isinstance(outcome, grpc.RpcError):
-                raise call.error_of(outcome) from outcome
+                raise self._client.error_of(call, outcome) from outcome
             core.on_result(queue, call.interpret(outcome), now)
         except PenstockError as error:
             core.on_error(queue, error, now)

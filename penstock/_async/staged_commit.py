@@ -11,6 +11,7 @@ from penstock import wire
 from penstock._async.connection import AsyncConnection
 from penstock.calls.staged_commits import Version, staged
 from penstock.errors import from_rpc_error
+from penstock.proxies import with_way
 from penstock.values import Committed, Staged
 
 STAGE_TIMEOUT_S: Final = 120.0
@@ -52,7 +53,7 @@ class AsyncStagedCommit(Version):
                 wire.STAGE_RECORDS, requests, timeout_s
             )
         except grpc.RpcError as error:
-            raise from_rpc_error(error) from error
+            raise with_way(from_rpc_error(error), self._client.way_to("writer")) from error
         return staged(attempt, answer)
 
     async def commit(

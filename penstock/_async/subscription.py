@@ -223,7 +223,7 @@ class AsyncSubscription(AsyncIterator[LeasedRecord]):
             if isinstance(outcome, PenstockError):
                 raise outcome
             if isinstance(outcome, grpc.RpcError):
-                raise call.error_of(outcome) from outcome
+                raise self._client.error_of(call, outcome) from outcome
             received: Received = call.interpret(outcome)
         except ClientClosed:
             if not self._is_closed:

@@ -218,7 +218,7 @@ class Client(TransactionCalls, Offsets, LeaseCalls, Groups, Status):
             for response in stream:
                 yield call.interpret(response)
         except grpc.RpcError as error:
-            raise call.error_of(error) from error
+            raise self.error_of(call, error) from error
         finally:
             stream.cancel()
 

@@ -19,7 +19,8 @@ from penstock.addresses import (
 from penstock.calls import status
 from penstock.calls.call import Attempts, Call, Plan
 from penstock.channel import CALL_FAILED, NOT_CONNECTED, ServiceChannels, failure_of
-from penstock.errors import ClientClosed
+from penstock.errors import ClientClosed, PenstockError
+from penstock.proxies import way_to
 from penstock.queue_counts import QueueCounts
 from penstock.readiness import Readiness
 from penstock.requests import REQUEST_BYTES_MAX
@@ -88,7 +89,12 @@ class Connection:
         self.channels.allow(timeout_s + call.wait_ms / 1000)
         stub = self.stub(call.method)
         with Attempts(
-            call, self.retry, timeout_s=timeout_s, clock=self.clock, sequences=self.sequences
+            call,
+            self.retry,
+            timeout_s=timeout_s,
+            clock=self.clock,
+            sequences=self.sequences,
+            way_to=self.way_to,
         ) as attempts:
             while True:
                 try:
@@ -125,6 +131,14 @@ class Connection:
         except CALL_FAILED as error:
             return failure_of(error).code() not in NOT_CONNECTED
         return True
+
+    def way_to(self, service: Service) -> str:
+        """Return the words of an error about the proxy that a service is reached through, "" for none."""
+        return way_to(self.addresses.of(service))
+
+    def error_of(self, call: Call[Any], error: grpc.RpcError) -> PenstockError:
+        """Return what a call that failed is to be raised as."""
+        return call.error_of(error, self.way_to(call.method.service))
 
     def renew(self, method: Method, failed_stub: Any) -> None:
         """Have calls to a method's service go over a new connection: the one of ``failed_stub`` may be dead.

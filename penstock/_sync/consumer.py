@@ -107,7 +107,7 @@ class Consumer(Iterator[Record]):
             if isinstance(outcome, PenstockError):
                 raise outcome
             if isinstance(outcome, grpc.RpcError):
-                raise call.error_of(outcome) from outcome
+                raise self._client.error_of(call, outcome) from outcome
             core.on_result(queue, call.interpret(outcome), now)
         except PenstockError as error:
             core.on_error(queue, error, now)

@@ -8,6 +8,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 import grpc
 
+from penstock.addresses import Service
 from penstock.errors import (
     DeadlineExceeded,
     FailedPrecondition,
@@ -21,6 +22,7 @@ from penstock.errors import (
     UnknownOutcome,
     from_rpc_error,
 )
+from penstock.proxies import with_way
 from penstock.retry import Repeat, RetryPolicy
 from penstock.sequences import RequestToken, Sequences
 from penstock.wire import Method
@@ -64,9 +66,9 @@ class Call(Generic[T]):
         size: int = len(request) if isinstance(request, bytes) else request.ByteSize()
         return size
 
-    def error_of(self, error: RpcError) -> PenstockError:
-        """Return what a failed attempt is to be raised as."""
-        return from_rpc_error(error, not_found=self.not_found)
+    def error_of(self, error: RpcError, way: str = "") -> PenstockError:
+        """Return what a failed attempt is to be raised as; ``way`` has the words about a proxy."""
+        return with_way(from_rpc_error(error, not_found=self.not_found), way)
 
 
 class Attempts:
@@ -84,8 +86,10 @@ class Attempts:
         timeout_s: float,
         clock: Clock,
         sequences: Sequences,
+        way_to: Callable[[Service], str] = lambda _: "",
     ) -> None:
         self._call = call
+        self._way_to = way_to
         self._policy = policy
         self._clock = clock
         self._began = clock.monotonic()
@@ -138,7 +142,7 @@ class Attempts:
 
         ``is_silent`` says then whether that attempt should go over another connection.
         """
-        failure = self._call.error_of(error)
+        failure = self._call.error_of(error, self._way_to(self._call.method.service))
         elapsed_s = self._clock.monotonic() - self._began
         delay_ms = self._policy.delay_ms(failure, self._call.repeat, self._count, elapsed_s)
         self.is_silent = isinstance(failure, DeadlineExceeded)

@@ -29,6 +29,7 @@ from penstock.producing.options import (
     ProducerOptions,
 )
 from penstock.producing.state import ProducerState
+from penstock.proxies import with_way
 from penstock.retry import RetryPolicy
 from penstock.values import Stored
 from storage.clock import Clock
@@ -45,6 +46,7 @@ class AsyncProducerConnection(Protocol):
     async def queue_count(self, topic: str) -> int: ...
     def forget_queue_count(self, topic: str) -> None: ...
     async def wait_connected(self, service: Service, timeout_s: float) -> bool: ...
+    def way_to(self, service: Service) -> str: ...
 
 
 class AsyncHandle:
@@ -249,7 +251,7 @@ class AsyncProducer:
                     self._client.forget_queue_count(topic)
                 await self._announce(done)
         except grpc.aio.AioRpcError as error:
-            failure = from_rpc_error(error)
+            failure = with_way(from_rpc_error(error), self._client.way_to("writer"))
             failure.__cause__ = error
             return failure
         except PenstockError as failure:

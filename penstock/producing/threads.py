@@ -32,6 +32,7 @@ from penstock.producing.options import (
     ProducerOptions,
 )
 from penstock.producing.state import ProducerState
+from penstock.proxies import with_way
 from penstock.retry import RetryPolicy
 from penstock.values import Stored
 from storage.clock import Clock
@@ -51,6 +52,7 @@ class ProducerConnection(Protocol):
     def queue_count(self, topic: str) -> int: ...
     def forget_queue_count(self, topic: str) -> None: ...
     def wait_connected(self, service: Service, timeout_s: float) -> bool: ...
+    def way_to(self, service: Service) -> str: ...
 
 
 class Handle:
@@ -283,7 +285,7 @@ class Producer:
                         self._client.forget_queue_count(topic)
                     self._changed.notify_all()
         except grpc.RpcError as error:
-            failure = from_rpc_error(error)
+            failure = with_way(from_rpc_error(error), self._client.way_to("writer"))
             failure.__cause__ = error
             if isinstance(failure, Cancelled) and self._closing:
                 return ClientClosed("the producer was closed")

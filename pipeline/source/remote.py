@@ -218,10 +218,12 @@ class Endpoint:
     def _method(self, method: Any) -> Callable[..., Any]:
         import grpc
 
+        from penstock.addresses import channel_options
         from penstock.channel import CHANNEL_OPTIONS
 
         if self._channel is None:
-            self._channel = grpc.insecure_channel(self.address, CHANNEL_OPTIONS)
+            options = [*CHANNEL_OPTIONS, *channel_options(self.address)]
+            self._channel = grpc.insecure_channel(self.address, options)
         call: Callable[..., Any] = method.on(self._channel)
         return call
 
@@ -281,8 +283,10 @@ class _Failures:
         if left <= 0:
             if error is None:
                 return False
+            from penstock.proxies import way_to
+
             raise ReaderUnavailable(
-                f"option 'endpoint': no reader service answers at {address} ({problem}); is it"
+                f"option 'endpoint': no reader service answers at {address}{way_to(address)} ({problem}); is it"
                 " running, and is this its address?"
             ) from None
         time.sleep(min(left, self._policy.backoff_ms(self._count) / 1e3))

@@ -19,7 +19,7 @@ from services.rpc.servicer import Context, raw
 from services.rpc.status import InvalidArgument
 from storage.format.leases.receipt_handle import HANDLE_SIZE
 from storage.leases.values import ReceivedBatch, ReceiveQuestion, Refusal
-from storage.view.filters.sql_filter import sql_filter
+from storage.view.filters.sql_filter import LONG, SqlFilter, sql_filter
 from storage.view.queues.tag_filter import TagFilter
 
 MESSAGES_DEFAULT: Final = 32
@@ -69,13 +69,14 @@ class LeaseServicer:
         self._wait_ms_max = wait_ms_max
         self._loop = asyncio.get_running_loop()
         self._asked: dict[bytes, Asked] = {}
+        self._reading_filter = asyncio.Lock()
 
     @raw
     async def receive(self, request: bytes, context: Context) -> bytes:
         """Lease messages of a topic, waiting for the first one if asked to."""
         asked = self._asked.get(request)
         if asked is None:
-            asked = self._check(request)
+            asked = await self._check(request)
         key, question, wait_seconds = asked
         pending = self._catch_up.pending()
         until = self._loop.time() + wait_seconds
@@ -179,7 +180,7 @@ class LeaseServicer:
         count = await self._calls.run(self._leases.release, list(request.client_ids), request.group)
         return leases_pb2.ReleaseLeasesResponse(released_count=count)
 
-    def _check(self, data: bytes) -> Asked:
+    async def _check(self, data: bytes) -> Asked:
         """Check a request, and keep what it asks: a consumer asks the same again and again.
 
         But for the id of the attempt, which is another one each time.
@@ -189,18 +190,18 @@ class LeaseServicer:
             _check_length("attempt_id", attempt_id, ATTEMPT_ID_MAX)
             request.attempt_id = ""
             same = request.SerializeToString()
-            asked = self._asked.get(same) or self._check(same)
+            asked = self._asked.get(same) or await self._check(same)
             return asked._replace(question=replace(asked.question, attempt_id=attempt_id))
         wait_ms = min(max(request.wait_ms, 0), self._wait_ms_max)
         key = LineKey(request.group, request.topic)
-        asked = Asked(key, self._question(request), wait_ms / 1e3)
+        asked = Asked(key, await self._question(request), wait_ms / 1e3)
         if len(data) <= KEPT_SIZE_MAX:
             if len(self._asked) >= KEPT_MAX:
                 self._asked.clear()
             self._asked[data] = asked
         return asked
 
-    def _question(self, request: leases_pb2.ReceiveRequest) -> ReceiveQuestion:
+    async def _question(self, request: leases_pb2.ReceiveRequest) -> ReceiveQuestion:
         for name in ("max_messages", "max_bytes"):
             value = getattr(request, name)
             if value < 0:
@@ -220,10 +221,19 @@ class LeaseServicer:
             max_bytes=min(request.max_bytes or BYTES_DEFAULT, self._bytes_max),
             lease_ms=request.lease_ms,
             tag_expression=request.tag_expression,
-            predicate=sql_filter(request.sql_expression) if request.sql_expression else None,
+            predicate=await self._predicate(request.sql_expression),
             client_id=request.client_id if request.auto_renew else "",
             queue_ids=tuple(request.queue_ids),
         )
+
+    async def _predicate(self, expression: str) -> SqlFilter | None:
+        """Return the filter of an expression; long ones are read in a thread, one at a time."""
+        if not expression:
+            return None
+        if len(expression) <= LONG:
+            return sql_filter(expression)
+        async with self._reading_filter:
+            return await asyncio.to_thread(sql_filter, expression)
 
     async def get_lease_status(
         self, _request: leases_pb2.GetLeaseStatusRequest, _context: Context

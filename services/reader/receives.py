@@ -236,7 +236,7 @@ class Receives:
                 continue
             try:
                 batch = await self._ask(key, waiter.question, self._leases.receive)
-            except StoreError as error:
+            except Exception as error:  # noqa: BLE001  raised where it is awaited: it is of this question alone
                 if not waiter.answered.done():
                     waiter.answered.set_exception(error)
                 continue

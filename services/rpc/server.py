@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -13,7 +12,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from services import logs
-from services.process_settings import ProcessSettings
+from services.process_settings import ProcessSettings, is_open_to_network
 from services.rpc.calls import PARSED_BYTES_MAX, CallHandlers, Interceptor
 from services.rpc.core.server import CoreServer
 from services.rpc.health import Health
@@ -80,7 +79,7 @@ class RpcServer:
         self._server.start()
         address = f"{host}:{port}"
         self._log.info("listening", address=address, tls=False)
-        if not _is_loopback(host):
+        if is_open_to_network(listen):
             self._log.warning(
                 "open to the network without TLS or accounts: whoever reaches this address may use it",
                 address=address,
@@ -110,12 +109,3 @@ class RpcServer:
         self._draining.set()
         self._health.end()
         await self._server.stop(self._settings.drain_grace_seconds)
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False

@@ -178,7 +178,7 @@ class GroupTopic:
             cost = 1
             if predicate is not None:
                 result = choose(result, records, predicate, answer)
-                cost = PREDICATE_UNITS
+                cost = max(PREDICATE_UNITS, predicate.cost)
                 if result.next_offset == queue.rows.next_offset:
                     answer.leaves_some = True  # what is chosen first is too long for what is left
                     return

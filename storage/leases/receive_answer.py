@@ -18,7 +18,7 @@ from storage.message import Damage
 
 Longs = npt.NDArray[np.int64]
 UNITS_MAX: Final = 1 << 18  # looked at in one receive: a filter may drop all of them
-PREDICATE_UNITS: Final = 16  # what a record costs of these that a predicate has to look at
+PREDICATE_UNITS: Final = 16  # what a record costs of these at least that a predicate has to look at
 RECORD_RESERVE: Final = 64 << 10  # bytes of an answer that are not worth another pull
 _NO_ATTEMPTS: Final = np.empty(0, np.int32)
 

@@ -45,7 +45,12 @@ class GroupRules(NamedTuple):
 
 
 class RecordPredicate(Protocol):
-    """Says which of a batch of records are to be handed out."""
+    """Says which of a batch of records are to be handed out.
+
+    ``cost`` counts its parts: a receive looks at the fewer records, the more there are.
+    """
+
+    cost: int
 
     def matching(self, data: ByteArray, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return for each record, which begin at ``positions`` of ``data``, whether it is."""

@@ -23,7 +23,10 @@ CHECKPOINT_CODE: Final = tag_code("ck")
 ACK_CODES: Final = frozenset({tag_code(ACK_TAG), tag_code("bAck")})
 MESSAGES_MAX: Final = 1_024  # of a checkpoint; a broker hands out 32 at once
 _OFFSET_END: Final = 1 << 62
-_MALFORMED: Final = (ValueError, KeyError, TypeError, AttributeError, OverflowError)
+_MALFORMED: Final = (
+    ValueError, KeyError, TypeError, AttributeError, OverflowError,
+    RecursionError,  # of JSON that nests deeply
+)  # fmt: skip
 
 
 class CheckpointKey(NamedTuple):

@@ -147,6 +147,7 @@ def test_what_sub_prints_pub_takes_back(run: Penstock, topic: str) -> None:
     [
         ("{", "Expecting property name"),
         ("[]", "not a JSON object"),
+        ("[" * 100_000, "recursion"),
         ("{}", 'no "body"'),
         ('{"body":"b","keys":3}', '"keys" is not a list of texts'),
         ('{"body":"b","properties":{"a":1}}', '"properties" is not an object of texts'),

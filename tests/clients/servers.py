@@ -20,6 +20,7 @@ from real_processes import Running, until
 from tls_front import TlsFront
 
 from bench.peers.programs import OPENED, run
+from penstock.addresses import channel_options
 from penstock.v1 import (
     gateway_pb2,
     gateway_pb2_grpc,
@@ -102,9 +103,10 @@ class PenstockServer:
         if self._front is not None:
             self._front.__enter__()
         self._start()
+        addresses = {name: self._running.serving(name)[0][0] for name in ("writer", "reader")}
         self._channels = {
-            service: grpc.insecure_channel(self._running.serving(service)[0][0])
-            for service in ("writer", "reader")
+            name: grpc.insecure_channel(address, channel_options(address))
+            for name, address in addresses.items()
         }
         return self
 

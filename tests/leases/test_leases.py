@@ -133,6 +133,8 @@ def test_what_a_filter_drops_counts_as_acknowledged(tmp_path: Path) -> None:
 
 def test_a_predicate_says_which_records_are_handed_out(store: LeaseStore) -> None:
     class EveryThird:
+        cost = 1
+
         def matching(self, data: np.ndarray, positions: np.ndarray) -> np.ndarray:
             return np.arange(len(positions)) % 3 == 0
 
@@ -146,6 +148,7 @@ def test_what_a_predicate_chooses_comes_once_and_in_order(
     store: LeaseStore, question: dict[str, int]
 ) -> None:
     class Sevens:
+        cost = 1
         looks = 0
 
         def matching(self, data: np.ndarray, positions: np.ndarray) -> np.ndarray:

@@ -257,7 +257,15 @@ def test_a_refused_append_delays_what_comes_again(
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"[]", b"{}", b"\xff", b'{"t": "later"}', b'{"t":1,"c":2,"q":"x","so":0,"pt":0,"it":1}'],
+    [
+        b"",
+        b"[]",
+        b"[" * 10_000,
+        b"{}",
+        b"\xff",
+        b'{"t": "later"}',
+        b'{"t":1,"c":2,"q":"x","so":0,"pt":0,"it":1}',
+    ],
 )
 def test_what_is_no_checkpoint_is_counted_and_passed_over(tmp_path: Path, body: bytes) -> None:
     store = PoppedStore(tmp_path / "store")

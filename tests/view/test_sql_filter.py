@@ -146,6 +146,42 @@ def test_parentheses_alone_nest_nothing() -> None:
     assert matches("(" * 30_000 + "a = 1" + ")" * 30_000, a="1")
 
 
+@pytest.mark.parametrize(
+    ("expression", "wanted"),
+    [
+        (" OR ".join(f"a = '{n}'" for n in range(984)), True),
+        (" OR ".join(f"a='{n}'" for n in range(5_000)), True),
+        (" AND ".join(f"a<>'{n}'" for n in range(4_000)), False),
+        (" OR ".join(f"a = 1 AND a = {n}" for n in range(2_000)), False),
+        ("a IN (" + ",".join(f"'{n}'" for n in range(8_000)) + ")", True),
+        ("(" * 30_000 + "a = 983" + ")" * 30_000, True),
+        ("NOT (a = 1 OR " * 30 + "a = 983" + ")" * 30, True),
+        ("a IS NOT NULL" + " IS NOT NULL" * 90, True),
+    ],
+    ids=["or 984", "or", "and", "or of and", "in", "parentheses", "nested", "is not null"],
+)
+def test_a_long_chain_nests_nothing(expression: str, wanted: bool) -> None:
+    assert matches(expression, a="983") is wanted
+
+
+@pytest.mark.parametrize("expression", ["a > 5", "a = 5", "a BETWEEN 1 AND 9", "NOT (a > 5)"])
+@pytest.mark.parametrize("value", ["5.5", "1700000000000", "five"])
+def test_a_filter_says_once_that_values_are_not_the_numbers_it_compares(
+    caplog: pytest.LogCaptureFixture, expression: str, value: str
+) -> None:
+    """A broker drops such a message too, and says so of each."""
+    given = SqlFilter(expression)
+    for _ in range(3):
+        data = encode_record(
+            topic="t", queue_id=0, body=b"", properties_block=f"a\x01{value}\x02".encode()
+        )
+        found = given.matching(np.frombuffer(data, np.uint8), np.zeros(1, np.int64))
+        assert found.tolist() == [False]
+    (said,) = caplog.records
+    assert said.levelname == "WARNING"
+    assert said.expression == expression  # type: ignore[attr-defined]
+
+
 def test_of_properties_of_one_name_the_last_one_counts() -> None:
     record = encode_record(
         topic="t", queue_id=0, body=b"", properties_block=b"a\x01x\x02a\x01y\x02"
@@ -177,6 +213,11 @@ def test_of_properties_of_one_name_the_last_one_counts() -> None:
         ("a = 9223372036854775808", "more than 64 bits"),
         ("a = 'x", "character 5"),
         ("NOT " * 16_000 + "TRUE", "nested more than 100 deep"),
+        ("NOT (" * 10_000 + "TRUE" + ")" * 10_000, "nested more than 100 deep"),
+        ("a > " + "-" * 1 + " -" * 30_000 + "5", "nested more than 100 deep"),
+        ("TRUE" + " = TRUE" * 9_000, "nested more than 100 deep"),
+        ("a" + " IS NULL" * 8_000, "nested more than 100 deep"),
+        ("(a = 1 OR " * 5_000 + "a = 2" + ")" * 5_000, "nested more than 100 deep"),
         ("(" * 30_000 + "a = 1", "ends at character 30006"),
         ("x" * 65_537, "at most 65536"),
     ],

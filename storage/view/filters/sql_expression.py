@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
@@ -91,27 +92,25 @@ class PropertyAsCondition:
 
 
 @dataclass(frozen=True)
-class Both:
-    """``left AND right``."""
+class AllOf:
+    """``first AND second AND ...``, however many: they nest nothing."""
 
-    left: Condition
-    right: Condition
+    conditions: tuple[Condition, ...]
 
     def evaluate(self, columns: PropertyColumns) -> Truths:
-        """Return the truth of both."""
-        return all_of(self.left.evaluate(columns), self.right.evaluate(columns))
+        """Return the truth of all, from the left."""
+        return reduce(all_of, (each.evaluate(columns) for each in self.conditions))
 
 
 @dataclass(frozen=True)
-class Either:
-    """``left OR right``."""
+class AnyOf:
+    """``first OR second OR ...``, however many: they nest nothing."""
 
-    left: Condition
-    right: Condition
+    conditions: tuple[Condition, ...]
 
     def evaluate(self, columns: PropertyColumns) -> Truths:
-        """Return the truth of one or the other."""
-        return any_of(self.left.evaluate(columns), self.right.evaluate(columns))
+        """Return the truth of one or another, from the left."""
+        return reduce(any_of, (each.evaluate(columns) for each in self.conditions))
 
 
 @dataclass(frozen=True)

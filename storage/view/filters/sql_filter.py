@@ -13,8 +13,9 @@ comments ``-- to the end of the line`` and ``/* so */``.
 
 from __future__ import annotations
 
+import logging
 import operator
-from functools import lru_cache, reduce
+from functools import lru_cache
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
@@ -26,11 +27,11 @@ from storage.errors import InvalidMessage
 from storage.kernels.filters.property_values import CONTAINS, ENDS_WITH, EQUAL, STARTS_WITH
 from storage.view.filters.property_columns import PropertyColumns, Texts
 from storage.view.filters.sql_expression import (
-    Both,
+    AllOf,
+    AnyOf,
     Condition,
     ConditionsEqual,
     Constant,
-    Either,
     IsNull,
     Not,
     NoValue,
@@ -45,13 +46,17 @@ from storage.view.filters.sql_expression import (
     Text,
     TextFound,
 )
-from storage.view.filters.truth import FALSE, NULL, TRUE
+from storage.view.filters.truth import ERROR, FALSE, NULL, TRUE
 
+_LOG: Final = logging.getLogger(__name__)
 INT64_MAX: Final = (1 << 63) - 1
 FIELD: Final = "sql_expression"
 LENGTH_MAX: Final = 65_536
+SHOWN_MAX: Final = 200
 DEPTH_MAX: Final = 100
+LONG: Final = 1_024  # characters; the longest expression takes up to a second to read
 CACHED_MAX: Final = 256
+LONG_CACHED_MAX: Final = 16
 
 _GRAMMAR: Final = r"""
 ?start: or
@@ -99,7 +104,7 @@ COMMENT: /--[^\r\n]*/ | /\/\*(.|\n)*?\*\//
 """
 _PARSER: Final = Lark(
     _GRAMMAR, parser="lalr", lexer="basic",  # a word of the grammar is never a name
-    propagate_positions=True, maybe_placeholders=False,
+    maybe_placeholders=False,
 )  # fmt: skip
 _SEARCHES: Final = {"CONTAINS": CONTAINS, "STARTSWITH": STARTS_WITH, "ENDSWITH": ENDS_WITH}
 _MIRRORED: Final[dict[Order, Order]] = {
@@ -123,7 +128,8 @@ class SqlFilter:
         builder = _Builder()
         try:
             parsed = _PARSER.parse(expression)
-            if _depth(parsed) > DEPTH_MAX:
+            depth, self.cost = _depth_and_size(parsed)
+            if depth > DEPTH_MAX:
                 raise InvalidMessage(FIELD, f"nested more than {DEPTH_MAX} deep")
             self._condition = _condition(builder.transform(parsed))
         except UnexpectedInput as error:
@@ -133,6 +139,7 @@ class SqlFilter:
         except ValueError as error:
             raise InvalidMessage(FIELD, str(error)) from None
         self._names = Texts(list(builder.numbers))
+        self._has_told = False  # that it drops messages for what their values are
 
     def matching(
         self, data: npt.NDArray[np.uint8], positions: npt.NDArray[np.int64]
@@ -142,23 +149,33 @@ class SqlFilter:
             return np.empty(0, np.bool_)
         columns = PropertyColumns(data, positions, self._names)
         truths = self._condition.evaluate(columns)
+        if not self._has_told and (truths == ERROR).any():
+            self._has_told = True
+            _LOG.warning(
+                "an SQL filter drops messages in which what it compares with a number is not such a number",
+                extra={"expression": self.expression[:SHOWN_MAX]},
+            )
         return np.equal(truths, TRUE)
 
 
-@lru_cache(CACHED_MAX)
+_short_filter = lru_cache(CACHED_MAX)(SqlFilter)
+_long_filter = lru_cache(LONG_CACHED_MAX)(SqlFilter)
+
+
 def sql_filter(expression: str) -> SqlFilter:
-    """Return the filter of an expression; the last few hundred are kept."""
-    return SqlFilter(expression)
+    """Return the filter of an expression; the last ones are kept."""
+    return (_long_filter if len(expression) > LONG else _short_filter)(expression)
 
 
-def _depth(parsed: Tree[Token]) -> int:
-    """Return how deep the deepest operator is, counted without recursion."""
+def _depth_and_size(parsed: Tree[Token]) -> tuple[int, int]:
+    """Return how deep the deepest operator is and how many parts there are, counted without recursion."""
     level: list[Tree[Token]] = [parsed]
-    depth = 0
+    depth = size = 0
     while level:
         depth += 1
+        size += len(level)
         level = [each for tree in level for each in tree.children if isinstance(each, Tree)]
-    return depth
+    return depth, size
 
 
 def _problem(error: UnexpectedInput, expression: str) -> str:
@@ -286,10 +303,10 @@ class _Builder(Transformer[Token, Any]):
         return Not(_condition(operand))
 
     def all_of(self, first: Operand, *others: Operand) -> Condition:
-        return reduce(Both, map(_condition, others), _condition(first))
+        return AllOf((_condition(first), *map(_condition, others)))
 
     def any_of(self, first: Operand, *others: Operand) -> Condition:
-        return reduce(Either, map(_condition, others), _condition(first))
+        return AnyOf((_condition(first), *map(_condition, others)))
 
     def equal(self, left: Operand, right: Operand) -> Condition:
         return _equal(left, right)
@@ -320,10 +337,10 @@ class _Builder(Transformer[Token, Any]):
     def between(self, operand: Operand, low: Operand, high: Operand) -> Condition:
         if isinstance(low, Number) and isinstance(high, Number) and high.value < low.value:
             raise ValueError(f"BETWEEN {low.value} AND {high.value} holds for nothing")
-        return Both(_ordered(operand, low, operator.ge), _ordered(operand, high, operator.le))
+        return AllOf((_ordered(operand, low, operator.ge), _ordered(operand, high, operator.le)))
 
     def not_between(self, operand: Operand, low: Operand, high: Operand) -> Condition:
-        return Either(_ordered(operand, low, operator.lt), _ordered(operand, high, operator.gt))
+        return AnyOf((_ordered(operand, low, operator.lt), _ordered(operand, high, operator.gt)))
 
     def is_in(self, operand: Operand, *texts: Token, is_negated: bool = False) -> Condition:
         if not isinstance(operand, Property):

@@ -333,6 +333,39 @@ def test_filters_pass_over_what_does_not_match(
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("expression", "code"),
+    [
+        (" OR ".join(f"a = '{n}'" for n in range(984)), None),
+        (" AND ".join(f"a <> 'x{n}'" for n in range(3_000)), None),
+        ("NOT " * 10_000 + "TRUE", grpc.StatusCode.INVALID_ARGUMENT),
+        ("(a = 1 OR " * 5_000 + "a = 2" + ")" * 5_000, grpc.StatusCode.INVALID_ARGUMENT),
+    ],
+    ids=["or", "and", "not", "nested"],
+)
+def test_a_long_filter_of_one_member_is_nothing_to_those_who_wait_with_it(
+    services: ThreeServices,
+    topic: str,
+    consumer: Consumer,
+    in_line: Callable[[int], None],
+    expression: str,
+    code: grpc.StatusCode | None,
+) -> None:
+    waits: dict[str, Any] = {"timeout_s": 120, "wait_ms": 30_000, "max_messages": 1}
+    others = [in_background(lambda: consumer.receive(**waits)) for _ in range(2)]
+    in_line(2)
+    one = in_background(lambda: consumer.receive(**waits, sql_expression=expression))
+    if code is None:
+        in_line(3)
+    else:
+        assert one()[0].code() is code
+    wanted = [b"0", b"1", b"2"][: 2 if code else 3]
+    for body in wanted:
+        put(services, topic, body, properties={"a": "983"})
+    answers = [each()[0] for each in (*others, *([] if code else [one]))]
+    assert sorted(body for answer in answers for body in bodies(answer)) == wanted
+
+
 def test_leases_of_a_client_are_renewed_and_released(
     services: ThreeServices, topic: str, consumer: Consumer
 ) -> None:

@@ -149,6 +149,27 @@ async def test_what_fills_an_answer_is_followed_by_the_next_one(line: Line) -> N
     assert await line.counts() == [2, 2, 1]
 
 
+class FaultyLeases(CountedLeases):
+    """What one member asks meets a fault of the program."""
+
+    def receive(self, group: str, topic: str, question: ReceiveQuestion) -> ReceivedBatch:
+        if question.tag_expression == "faulty":
+            raise RecursionError("maximum recursion depth exceeded")
+        return super().receive(group, topic, question)
+
+
+async def test_a_fault_that_one_question_meets_is_told_to_who_asked_it(line: Line) -> None:
+    line.leases.__class__ = FaultyLeases
+    await line.join()
+    faulty = line.receives.wait(KEY, replace(QUESTION, tag_expression="faulty"), 60.0)
+    with pytest.raises(RecursionError):
+        await faulty
+    line.leases.message_count = 1
+    line.receives.wake("group", "topic")
+
+    assert await line.counts() == [1]
+
+
 async def test_who_asks_what_another_one_waits_for_is_not_looked_up(line: Line) -> None:
     other = ReceiveQuestion(tag_expression="paid")
     assert not line.receives.has_nothing(KEY, QUESTION)

@@ -137,6 +137,26 @@ def test_a_filter_with_a_fault_is_refused_with_its_position(
     assert len(bed.receive(topic, group)) == 1  # nothing was leased
 
 
+@pytest.mark.parametrize(
+    ("expression", "code"),
+    [
+        (" OR ".join(f"color = '{n}'" for n in range(984)) + " OR color IS NULL", v2.OK),
+        ("NOT " * 10_000 + "TRUE", v2.ILLEGAL_FILTER_EXPRESSION),
+    ],
+    ids=["or", "not"],
+)
+def test_a_long_filter_is_served_or_refused_to_who_sent_it(
+    bed: MessagingBed, expression: str, code: int
+) -> None:
+    topic, group = bed.topic(), v2.Resource(name=f"long-filters-{code}")
+    assert bed.send(topic).code == v2.OK
+    asked = v2.FilterExpression(type=v2.SQL, expression=expression)
+    answers = bed.call("ReceiveMessage", receive_request(topic, group, filter_expression=asked))
+    assert next(iter(answers)).status.code == code
+    if code != v2.OK:
+        assert len(bed.receive(topic, group)) == 1
+
+
 def test_the_wrong_type_and_a_topic_and_a_group_that_are_not_there(bed: MessagingBed) -> None:
     topic, nowhere = bed.topic("FIFO"), v2.Resource(name="nowhere")
     group = v2.Resource(name="types")

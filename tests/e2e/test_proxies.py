@@ -1,0 +1,83 @@
+"""With a proxy in the environment the services reach each other, and commands reach the services, without it."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+
+import grpc
+import pytest
+from real_processes import Running, supervisor
+from run_cli import penstock
+
+from penstock.addresses import WITHOUT_PROXY
+from penstock.proxies import NO_PROXY_VARIABLES, PROXY_VARIABLES
+from services.rocketmq.v2 import definition_pb2 as v2
+from services.rocketmq.v2 import service_pb2, service_pb2_grpc
+
+
+def send(gateway: str) -> int:
+    system = v2.SystemProperties(message_id="01", message_type=v2.NORMAL)
+    message = v2.Message(topic=v2.Resource(name="orders"), body=b"x", system_properties=system)
+    with grpc.insecure_channel(gateway, [WITHOUT_PROXY]) as channel:
+        answer = service_pb2_grpc.MessagingServiceStub(channel).SendMessage(
+            service_pb2.SendMessageRequest(messages=[message]), timeout=60
+        )
+    return int(answer.status.code)
+
+
+def test_no_call_on_this_machine_goes_through_a_proxy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as proxy, ExitStack() as stack:
+        for name in PROXY_VARIABLES:
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        for name in NO_PROXY_VARIABLES:
+            monkeypatch.delenv(name, raising=False)
+        serve = stack.enter_context(
+            supervisor(tmp_path / "store", "--gateway-listen", "127.0.0.1:0")
+        )
+        names = ("writer", "reader", "indexer", "gateway")
+        writer, reader, indexer, gateway = (serve.wait_serving(name)[0] for name in names)
+        beside = stack.enter_context(
+            Running(
+                "services.gateway", "--listen", "127.0.0.1:0",
+                "--writer-address", writer, "--reader-address", reader,
+            )
+        )  # fmt: skip
+        own_gateway, _ = beside.wait_serving("gateway")
+        where = ("--writer", writer, "--reader", reader, "--indexer", indexer, "--timeout", 60)
+        for command in (
+            ("topic", "create", "orders", "--queues", 1),
+            ("pub", "orders", "one", "--key", "k"),
+            ("sub", "orders"),
+            ("status",),
+            ("health", reader),
+            ("clients", "--gateway", gateway),
+        ):
+            done = penstock(*where, *command)
+            assert done.exit_code == 0, (command, done.stderr)
+        for address in (gateway, own_gateway):
+            assert send(address) == v2.OK
+        proxy.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            proxy.accept()
+
+
+def test_commands_name_the_proxy_that_they_went_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    for name in (*PROXY_VARIABLES, *NO_PROXY_VARIABLES):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", url)
+    elsewhere = "192.0.2.1:5801"
+    for command in (
+        ("health", elsewhere),
+        ("clients", "--gateway", elsewhere),
+        ("--writer", elsewhere, "topic", "create", "orders"),
+    ):
+        done = penstock("--timeout", 1, *command)
+        assert done.exit_code == 9, (command, done.stderr)
+        assert f"through the proxy of http_proxy={url}" in done.stderr, command
+        assert "no answer from 127.0.0.1" not in done.stderr

@@ -1,0 +1,164 @@
+"""Whoever reads what a supervisor or a service prints may go away, or was never there: messages go on."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from free_ports import free_address
+from real_processes import SMALL_STORE, supervisor, until
+
+from penstock import Client
+
+SERVICES = ("writer", "reader", "indexer")  # the reader has the gateway's port
+CLOSED = {"nothing": "", "stderr": "2>&-", "all three": "<&- >&- 2>&-"}
+
+
+class Served:
+    """``penstock serve`` of a store, whose output goes where the test says."""
+
+    def __init__(self, store: Path, **streams: Any) -> None:
+        self.addresses = {name: free_address() for name in (*SERVICES, "gateway")}
+        closed = CLOSED[streams.pop("closed", "nothing")]
+        command = [sys.executable, "-m", "cli.main", "serve", "--store", str(store), *SMALL_STORE]
+        for name, address in self.addresses.items():
+            command += [f"--{name}-listen", address]
+        self.process = subprocess.Popen(
+            ["sh", "-c", f'exec "$@" {closed}', "sh", *command], **streams
+        )
+        self.client = Client(
+            writer=self.addresses["writer"],
+            reader=self.addresses["reader"],
+            indexer=self.addresses["indexer"],
+            timeout_s=120,
+        )
+
+    def pid_of(self, service: str) -> int:
+        """Return the process id of a running service, 0 if there is none."""
+        own = self.process.pid
+        for child in Path(f"/proc/{own}/task/{own}/children").read_text().split():
+            if f"services.{service}" in Path(f"/proc/{child}/cmdline").read_text().split("\0"):
+                return int(child)
+        return 0
+
+    def kill(self, service: str) -> None:
+        """Kill a service, and wait until another process of it is there."""
+        killed = self.pid_of(service)
+        os.kill(killed, signal.SIGKILL)
+        until(
+            lambda: self.process.poll() is not None or self.pid_of(service) not in (0, killed), 60
+        )
+
+    def check(self, number: int) -> None:
+        """Send a message, and find it through each of the services."""
+        key = f"key-{number}"
+        self.client.produce("t", b"%d" % number, keys=[key])
+        until(lambda: [r.body for r in self.client.query_by_key("t", key)] == [b"%d" % number], 60)
+
+
+@contextmanager
+def served(store: Path, **streams: Any) -> Iterator[Served]:
+    each = Served(store, **streams)
+    try:
+        each.client.wait_ready(120)
+        each.client.create_topic("t", queues=1)
+        yield each
+    finally:
+        each.client.close()
+        each.process.kill()
+        each.process.wait(30)
+
+
+def goes_on(each: Served) -> None:
+    for number, service in enumerate(SERVICES):
+        each.kill(service)
+        each.check(number)
+    each.process.send_signal(signal.SIGTERM)
+    assert each.process.wait(90) == 0
+
+
+@pytest.mark.parametrize("unread", ["stdout", "stderr"])
+def test_services_are_started_again_though_nobody_reads_what_serve_prints(
+    tmp_path: Path, unread: str
+) -> None:
+    ends = {name: os.pipe() for name in ("stdout", "stderr")}
+    with served(tmp_path / "store", **{name: end for name, (_, end) in ends.items()}) as each:
+        for name, (read_end, write_end) in ends.items():
+            os.close(write_end)
+            if name == unread:
+                os.close(read_end)
+        goes_on(each)
+
+
+@pytest.mark.parametrize("closed", ["stderr", "all three"])
+def test_services_are_started_again_under_a_supervisor_without_streams(
+    tmp_path: Path, closed: str
+) -> None:
+    with served(tmp_path / "store", closed=closed) as each:
+        for pid in (each.process.pid, *map(each.pid_of, SERVICES)):
+            for descriptor in range(3):  # none of them is a file of the store, to be written over
+                target = str(Path(f"/proc/{pid}/fd/{descriptor}").readlink())
+                assert not target.startswith(str(tmp_path)), (pid, descriptor, target)
+        goes_on(each)
+
+
+def test_a_supervisor_without_a_descriptor_starts_a_service_as_soon_as_it_has_one(
+    tmp_path: Path,
+) -> None:
+    with supervisor(tmp_path / "store") as process:
+        for service in SERVICES:
+            process.wait_serving(service)
+        pid = process.process.pid
+        before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        used = max(int(each.name) for each in Path(f"/proc/{pid}/fd").iterdir()) + 1
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(used - 3, before[0]), before[1]))
+        os.kill(process.serving("indexer")[0][1], signal.SIGKILL)
+        until(
+            lambda: (
+                "the indexer cannot be started" in process.text()
+                or process.process.poll() is not None
+            )
+        )
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+        process.wait_serving("indexer", times=2)
+        assert process.stop() == 0
+
+
+def test_a_service_whose_supervisor_ended_before_it_began_ends_too(tmp_path: Path) -> None:
+    """It had no parent any more whose end could have been signalled."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    command = [sys.executable, "-m", "services.writer", "--supervised", "--listen", "127.0.0.1:0"]
+    done = subprocess.run(
+        [*command, "--store", str(tmp_path / "store")],
+        stdout=write_end, stderr=subprocess.PIPE, timeout=120, check=False,
+    )  # fmt: skip
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("closed", ["stderr", "all three"])
+def test_a_service_without_streams_serves(tmp_path: Path, closed: str) -> None:
+    address = free_address()
+    process = subprocess.Popen(
+        ["sh", "-c", f'exec "$@" {CLOSED[closed]}', "sh", sys.executable, "-m", "services.writer",
+         "--listen", address, "--store", str(tmp_path / "store"), *SMALL_STORE]
+    )  # fmt: skip
+    try:
+        with Client(writer=address, timeout_s=120) as client:
+            client.wait_ready(120, services=["writer"])
+            client.create_topic("t", queues=1)
+            client.produce("t", b"x")
+        process.terminate()
+        assert process.wait(90) == 0
+    finally:
+        process.kill()
+        process.wait(30)
