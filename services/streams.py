@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import select
 import sys
@@ -27,6 +28,8 @@ def hold() -> None:
         if getattr(sys, name) is None:
             mode = "w" if descriptor else "r"
             setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a path may have what its encoding lacks
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def is_unread() -> bool:

@@ -10,6 +10,13 @@ import pytest
 from real_processes import supervisor, until
 
 
+def test_a_path_that_stdout_cannot_encode_is_shown_escaped(tmp_path: Path) -> None:
+    with supervisor(tmp_path / "größe", PYTHONIOENCODING="ascii") as process:
+        until(lambda: "store" in process.text(), 60)
+        assert process.stop() == 0, process.text()
+    assert r"gr\xf6\xdfe" in process.text()
+
+
 @pytest.mark.parametrize("delay_s", [0.0, 0.3, 0.8])
 def test_a_stop_while_services_start_is_exit_code_0(tmp_path: Path, delay_s: float) -> None:
     """Also when a service gets the signal before it can handle it."""

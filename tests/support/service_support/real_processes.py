@@ -84,11 +84,12 @@ def one_service(service: str, store: Path, *flags: str) -> Running:
     return Running(f"services.{service}", "--store", str(store), "--listen", "127.0.0.1:0", *flags)
 
 
-def supervisor(store: Path, *flags: str) -> Running:
+def supervisor(store: Path, *flags: str, **environment: str) -> Running:
     return Running(
         "services.supervisor", "--store", str(store),
         "--writer-listen", "127.0.0.1:0", "--reader-listen", "127.0.0.1:0",
         "--indexer-listen", "127.0.0.1:0", "--gateway-listen", "none", *SMALL_STORE, *flags,
+        environment=environment,
     )  # fmt: skip
 
 
