@@ -43,6 +43,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import grpc
 from google.rpc import error_details_pb2, status_pb2
 
+from storage.errors import CopiedWhole
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -59,7 +61,7 @@ _NO_CONNECTION: Final = (  # grpc's words before anything is sent
 _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 
 
-class PenstockError(Exception):
+class PenstockError(CopiedWhole):
     """Base of everything the client raises about a call."""
 
     code: grpc.StatusCode = grpc.StatusCode.UNKNOWN
