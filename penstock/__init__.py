@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         Unavailable,
         Unimplemented,
         UnknownOutcome,
+        UsedElsewhere,
     )
     from penstock.group_values import (
         ExponentialBackoff,
@@ -185,6 +186,7 @@ __all__ = [
     "UncoveredRange",
     "Unimplemented",
     "UnknownOutcome",
+    "UsedElsewhere",
     "WriterStatus",
 ]
 
@@ -271,6 +273,7 @@ _HOMES: Final = {
     "UncoveredRange": "penstock.values",
     "Unimplemented": "penstock.errors",
     "UnknownOutcome": "penstock.errors",
+    "UsedElsewhere": "penstock.errors",
     "WriterStatus": "penstock.values",
 }
 

@@ -30,6 +30,7 @@
     ├── BatchFull                the record does not fit into the batch any more
     ├── DeliveryFailed           some sends of a producer failed; ``errors`` has each
     ├── ServiceFailed            a bug of the service (INTERNAL, UNKNOWN and the rest)
+    ├── UsedElsewhere            used in another event loop than before, or in a forked process
     └── ClientClosed             used after close
 
 Each carries ``code`` (the gRPC status), ``message``, ``reason`` (a machine-readable word, if the
@@ -295,6 +296,12 @@ class ServiceFailed(PenstockError):
     """The service failed in a way it does not explain; its log has the request id."""
 
     code = grpc.StatusCode.INTERNAL
+
+
+class UsedElsewhere(PenstockError):
+    """An asyncio client, or an iterator or producer, was used in another event loop or process than before; make one there."""
+
+    code = grpc.StatusCode.FAILED_PRECONDITION
 
 
 class ClientClosed(PenstockError):

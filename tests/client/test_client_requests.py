@@ -89,7 +89,7 @@ def test_a_position_that_is_none_says_what_would_be(
 
 
 BEFORE_1970 = (
-    datetime(1, 1, 1),  # noqa: DTZ001  without a zone, as people write it
+    datetime(1, 1, 1),
     datetime(1, 1, 1, tzinfo=UTC),
     datetime(1969, 12, 31, tzinfo=UTC),
     datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))),
@@ -123,19 +123,19 @@ def test_asyncio_refuses_a_start_that_is_none_when_the_consumer_is_made(
     aclient: AsyncClient,
 ) -> None:
     for start in (-1, -2, BEFORE_1970[0]):
-        with pytest.raises(InvalidArgument, match="^start: "):
+        with pytest.raises(InvalidArgument, match=r"^start: "):
             aclient.consume("orders", start=start)
 
 
 @pytest.mark.parametrize("time", BEFORE_1970)
 def test_a_group_is_not_reset_to_a_time_that_is_none(client: Client, time: datetime) -> None:
-    with pytest.raises(InvalidArgument, match="^to: "):
+    with pytest.raises(InvalidArgument, match=r"^to: "):
         client.reset_group("g", "orders", time)
 
 
 def test_a_count_of_what_is_due_takes_seconds(client: Client) -> None:
     for within_s in (math.nan, math.inf, "soon"):
-        with pytest.raises(InvalidArgument, match="^within_s: "):
+        with pytest.raises(InvalidArgument, match=r"^within_s: "):
             client.timers(within_s=[within_s])  # type: ignore[list-item]
 
 
