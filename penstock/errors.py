@@ -16,21 +16,19 @@
     │   ├── ResourceExhausted    full or busy; try again after ``retry_delay_ms`` if that is above 0
     │   ├── OffsetOutOfRange     a consumer stands beyond the end of its queue
     │   └── Unimplemented        not served by this version
-    ├── FailedPrecondition       the store is read-only after a failed write, or a device fails: nothing
-    │                            is acknowledged
+    ├── FailedPrecondition       read-only after a failed write, or a device fails; not acknowledged
     ├── the service did not answer
     │   ├── Unavailable          not reachable
     │   ├── DeadlineExceeded     no answer in time
     │   └── Cancelled            given up by either side
-    ├── UnknownOutcome           a produce had no answer in all its time: stored or not; the same call with
-    │                            its ``token`` finds out, and stores it if it is not
+    ├── UnknownOutcome           a produce had no answer; the same call with its ``token`` finds out
     ├── TransactionRefused       a transaction did not end as asked; ``state`` is what it is
     ├── DataLoss                 a stored record is damaged; ``next_offset`` is after it
     ├── IndexDamaged             a query by key may lack records of a range, until the index is repaired
     ├── BatchFull                the record does not fit into the batch any more
     ├── DeliveryFailed           some sends of a producer failed; ``errors`` has each
     ├── ServiceFailed            a bug of the service (INTERNAL, UNKNOWN and the rest)
-    ├── UsedElsewhere            used in another event loop than before, or in a forked process
+    ├── UsedElsewhere            used in another event loop, or in a forked process
     └── ClientClosed             used after close
 
 Each carries ``code`` (the gRPC status), ``message``, ``reason`` (a machine-readable word, if the
@@ -235,8 +233,7 @@ class TransactionRefused(PenstockError):
 class DataLoss(PenstockError):
     """The bytes of a stored record are not what was stored.
 
-    From an iterator it is about the one record in ``damage``, and both calling ``next`` again and a
-    new pull at ``next_offset`` go on after it.
+    From an iterator it is about the record in ``damage``; ``next`` again, or a pull at ``next_offset``, goes on after it.
     """
 
     code = grpc.StatusCode.DATA_LOSS
@@ -340,15 +337,12 @@ class RpcError(Protocol):
 
     def code(self) -> grpc.StatusCode:
         """Return the status."""
-        ...
 
     def details(self) -> str | None:
         """Return the status message."""
-        ...
 
     def trailing_metadata(self) -> Iterable[Any] | None:
         """Return what came with the status."""
-        ...
 
 
 def from_rpc_error(error: RpcError, *, not_found: type[NotFound] = NotFound) -> PenstockError:

@@ -24,7 +24,7 @@ class AsyncPullStream(AsyncIterator[PullResult]):
 
     def __init__(self, channels: AsyncServiceChannels, call: Call[PullResult]) -> None:
         self._home = AsyncHome()
-        self._ahead = _AsyncReadAhead(channels, call)
+        self._ahead = AsyncReadAhead(channels, call)
 
     def __del__(self) -> None:
         self._ahead.stop()
@@ -46,7 +46,7 @@ class AsyncPullStream(AsyncIterator[PullResult]):
         return result
 
 
-class _AsyncReadAhead:
+class AsyncReadAhead:
     """Reads a stream beside its iterator, and holds a few results."""
 
     def __init__(self, channels: AsyncServiceChannels, call: Call[PullResult]) -> None:

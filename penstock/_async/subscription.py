@@ -70,7 +70,7 @@ class AsyncSubscription(AsyncIterator[LeasedRecord]):
         """
         if max_messages < 1:
             raise InvalidArgument("max_messages: at least 1", field="max_messages")
-        return _AsyncBatches(self, max_messages)
+        return AsyncLeasedBatches(self, max_messages)
 
     async def _next_batch(self, max_messages: int) -> LeasedBatch | None:
         if not await self._has_next():
@@ -134,7 +134,7 @@ class AsyncSubscription(AsyncIterator[LeasedRecord]):
             message.ack()
 
 
-class _AsyncBatches(AsyncIterator[LeasedBatch]):
+class AsyncLeasedBatches(AsyncIterator[LeasedBatch]):
     """What a subscription has, in batches. An interrupt or a cancellation does not end it, as it would a generator."""
 
     def __init__(self, subscription: AsyncSubscription, max_messages: int) -> None:

@@ -25,7 +25,7 @@ class PullStream(Iterator[PullResult]):
 
     def __init__(self, channels: ServiceChannels, call: Call[PullResult]) -> None:
         self._home = Home()
-        self._ahead = _AsyncReadAhead(channels, call)
+        self._ahead = ReadAhead(channels, call)
 
     def __del__(self) -> None:
         self._ahead.stop()
@@ -47,7 +47,7 @@ class PullStream(Iterator[PullResult]):
         return result
 
 
-class _AsyncReadAhead:
+class ReadAhead:
     """Reads a stream beside its iterator, and holds a few results."""
 
     def __init__(self, channels: ServiceChannels, call: Call[PullResult]) -> None:

@@ -71,7 +71,7 @@ class Subscription(Iterator[LeasedRecord]):
         """
         if max_messages < 1:
             raise InvalidArgument("max_messages: at least 1", field="max_messages")
-        return _AsyncBatches(self, max_messages)
+        return LeasedBatches(self, max_messages)
 
     def _next_batch(self, max_messages: int) -> LeasedBatch | None:
         if not self._has_next():
@@ -135,7 +135,7 @@ class Subscription(Iterator[LeasedRecord]):
             message.ack()
 
 
-class _AsyncBatches(Iterator[LeasedBatch]):
+class LeasedBatches(Iterator[LeasedBatch]):
     """What a subscription has, in batches. An interrupt or a cancellation does not end it, as it would a generator."""
 
     def __init__(self, subscription: Subscription, max_messages: int) -> None:

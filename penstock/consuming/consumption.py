@@ -7,9 +7,9 @@ before are handed out, so a queue buffers at most two responses.
 A record counts as finished once the next one is asked for. What is committed for a queue is
 therefore never beyond the record that the caller still has in its hands, unless it says so.
 
-An interrupt (Ctrl-C) raises wherever a call returns, in the midst of a change too: who changes something sets
-``is_torn`` before and clears it after. What is found torn is left; `restarted` goes on from the positions, which
-an interrupt never finds half changed.
+An interrupt (Ctrl-C) raises wherever a call returns, in the midst of a change too: who changes
+something sets ``is_torn`` before and clears it after. What is found torn is left; `restarted` goes on
+from the positions, which an interrupt never finds half changed.
 """
 
 from __future__ import annotations
