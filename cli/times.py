@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 
 from cli.failures import CommandFailed, ExitCode
-from storage.clock import SystemClock
+from storage.clock import SystemClock, unix_ms
 
 OFFSET_DIGITS_MAX: Final = 12  # a longer number is Unix milliseconds
 UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -21,19 +21,23 @@ def parse_time_ms(text: str, *, others: str = "") -> int:
 
     ``others`` is what else may stand in the text's place, for the error.
     """
-    if text.isdecimal():
-        return int(text)
     ago = re.fullmatch(r"(\d+)([smhd])", text)
-    if ago:
-        return SystemClock().now_ms() - int(ago[1]) * UNIT_MS[ago[2]]
     try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
+        if text.isdecimal():
+            return int(text)
+        if ago:
+            return max(SystemClock().now_ms() - int(ago[1]) * UNIT_MS[ago[2]], 0)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise CommandFailed(
             f"{text!r} is not a time: give {others}Unix milliseconds, 2013-11-01T10:00:00Z,"
             " or 15m for that long ago",
             ExitCode.USAGE,
         ) from None
+    try:
+        return unix_ms(moment)
+    except ValueError as error:
+        raise CommandFailed(str(error), ExitCode.USAGE) from None
 
 
 def parse_delivery_ms(text: str) -> int:

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         Unimplemented,
         UnknownOutcome,
         UnreadableBody,
+        UsedElsewhere,
     )
     from penstock.group_values import (
         ExponentialBackoff,
@@ -187,6 +188,7 @@ __all__ = [
     "Unimplemented",
     "UnknownOutcome",
     "UnreadableBody",
+    "UsedElsewhere",
     "WriterStatus",
 ]
 
@@ -274,6 +276,7 @@ _HOMES: Final = {
     "Unimplemented": "penstock.errors",
     "UnknownOutcome": "penstock.errors",
     "UnreadableBody": "penstock.errors",
+    "UsedElsewhere": "penstock.errors",
     "WriterStatus": "penstock.values",
 }
 

@@ -7,16 +7,19 @@ event loop: `ServiceChannels` and `AsyncServiceChannels` have the same methods.
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, Final, Generic, TypeVar
+from queue import SimpleQueue
+from typing import Any, Final, Generic, Literal, TypeVar
 
 import grpc
 
 from penstock.addresses import Addresses, Service, channel_options
-from penstock.errors import CANCELLED_HERE, ClientClosed
+from penstock.errors import CANCELLED_HERE, ClientClosed, UsedElsewhere
 from penstock.wire import Method
 from storage.clock import Clock
 
@@ -43,7 +46,10 @@ CHANNEL_OPTIONS: Final[tuple[tuple[str, int], ...]] = (
 _OWN_CONNECTION: Final = ("grpc.use_local_subchannel_pool", 1)  # shared with no other channel
 RETIRED_CHANNELS_MAX: Final = 4
 RETIRED_S_MIN: Final = 60.0  # how long a retired channel stays open at least
+_log = logging.getLogger(__name__)
 ChannelT = TypeVar("ChannelT", grpc.Channel, grpc.aio.Channel)
+Lane = Literal["calls", "iterators"]
+"""What a channel is for. Channels of one address share their connection, and nothing of grpc's Python part."""
 
 
 def is_cancelled() -> bool:
@@ -64,8 +70,76 @@ def failure_of(error: BaseException) -> grpc.RpcError:
     )
 
 
+class Home:
+    """The process where something was made."""
+
+    def __init__(self) -> None:
+        self._process_id = os.getpid()
+
+    def check(self) -> None:
+        """Raise UsedElsewhere in a process that was forked since."""
+        if os.getpid() != self._process_id:
+            raise UsedElsewhere("it was made before the process was forked: make another one here")
+
+
+class AsyncHome:
+    """The event loop where something was used first."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def check(self) -> None:
+        """Raise UsedElsewhere in another event loop."""
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif loop is not self._loop:
+            raise UsedElsewhere(
+                "it was used in another event loop before: make another client here"
+            )
+
+
+class CallThread:
+    """A thread that makes calls for others.
+
+    An interrupt (Ctrl-C) raises in the main thread wherever it is: within grpc it may leave a lock held, and all calls of
+    the channel wait for ever. No interrupt reaches this thread.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def __del__(self) -> None:
+        self.end()
+
+    def do(self, job: Callable[[], object]) -> None:
+        """Have it done soon, after what was given before."""
+        self._jobs.put(job)
+        if self._thread is None or not self._thread.is_alive():
+            arguments = (self._jobs,)
+            thread = threading.Thread(
+                target=_do, args=arguments, name="penstock-calls", daemon=True
+            )
+            thread.start()
+            self._thread = thread
+
+    def end(self) -> None:
+        """Have it end after what was given before."""
+        self._jobs.put(None)
+
+
+def _do(jobs: SimpleQueue[Callable[[], object] | None]) -> None:
+    while (job := jobs.get()) is not None:
+        try:
+            job()
+        except Exception:  # noqa: BLE001  the others have to be done
+            _log.exception("a call failed")
+    jobs.put(None)  # for another thread, if two were started at once
+
+
 class _OpenChannels(ABC, Generic[ChannelT]):
-    """One channel a service, opened when it is first needed.
+    """One channel a service and lane, opened when it is first needed.
 
     A channel that `renew` retires stays open for the calls under way on it: twice the longest time that any call
     has had, and 60 s at least.
@@ -76,8 +150,8 @@ class _OpenChannels(ABC, Generic[ChannelT]):
         self._clock = clock
         self._call_s_max = 0.0
         self._lock = threading.Lock()
-        self._channels: dict[Service, ChannelT] = {}
-        self._stubs: dict[Service, dict[str, Any]] = {}
+        self._channels: dict[tuple[Service, Lane], ChannelT] = {}
+        self._stubs: dict[tuple[Service, Lane], dict[str, Any]] = {}
         self._renewed: set[Service] = set()
         self._retired: list[tuple[float, ChannelT]] = []  # with when they were, the oldest first
         self._closed = threading.Event()
@@ -95,7 +169,7 @@ class _OpenChannels(ABC, Generic[ChannelT]):
     def of(self, service: Service) -> ChannelT:
         """Return the channel to a service."""
         with self._lock:
-            return self._current(service)
+            return self._current(service, "calls")
 
     def allow(self, call_s: float) -> None:
         """Take note of how long a call may be under way."""
@@ -107,40 +181,41 @@ class _OpenChannels(ABC, Generic[ChannelT]):
         Calls under way go on. Nothing is done while four retired channels may have calls under way.
         """
         now, service = self._clock.monotonic(), method.service
+        place: tuple[Service, Lane] = (service, "calls")
         with self._lock:
-            if self._stubs.get(service, {}).get(method.path) is not failed_stub:
+            if self._stubs.get(place, {}).get(method.path) is not failed_stub:
                 return
             unused = now - max(RETIRED_S_MIN, 2 * self._call_s_max)
             ended = [channel for retired_at, channel in self._retired if retired_at <= unused]
             del self._retired[: len(ended)]
             if len(self._retired) < RETIRED_CHANNELS_MAX:
                 self._renewed.add(service)
-                self._retired.append((now, self._channels.pop(service)))
-                del self._stubs[service]
+                self._retired.append((now, self._channels.pop(place)))
+                del self._stubs[place]
         for channel in ended:
             self._end(channel)
 
-    def stub(self, method: Method) -> Any:
+    def stub(self, method: Method, lane: Lane = "calls") -> Any:
         """Return grpc's callable for a method."""
         with self._lock:
-            stubs = self._stubs.setdefault(method.service, {})
+            stubs = self._stubs.setdefault((method.service, lane), {})
             stub = stubs.get(method.path)
             if stub is None:
-                stub = stubs[method.path] = method.on(self._current(method.service))
+                stub = stubs[method.path] = method.on(self._current(method.service, lane))
             return stub
 
-    def _current(self, service: Service) -> ChannelT:
+    def _current(self, service: Service, lane: Lane) -> ChannelT:
         """Return the channel to a service, under the lock."""
         if self._closed.is_set():
             raise ClientClosed("the client is closed")
-        channel = self._channels.get(service)
+        channel = self._channels.get((service, lane))
         if channel is None:
             address: str = self.addresses.of(service)
             options = [*CHANNEL_OPTIONS, *channel_options(address)]
             if service in self._renewed:
                 options.append(_OWN_CONNECTION)
             channel = self._open(address, options)
-            self._channels[service] = channel
+            self._channels[service, lane] = channel
         return channel
 
     @abstractmethod
@@ -166,10 +241,15 @@ class _OpenChannels(ABC, Generic[ChannelT]):
 class ServiceChannels(_OpenChannels[grpc.Channel]):
     """Channels of grpc's synchronous kind, shared by threads."""
 
+    def __init__(self, addresses: Addresses, clock: Clock) -> None:
+        super().__init__(addresses, clock)
+        self.call_thread = CallThread()
+
     def close(self) -> None:
         """Close the channels; calls under way fail. Closing twice does nothing."""
         for channel in self._refuse():
             channel.close()
+        self.call_thread.end()
 
     def pause(self, seconds: float) -> None:
         """Wait; raises ClientClosed as soon as the channels are closed."""
@@ -193,8 +273,19 @@ class AsyncServiceChannels(_OpenChannels[grpc.aio.Channel]):
 
     def __init__(self, addresses: Addresses, clock: Clock) -> None:
         super().__init__(addresses, clock)
+        self._home = AsyncHome()
         self._streaming = ServiceChannels(addresses, clock)
         self._ending: set[asyncio.Future[None]] = set()
+
+    def of(self, service: Service) -> grpc.aio.Channel:
+        """Return the channel to a service. Raises UsedElsewhere in another event loop."""
+        self._home.check()
+        return super().of(service)
+
+    def stub(self, method: Method, lane: Lane = "calls") -> Any:
+        """Return grpc's callable for a method. Raises UsedElsewhere in another event loop."""
+        self._home.check()
+        return super().stub(method, lane)
 
     async def close(self) -> None:
         """Close the channels; calls under way fail. Closing twice does nothing."""

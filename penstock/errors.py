@@ -16,14 +16,12 @@
     │   ├── ResourceExhausted    full or busy; try again after ``retry_delay_ms`` if that is above 0
     │   ├── OffsetOutOfRange     a consumer stands beyond the end of its queue
     │   └── Unimplemented        not served by this version
-    ├── FailedPrecondition       the store is read-only after a failed write, or a device fails: nothing
-    │                            is acknowledged
+    ├── FailedPrecondition       read-only after a failed write, or a device fails; not acknowledged
     ├── the service did not answer
     │   ├── Unavailable          not reachable, or too busy to take the call
     │   ├── DeadlineExceeded     no answer in time
     │   └── Cancelled            given up by the caller's side
-    ├── UnknownOutcome           a produce had no answer in all its time: stored or not; the same call with
-    │                            its ``token`` finds out, and stores it if it is not
+    ├── UnknownOutcome           a produce had no answer; the same call with its ``token`` finds out
     ├── TransactionRefused       a transaction did not end as asked; ``state`` is what it is
     ├── DataLoss                 a stored record is damaged; ``next_offset`` is after it
     ├── UnreadableBody           a body cannot be unpacked; its record has it as it is stored
@@ -31,6 +29,7 @@
     ├── BatchFull                the record does not fit into the batch any more
     ├── DeliveryFailed           some sends of a producer failed; ``errors`` has each
     ├── ServiceFailed            a bug of the service (INTERNAL, UNKNOWN and the rest)
+    ├── UsedElsewhere            used in another event loop, or in a forked process
     └── ClientClosed             used after close
 
 Each carries ``code`` (the gRPC status), ``message``, ``reason`` (a machine-readable word, if the
@@ -43,6 +42,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import grpc
 from google.rpc import error_details_pb2, status_pb2
+
+from storage.errors import PicklableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -60,7 +61,7 @@ _NO_CONNECTION: Final = (  # grpc's words before anything is sent
 _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 
 
-class PenstockError(Exception):
+class PenstockError(PicklableError):
     """Base of everything the client raises about a call."""
 
     code: grpc.StatusCode = grpc.StatusCode.UNKNOWN
@@ -233,8 +234,7 @@ class TransactionRefused(PenstockError):
 class DataLoss(PenstockError):
     """The bytes of a stored record are not what was stored.
 
-    From an iterator it is about the one record in ``damage``, and both calling ``next`` again and a
-    new pull at ``next_offset`` go on after it.
+    From an iterator it is about the record in ``damage``; ``next`` again, or a pull at ``next_offset``, goes on after it.
     """
 
     code = grpc.StatusCode.DATA_LOSS
@@ -321,6 +321,12 @@ class ServiceFailed(PenstockError):
     code = grpc.StatusCode.INTERNAL
 
 
+class UsedElsewhere(PenstockError):
+    """An asyncio client, or an iterator or producer, was used in another event loop or process than before; make one there."""
+
+    code = grpc.StatusCode.FAILED_PRECONDITION
+
+
 class ClientClosed(PenstockError):
     """The client or producer was used after it had been closed."""
 
@@ -358,15 +364,12 @@ class RpcError(Protocol):
 
     def code(self) -> grpc.StatusCode:
         """Return the status."""
-        ...
 
     def details(self) -> str | None:
         """Return the status message."""
-        ...
 
     def trailing_metadata(self) -> Iterable[Any] | None:
         """Return what came with the status."""
-        ...
 
 
 def from_rpc_error(error: RpcError, *, not_found: type[NotFound] = NotFound) -> PenstockError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, overload
 
@@ -90,8 +90,8 @@ class LeasedRecord(Record):
     def ack(self) -> None:
         """Say that it is done: it is not handed out again."""
         if not self.is_settled:
-            self.is_settled = True
             self._outcomes.acknowledge(self._client_id, self.receipt_handle, 1)
+            self.is_settled = True
 
     def nack(self, delay_ms: int | None = None) -> None:
         """Give it back: it is handed out again after ``delay_ms``, or else by the group's backoff.
@@ -101,14 +101,14 @@ class LeasedRecord(Record):
         """
         _check_delay(delay_ms)
         if not self.is_settled:
-            self.is_settled = True
             self._outcomes.give_back(self._client_id, self.receipt_handle, 1, delay_ms)
+            self.is_settled = True
 
     def dead_letter(self) -> None:
         """Move it to the group's dead letters now."""
         if not self.is_settled:
-            self.is_settled = True
             self._outcomes.dead_letter(self._client_id, self.receipt_handle, 1)
+            self.is_settled = True
 
 
 class LeasedBatch(Sequence[LeasedRecord]):
@@ -178,36 +178,34 @@ class LeasedBatch(Sequence[LeasedRecord]):
                 record.is_settled = self._settled
         return self._leased
 
-    def _take_unsettled(self) -> tuple[str, bytes, int]:
-        """Return client id, handles and number of what is not settled, and take it for settled."""
+    def _settle(self, settle: Callable[[str, bytes, int], None]) -> None:
+        """Settle what is not settled yet; it counts as settled afterwards, as an interrupt may come before."""
+        unsettled = [record for record in self._leased or () if not record.is_settled]
+        handles, count = self.receipt_handles, 0 if self._settled else len(self.records)
         if self._leased is not None:
-            unsettled = [record for record in self._leased if not record.is_settled]
-            for record in unsettled:
-                record.is_settled = True
             handles = b"".join([record.receipt_handle for record in unsettled])
-            return self._client_id, handles, len(unsettled)
-        count = 0 if self._settled else len(self.records)
+            count = len(unsettled)
+        if count:
+            settle(self._client_id, handles, count)
+        for record in unsettled:
+            record.is_settled = True
         self._settled = True
-        return self._client_id, self.receipt_handles, count
 
     def ack(self) -> None:
         """Say that those are done that are not settled yet."""
-        client_id, handles, count = self._take_unsettled()
-        if count:
-            self._outcomes.acknowledge(client_id, handles, count)
+        self._settle(self._outcomes.acknowledge)
 
     def nack(self, delay_ms: int | None = None) -> None:
         """Give those back that are not settled yet; see `LeasedRecord.nack`."""
         _check_delay(delay_ms)
-        client_id, handles, count = self._take_unsettled()
-        if count:
-            self._outcomes.give_back(client_id, handles, count, delay_ms)
+        give_back = self._outcomes.give_back
+        self._settle(
+            lambda client_id, handles, count: give_back(client_id, handles, count, delay_ms)
+        )
 
     def dead_letter(self) -> None:
         """Move those to the group's dead letters that are not settled yet."""
-        client_id, handles, count = self._take_unsettled()
-        if count:
-            self._outcomes.dead_letter(client_id, handles, count)
+        self._settle(self._outcomes.dead_letter)
 
     def __repr__(self) -> str:
         return f"<{len(self.records)} leased records>"

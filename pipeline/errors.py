@@ -7,12 +7,13 @@ StoreLocked.
 from __future__ import annotations
 
 from storage.errors import NotAStore as NotAStore
+from storage.errors import PicklableError
 from storage.errors import StoreError as StoreError
 from storage.errors import StoreLocked as StoreLocked
 from storage.errors import UnsupportedFormat as UnsupportedFormat
 
 
-class PipelineError(Exception):
+class PipelineError(PicklableError):
     """Base of all; the message names what is wrong and what to do."""
 
 

@@ -3,7 +3,24 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from datetime import UTC, datetime, timedelta
+from typing import Final, Protocol
+
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+
+
+def unix_ms(moment: datetime) -> int:
+    """Return the Unix millisecond of a moment; one without a zone is local.
+
+    Raises ValueError for a moment before 1970, and for one that lies beyond the calendar in UTC.
+    """
+    try:
+        since_epoch = moment.astimezone(UTC) - _EPOCH
+    except (OverflowError, OSError, ValueError):
+        raise ValueError(f"{moment.isoformat()} has no Unix time here") from None
+    if since_epoch < timedelta():
+        raise ValueError(f"{moment.isoformat()} is before 1970")
+    return since_epoch // timedelta(milliseconds=1)
 
 
 def suspended_ms() -> int:

@@ -42,8 +42,19 @@ Running off the end of the log is a verdict of the scan, never an exception.
 
 from __future__ import annotations
 
+import copyreg
+from typing import Any
 
-class StoreError(Exception):
+
+class PicklableError(Exception):
+    """An exception whose copies, also pickled ones, have its text and attributes, whatever its constructor takes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The constructor makes the text of what it is given: a copy is made without it.
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
+
+
+class StoreError(PicklableError):
     """Base of everything the store raises about itself."""
 
 

@@ -6,12 +6,11 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Literal
 
-import grpc
-
 from penstock._async.consumer import AsyncConsumer, AsyncKeyRecords
 from penstock._async.groups import AsyncGroups
 from penstock._async.leases import AsyncLeaseCalls
 from penstock._async.offsets import AsyncOffsets
+from penstock._async.pull_stream import AsyncPullStream
 from penstock._async.staged_commit import AsyncStagedCommit
 from penstock._async.status import AsyncStatus
 from penstock._async.subscription import AsyncSubscription
@@ -192,7 +191,7 @@ class AsyncClient(AsyncTransactionCalls, AsyncOffsets, AsyncLeaseCalls, AsyncGro
         )
         return await self.run(call, timeout_s=timeout_s)
 
-    async def pull_stream(
+    def pull_stream(
         self,
         topic: str,
         queue_id: int,
@@ -216,14 +215,7 @@ class AsyncClient(AsyncTransactionCalls, AsyncOffsets, AsyncLeaseCalls, AsyncGro
             tag=tag,
             follow=follow,
         )
-        stream = self.stub(call.method)(call.request)
-        try:
-            async for response in stream:
-                yield call.interpret(response)
-        except grpc.RpcError as error:
-            raise self.error_of(call, error) from error
-        finally:
-            stream.cancel()
+        return AsyncPullStream(self.channels, call)
 
     def consume(
         self,
@@ -252,7 +244,7 @@ class AsyncClient(AsyncTransactionCalls, AsyncOffsets, AsyncLeaseCalls, AsyncGro
             topic=topic,
             group=group,
             queues=None if queues is None else tuple(queues),
-            start=start,
+            start=offsets.checked_start(start),
             tag=tag,
             follow=follow,
             auto_commit=auto_commit,
@@ -328,8 +320,8 @@ class AsyncClient(AsyncTransactionCalls, AsyncOffsets, AsyncLeaseCalls, AsyncGro
                 topic,
                 key,
                 unique=unique,
-                begin_ms=0 if begin is None else offsets.timestamp_ms(begin),
-                end_ms=None if end is None else offsets.timestamp_ms(end),
+                begin_ms=0 if begin is None else offsets.timestamp_ms(begin, field="begin"),
+                end_ms=None if end is None else offsets.timestamp_ms(end, field="end"),
                 page_size=page_size,
                 on_damaged=on_damaged,
                 on_uncovered=on_uncovered,

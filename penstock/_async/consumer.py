@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import AsyncIterator
 from typing import Self
 
@@ -10,7 +11,7 @@ import grpc
 
 from penstock._async.connection import AsyncConnection
 from penstock.consuming.consumption import Consumption, open_consumption
-from penstock.consuming.in_flight import AsyncInFlightCalls, open_when_awaited
+from penstock.consuming.in_flight import Answered, AsyncInFlightCalls, open_when_awaited
 from penstock.consuming.key_query import KeyQuery
 from penstock.consuming.options import ConsumeOptions
 from penstock.errors import ClientClosed, DeadlineExceeded, PenstockError, Unavailable
@@ -26,14 +27,16 @@ class AsyncConsumer(AsyncIterator[Record]):
     With a group and ``auto_commit`` the group's offsets are committed now and then while
     iterating, and on `close`. A record counts as consumed once the next one is asked for, so that
     a crash repeats records and never loses one; `commit` counts the current record too.
-    The queues and where they start are found when the first record is asked for.
+    The queues and where they start are found when the first record is asked for. After an interrupt or a
+    cancellation of ``next`` the iteration goes on with the next record.
     """
 
     def __init__(self, client: AsyncConnection, options: ConsumeOptions) -> None:
         self._client = client
         self._options = options
         self._core: Consumption | None = None
-        self._pulls = AsyncInFlightCalls()
+        self._answers: deque[Answered] = deque()  # each stays until all of it is taken in
+        self._pulls = AsyncInFlightCalls(client.channels, self._answers.append)
         self._auto_commits = options.auto_commit
         self._monotonic = client.clock.monotonic
         self._commit_at = self._monotonic() + options.commit_interval_ms / 1000
@@ -50,6 +53,8 @@ class AsyncConsumer(AsyncIterator[Record]):
         if self._closed:
             raise ClientClosed("the consumer is closed")
         core = self._core or await self._opened()
+        if core.is_torn:
+            core = self._restarted(core)
         while True:
             if self._auto_commits and self._monotonic() >= self._commit_at:
                 await self._commit_in_its_turn()
@@ -91,17 +96,30 @@ class AsyncConsumer(AsyncIterator[Record]):
             self._core = await self._client.run_plan(plan)
         return self._core
 
+    def _restarted(self, core: Consumption) -> Consumption:
+        """Go on from the positions, as the last call was interrupted in the midst of a change."""
+        core = core.restarted()
+        answers: deque[Answered] = deque()
+        left, pulls = self._pulls, AsyncInFlightCalls(self._client.channels, answers.append)
+        self._core, self._answers, self._pulls = core, answers, pulls
+        left.cancel_soon()
+        return core
+
     async def _wait(self, core: Consumption) -> None:
         now = self._monotonic()
         self._start_due(core, now)
         waits = [] if (due_s := core.next_due_s(now)) is None else [due_s]
         if self._auto_commits:
             waits.append(self._commit_at - now)
-        answered = await self._pulls.next(max(_WAIT_MIN_S, min(waits)) if waits else None)
-        if answered is None:
-            return
-        queue, call, outcome = answered
+        if not self._answers:
+            await self._pulls.wait(max(_WAIT_MIN_S, min(waits)) if waits else None)
+        if self._answers:
+            self._take_in(core)
+
+    def _take_in(self, core: Consumption) -> None:
         now = self._monotonic()
+        core.is_torn = True
+        queue, call, outcome = self._answers.popleft()
         try:
             if isinstance(outcome, PenstockError):
                 raise outcome
@@ -113,9 +131,11 @@ class AsyncConsumer(AsyncIterator[Record]):
         self._start_due(core, now)
 
     def _start_due(self, core: Consumption, now: float) -> None:
+        core.is_torn = True
         for queue, call in core.due(now):
             timeout_s = self._options.timeout_s + call.wait_ms / 1000
-            self._pulls.start(self._client.stub(call.method), queue, call, timeout_s)
+            self._pulls.start(queue, call, timeout_s)
+        core.is_torn = False
 
     async def _commit_in_its_turn(self) -> None:
         self._commit_at = self._monotonic() + self._options.commit_interval_ms / 1000

@@ -14,6 +14,7 @@ from penstock.consuming.background import AsyncBackground
 from penstock.consuming.options import SubscribeOptions
 from penstock.consuming.outcomes import Outcomes, SettledHandles, Settlement
 from penstock.errors import (
+    Cancelled,
     ClientClosed,
     DeadlineExceeded,
     PenstockError,
@@ -24,7 +25,7 @@ from penstock.leased import RefusedHandle
 
 _log = logging.getLogger(__name__)
 _LINGER_S: Final = 0.005
-_PASSING: Final = (Unavailable, DeadlineExceeded, ResourceExhausted)
+_PASSING: Final = (Unavailable, Cancelled, DeadlineExceeded, ResourceExhausted)
 
 
 class AsyncLeaseKeeper:

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Literal
 
-import grpc
-
 from penstock._sync.consumer import Consumer, KeyRecords
 from penstock._sync.groups import Groups
 from penstock._sync.leases import LeaseCalls
 from penstock._sync.offsets import Offsets
+from penstock._sync.pull_stream import PullStream
 from penstock._sync.staged_commit import StagedCommit
 from penstock._sync.status import Status
 from penstock._sync.subscription import Subscription
@@ -213,14 +212,7 @@ class Client(TransactionCalls, Offsets, LeaseCalls, Groups, Status):
             tag=tag,
             follow=follow,
         )
-        stream = self.stub(call.method)(call.request)
-        try:
-            for response in stream:
-                yield call.interpret(response)
-        except grpc.RpcError as error:
-            raise self.error_of(call, error) from error
-        finally:
-            stream.cancel()
+        return PullStream(self.channels, call)
 
     def consume(
         self,
@@ -249,7 +241,7 @@ class Client(TransactionCalls, Offsets, LeaseCalls, Groups, Status):
             topic=topic,
             group=group,
             queues=None if queues is None else tuple(queues),
-            start=start,
+            start=offsets.checked_start(start),
             tag=tag,
             follow=follow,
             auto_commit=auto_commit,
@@ -325,8 +317,8 @@ class Client(TransactionCalls, Offsets, LeaseCalls, Groups, Status):
                 topic,
                 key,
                 unique=unique,
-                begin_ms=0 if begin is None else offsets.timestamp_ms(begin),
-                end_ms=None if end is None else offsets.timestamp_ms(end),
+                begin_ms=0 if begin is None else offsets.timestamp_ms(begin, field="begin"),
+                end_ms=None if end is None else offsets.timestamp_ms(end, field="end"),
                 page_size=page_size,
                 on_damaged=on_damaged,
                 on_uncovered=on_uncovered,

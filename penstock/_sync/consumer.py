@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterator
 from typing import Self
 
@@ -11,7 +12,7 @@ import grpc
 
 from penstock._sync.connection import Connection
 from penstock.consuming.consumption import Consumption, open_consumption
-from penstock.consuming.in_flight import InFlightCalls, open_at_once
+from penstock.consuming.in_flight import Answered, InFlightCalls, open_at_once
 from penstock.consuming.key_query import KeyQuery
 from penstock.consuming.options import ConsumeOptions
 from penstock.errors import ClientClosed, DeadlineExceeded, PenstockError, Unavailable
@@ -27,14 +28,16 @@ class Consumer(Iterator[Record]):
     With a group and ``auto_commit`` the group's offsets are committed now and then while
     iterating, and on `close`. A record counts as consumed once the next one is asked for, so that
     a crash repeats records and never loses one; `commit` counts the current record too.
-    The queues and where they start are found when it is made.
+    The queues and where they start are found when it is made. After an interrupt or a
+    cancellation of ``next`` the iteration goes on with the next record.
     """
 
     def __init__(self, client: Connection, options: ConsumeOptions) -> None:
         self._client = client
         self._options = options
         self._core: Consumption | None = None
-        self._pulls = InFlightCalls()
+        self._answers: deque[Answered] = deque()  # each stays until all of it is taken in
+        self._pulls = InFlightCalls(client.channels, self._answers.append)
         self._auto_commits = options.auto_commit
         self._monotonic = client.clock.monotonic
         self._commit_at = self._monotonic() + options.commit_interval_ms / 1000
@@ -51,6 +54,8 @@ class Consumer(Iterator[Record]):
         if self._closed:
             raise ClientClosed("the consumer is closed")
         core = self._core or self._opened()
+        if core.is_torn:
+            core = self._restarted(core)
         while True:
             if self._auto_commits and self._monotonic() >= self._commit_at:
                 self._commit_in_its_turn()
@@ -92,17 +97,30 @@ class Consumer(Iterator[Record]):
             self._core = self._client.run_plan(plan)
         return self._core
 
+    def _restarted(self, core: Consumption) -> Consumption:
+        """Go on from the positions, as the last call was interrupted in the midst of a change."""
+        core = core.restarted()
+        answers: deque[Answered] = deque()
+        left, pulls = self._pulls, InFlightCalls(self._client.channels, answers.append)
+        self._core, self._answers, self._pulls = core, answers, pulls
+        left.cancel_soon()
+        return core
+
     def _wait(self, core: Consumption) -> None:
         now = self._monotonic()
         self._start_due(core, now)
         waits = [] if (due_s := core.next_due_s(now)) is None else [due_s]
         if self._auto_commits:
             waits.append(self._commit_at - now)
-        answered = self._pulls.next(max(_WAIT_MIN_S, min(waits)) if waits else None)
-        if answered is None:
-            return
-        queue, call, outcome = answered
+        if not self._answers:
+            self._pulls.wait(max(_WAIT_MIN_S, min(waits)) if waits else None)
+        if self._answers:
+            self._take_in(core)
+
+    def _take_in(self, core: Consumption) -> None:
         now = self._monotonic()
+        core.is_torn = True
+        queue, call, outcome = self._answers.popleft()
         try:
             if isinstance(outcome, PenstockError):
                 raise outcome
@@ -114,9 +132,11 @@ class Consumer(Iterator[Record]):
         self._start_due(core, now)
 
     def _start_due(self, core: Consumption, now: float) -> None:
+        core.is_torn = True
         for queue, call in core.due(now):
             timeout_s = self._options.timeout_s + call.wait_ms / 1000
-            self._pulls.start(self._client.stub(call.method), queue, call, timeout_s)
+            self._pulls.start(queue, call, timeout_s)
+        core.is_torn = False
 
     def _commit_in_its_turn(self) -> None:
         self._commit_at = self._monotonic() + self._options.commit_interval_ms / 1000

@@ -15,6 +15,7 @@ from penstock.consuming.background import Background
 from penstock.consuming.options import SubscribeOptions
 from penstock.consuming.outcomes import Outcomes, SettledHandles, Settlement
 from penstock.errors import (
+    Cancelled,
     ClientClosed,
     DeadlineExceeded,
     PenstockError,
@@ -25,7 +26,7 @@ from penstock.leased import RefusedHandle
 
 _log = logging.getLogger(__name__)
 _LINGER_S: Final = 0.005
-_PASSING: Final = (Unavailable, DeadlineExceeded, ResourceExhausted)
+_PASSING: Final = (Unavailable, Cancelled, DeadlineExceeded, ResourceExhausted)
 
 
 class LeaseKeeper:

@@ -79,7 +79,7 @@ def reset(
             raise InvalidArgument(f"to: {to!r} is neither 'earliest' nor 'latest'", field="to")
         target = {"begin": _BEGINS[to]}
     elif isinstance(to, datetime):
-        target = {"timestamp_ms": timestamp_ms(to)}
+        target = {"timestamp_ms": timestamp_ms(to, field="to")}
     else:
         target = {"queue_offset": to}
     request = build(

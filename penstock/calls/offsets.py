@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from numbers import Integral
 from typing import Literal
 
 from penstock import wire
@@ -11,6 +12,7 @@ from penstock.errors import InvalidArgument, TopicNotFound
 from penstock.requests import build
 from penstock.v1 import reader_pb2
 from penstock.values import GroupOffset, OffsetRange
+from storage.clock import unix_ms
 
 Position = Literal["earliest", "latest"] | int | datetime
 Boundary = Literal["lower", "upper"]
@@ -26,11 +28,12 @@ def find(
         wanted, time_ms = reader_pb2.LATEST, None
     elif isinstance(position, str):
         raise InvalidArgument(
-            f"{position!r} is not a position: give 'earliest', 'latest', a number or a datetime"
+            f"position: {position!r} is not a position: give 'earliest', 'latest', Unix milliseconds or a datetime",
+            field="position",
         )
     else:
         wanted = reader_pb2.TIME_LOWER if boundary == "lower" else reader_pb2.TIME_UPPER
-        time_ms = timestamp_ms(position)
+        time_ms = timestamp_ms(position, field="position")
     request = build(
         reader_pb2.QueryOffsetRequest,
         topic=topic,
@@ -89,10 +92,32 @@ def groups() -> Call[list[str]]:
     )
 
 
-def timestamp_ms(time: int | datetime) -> int:
-    """Return Unix milliseconds; a number is them already, a naive datetime is local time."""
+def checked_start(start: Position) -> Position:
+    """Return where a consumer is to begin: earliest, latest, a queue offset, or a time. Raises InvalidArgument."""
+    if isinstance(start, datetime):
+        timestamp_ms(start, field="start")
+        return start
+    if isinstance(start, Integral) and start >= 0:
+        return int(start)
+    if start in ("earliest", "latest"):
+        return start
+    raise InvalidArgument(
+        f"start: {start!r} is not a position: give 'earliest', 'latest', an offset from 0 on, or a datetime",
+        field="start",
+    )
+
+
+def timestamp_ms(time: int | datetime, *, field: str) -> int:
+    """Return Unix milliseconds; a number is them already, a naive datetime is local time. Raises InvalidArgument."""
     if isinstance(time, datetime):
-        return int(time.timestamp() * 1000)
-    if not isinstance(time, int):
-        raise InvalidArgument(f"{time!r} is not a time: give a datetime or Unix milliseconds")
-    return time
+        try:
+            return unix_ms(time)
+        except ValueError as error:
+            raise InvalidArgument(f"{field}: {error}", field=field) from error
+    if not isinstance(time, Integral):
+        raise InvalidArgument(
+            f"{field}: {time!r} is not a time: give a datetime or Unix milliseconds", field=field
+        )
+    if time < 0:
+        raise InvalidArgument(f"{field}: {time} is a time before 1970", field=field)
+    return int(time)

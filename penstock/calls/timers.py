@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from numbers import Integral, Real
+from numbers import Real
 
 from penstock import wire
 from penstock.calls.call import Call
+from penstock.calls.offsets import timestamp_ms
 from penstock.errors import InvalidArgument, TopicNotFound
 from penstock.requests import build
 from penstock.v1 import timers_pb2
@@ -30,10 +31,11 @@ def recall(handle: str, topic: str) -> Call[str]:
 
 def counts(within_s: Sequence[float]) -> Call[TimerCounts]:
     """Count what waits, and what of it is due within so many seconds."""
-    edges = sorted(within_s)
+    within_ms = {edge: _milliseconds(edge, field="within_s") for edge in within_s}
+    edges = sorted(within_ms)
     return Call(
         wire.COUNT_TIMERS,
-        build(timers_pb2.CountTimersRequest, within_ms=[round(edge * 1000) for edge in edges]),
+        build(timers_pb2.CountTimersRequest, within_ms=[within_ms[edge] for edge in edges]),
         lambda answer: TimerCounts(
             pending_count=answer.pending_count,
             next_due_ms=answer.next_due_ms,
@@ -51,22 +53,19 @@ def deliver_at_ms(deliver_at: DeliverAt | None) -> int:
     """Return a time of delivery in Unix milliseconds, 0 for none. A time without a zone is local."""
     if deliver_at is None:
         return 0
-    if isinstance(deliver_at, datetime):
-        deliver_at = round(deliver_at.timestamp() * 1000)
-    if not isinstance(deliver_at, Integral):
-        raise InvalidArgument(
-            "deliver_at: must be a datetime, or Unix milliseconds", field="deliver_at"
-        )
-    if deliver_at < 1:
+    time_ms = timestamp_ms(deliver_at, field="deliver_at")
+    if not time_ms:
         raise InvalidArgument("deliver_at: must be after 1970", field="deliver_at")
-    return int(deliver_at)
+    return time_ms
 
 
 def delay_ms(delay: Delay | None) -> int:
     """Return a delay in milliseconds, 0 for none or one that is over."""
-    if delay is None:
-        return 0
-    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    return 0 if delay is None else max(_milliseconds(delay, field="delay"), 0)
+
+
+def _milliseconds(duration: Delay, *, field: str) -> int:
+    seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
     if not isinstance(seconds, Real) or not math.isfinite(seconds):
-        raise InvalidArgument("delay: must be a timedelta, or seconds", field="delay")
-    return max(round(seconds * 1000), 0)
+        raise InvalidArgument(f"{field}: must be a timedelta, or seconds", field=field)
+    return round(seconds * 1000)

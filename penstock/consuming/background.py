@@ -8,6 +8,46 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+
+
+class WakeUp:
+    """Wakes one thread that waits.
+
+    `threading.Event` is not used: an interrupt (Ctrl-C) of who sets it may leave its lock held for ever.
+    """
+
+    def __init__(self) -> None:
+        self._tokens: SimpleQueue[None] = SimpleQueue()
+
+    def set(self) -> None:
+        """End the wait, or the next one; any thread may say so."""
+        if self._tokens.empty():
+            self._tokens.put(None)
+
+    def wait(self, timeout_s: float | None) -> None:
+        """Wait until it is set, at most so long."""
+        with suppress(Empty):
+            self._tokens.get(timeout=timeout_s)
+
+
+class AsyncWakeUp:
+    """Wakes one task that waits."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def set(self) -> None:
+        """End the wait, or the next one."""
+        self._event.set()
+
+    async def wait(self, timeout_s: float | None) -> None:
+        """Wait until it is set, at most so long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._event.wait()
+        self._event.clear()
 
 
 class Background:
@@ -15,7 +55,7 @@ class Background:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._woken = threading.Event()
+        self._woken = WakeUp()
         self._thread: threading.Thread | None = None
         self.is_stopping = False
 
@@ -27,13 +67,11 @@ class Background:
 
     def wake(self) -> None:
         """End its pause, or the next one; any thread may say so."""
-        if not self._woken.is_set():
-            self._woken.set()
+        self._woken.set()
 
     def pause(self, timeout_s: float) -> None:
         """Wait until it is woken, at most so long; the work calls it."""
         self._woken.wait(timeout_s)
-        self._woken.clear()
 
     def stop(self) -> None:
         """Have it end soon."""

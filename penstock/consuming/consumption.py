@@ -6,6 +6,10 @@ before are handed out, so a queue buffers at most two responses.
 
 A record counts as finished once the next one is asked for. What is committed for a queue is
 therefore never beyond the record that the caller still has in its hands, unless it says so.
+
+An interrupt (Ctrl-C) raises wherever a call returns, in the midst of a change too: who changes
+something sets ``is_torn`` before and clears it after. What is found torn is left; `restarted` goes on
+from the positions, which an interrupt never finds half changed.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from penstock.calls.call import Call, Plan
 from penstock.consuming.damaged import Item, damage_error
 from penstock.consuming.options import ConsumeOptions
 from penstock.errors import (
+    Cancelled,
     DataLoss,
     DeadlineExceeded,
     OffsetOutOfRange,
@@ -96,6 +101,7 @@ class Consumption:
         self._current: tuple[QueueProgress, Iterator[Item], int] | None = None
         self._last: Record | None = None
         self._failed: PenstockError | None = None
+        self.is_torn = False
         many = len(queues) > _PARALLEL_PULLS_MAX
         self._wait_ms = (min(options.wait_ms, 250) if many else options.wait_ms) * options.follow
 
@@ -203,7 +209,7 @@ class Consumption:
             queue.failing_since = now
         lasting = now - queue.failing_since >= self.options.timeout_s
         passing = (
-            isinstance(error, Unavailable)
+            isinstance(error, Unavailable | Cancelled)  # a reader that stops gives calls up
             or (isinstance(error, ResourceExhausted) and error.retry_delay_ms > 0)
             or (isinstance(error, DeadlineExceeded) and self.options.follow)
         )
@@ -243,13 +249,15 @@ class Consumption:
         Raises DataLoss for a damaged record and OffsetOutOfRange, both once: the next call goes on
         after it. Any other failure of a pull is raised once too; the next call pulls again.
         """
-        self._last = None
+        self.is_torn = True
         while True:
             if self._current is None:
                 if not self._batches:
                     if self._failed is not None:
                         failed, self._failed = self._failed, None
+                        self.is_torn = False
                         raise failed
+                    self.is_torn = False
                     return None
                 self._current = self._batches.popleft()
                 self._current[0].waiting_batches -= 1
@@ -257,15 +265,30 @@ class Consumption:
             for item in items:
                 if isinstance(item, Record):
                     self._last = item
+                    self.is_torn = False
                     return item
+                finished = self.positions(with_current=True)[queue.queue_id]
                 if isinstance(item, DataLoss) and item.damage is not None:
-                    queue.finished = max(queue.finished, item.damage.queue_offset)
+                    finished = max(finished, item.damage.queue_offset)
                 elif isinstance(item, OffsetOutOfRange):
-                    queue.finished = queue.committed = item.next_offset
+                    finished = queue.committed = item.next_offset
+                queue.finished = finished
+                self._last = None
+                self.is_torn = False
                 raise item
             reached = after if queue.waiting_batches else max(after, queue.fetch_offset)
-            queue.finished = max(queue.finished, reached)
-            self._current = None
+            finished = max(queue.finished, reached)
+            queue.finished = finished
+            self._current = self._last = None
+
+    def restarted(self) -> Consumption:
+        """Return one that goes on after the record handed out last; nothing is pulled for it yet."""
+        positions = self.positions(with_current=True)
+        queues = []
+        for queue in self.queues.values():
+            queues.append(QueueProgress(queue.queue_id, queue_offset=positions[queue.queue_id]))
+            queues[-1].committed, queues[-1].deleted = queue.committed, queue.deleted
+        return Consumption(self.options, queues, self._policy)
 
     @property
     def deleted_counts(self) -> dict[int, int]:

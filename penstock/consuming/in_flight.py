@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 import grpc
 
 from penstock.calls.call import Call
+from penstock.channel import AsyncHome, AsyncServiceChannels, Home, ServiceChannels
+from penstock.consuming.background import AsyncWakeUp, WakeUp
 from penstock.errors import ClientClosed
 
 
@@ -25,62 +26,94 @@ class Answered(NamedTuple):
 
 
 class InFlightCalls:
-    """Calls under way of a consumer that one thread uses."""
+    """Calls under way of an iterator that one thread uses; ``take`` is called with each that has ended.
 
-    def __init__(self) -> None:
-        self._answered: SimpleQueue[Answered] = SimpleQueue()
+    They are made by the client's thread for calls, and ``take`` is called in a thread of grpc's: an interrupt
+    (Ctrl-C) of the iterator reaches neither.
+    """
+
+    def __init__(self, channels: ServiceChannels, take: Callable[[Answered], None]) -> None:
+        self._home = Home()
+        self._channels = channels
+        self._take = take
         self._running: set[Any] = set()
+        self._woken = WakeUp()
 
-    def start(self, stub: Any, purpose: Any, call: Call[Any], timeout_s: float) -> None:
-        """Send a call."""
-        future = stub.future(call.request, timeout=timeout_s)
+    def start(self, purpose: Any, call: Call[Any], timeout_s: float) -> None:
+        """Send a call. Raises ClientClosed."""
+        self._home.check()
+        self._channels.check_open()
+        self._channels.call_thread.do(lambda: self._send(purpose, call, timeout_s))
+
+    def _send(self, purpose: Any, call: Call[Any], timeout_s: float) -> None:
+        try:
+            stub = self._channels.stub(call.method, "iterators")
+            future = stub.future(call.request, timeout=timeout_s)
+        except (ClientClosed, ValueError):  # the channel was closed
+            self._taken(Answered(purpose, call, ClientClosed("the client was closed")))
+            return
         self._running.add(future)
-        future.add_done_callback(lambda done: self._answered.put(Answered(purpose, call, done)))
+        future.add_done_callback(lambda done: self._end(Answered(purpose, call, done)))
 
-    def next(self, timeout_s: float | None) -> Answered | None:
-        """Wait for a call to end and return it, None after the timeout."""
-        try:
-            purpose, call, future = self._answered.get(timeout=timeout_s)
-        except Empty:
-            return None
+    def _end(self, ended: Answered) -> None:
+        future = ended.outcome
         self._running.discard(future)
+        outcome: Any
         try:
-            return Answered(purpose, call, future.result())
+            outcome = future.result()
         except grpc.FutureCancelledError:
-            return Answered(purpose, call, ClientClosed("the client was closed"))
+            outcome = ClientClosed("the client was closed")
         except grpc.RpcError as error:
-            return Answered(purpose, call, error)
+            outcome = error
+        self._taken(ended._replace(outcome=outcome))
+
+    def _taken(self, ended: Answered) -> None:
+        self._take(ended)
+        self._woken.set()
+
+    def wait(self, timeout_s: float | None) -> None:
+        """Wait until an answer was taken since the last wait, at most so long."""
+        self._home.check()
+        self._woken.wait(timeout_s)
 
     def cancel(self) -> None:
         """Cancel what is under way."""
         self.cancel_soon()
 
     def cancel_soon(self) -> None:
-        """Cancel what is under way; any thread may say so."""
+        """Cancel what is under way, and end a wait; any thread may say so."""
+        self._channels.call_thread.do(self._cancel_all)
+        self._woken.set()
+
+    def _cancel_all(self) -> None:
         for future in tuple(self._running):
             future.cancel()
 
 
 class AsyncInFlightCalls:
-    """Calls under way of a consumer that one task uses."""
+    """Calls under way of an iterator that one task uses; ``take`` is called with each that has ended.
 
-    def __init__(self) -> None:
-        self._answered: asyncio.Queue[Answered] = asyncio.Queue()
+    Each call has a task of its own, which calls it: a cancellation of the iterator loses no answer.
+    """
+
+    def __init__(self, channels: AsyncServiceChannels, take: Callable[[Answered], None]) -> None:
+        self._home = AsyncHome()
+        self._channels = channels
+        self._take = take
         self._running: set[asyncio.Task[None]] = set()
+        self._woken = AsyncWakeUp()
 
-    def start(self, stub: Any, purpose: Any, call: Call[Any], timeout_s: float) -> None:
-        """Send a call."""
+    def start(self, purpose: Any, call: Call[Any], timeout_s: float) -> None:
+        """Send a call. Raises ClientClosed."""
+        stub = self._channels.stub(call.method)
         task = asyncio.create_task(self._run(stub, purpose, call, timeout_s))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    async def next(self, timeout_s: float | None) -> Answered | None:
-        """Wait for a call to end and return it, None after the timeout."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await self._answered.get()
-        except TimeoutError:
-            return None
+    async def wait(self, timeout_s: float | None) -> None:
+        """Wait until an answer was taken since the last wait, at most so long."""
+        self._home.check()
+        await self._woken.wait(timeout_s)
 
     def cancel_soon(self) -> None:
         """Cancel what is under way, without waiting for it to end; any thread may say so."""
@@ -103,7 +136,8 @@ class AsyncInFlightCalls:
             outcome = error
         except (asyncio.CancelledError, grpc.aio.UsageError):  # by `cancel`, or with the channel
             outcome = ClientClosed("the client was closed")
-        self._answered.put_nowait(Answered(purpose, call, outcome))
+        self._take(Answered(purpose, call, outcome))
+        self._woken.set()
 
 
 def open_at_once(opening: Callable[[], object]) -> None:

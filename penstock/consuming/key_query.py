@@ -60,20 +60,21 @@ class KeyQuery:
 
     def on_page(self, page: KeyPage) -> None:
         """Take a page in; records that only share the key's hash are left out."""
-        self._page_token = page.next_page_token or None
-        self.indexed_offset = page.indexed_offset
         newest_first = reversed(list(page.records))  # as the pages themselves are
-        self._items.extend(record for record in newest_first if self._matches(record))
+        items: deque[Item] = deque(record for record in newest_first if self._matches(record))
         for damage in page.damaged:
             if self._on_damaged is not None:
                 self._on_damaged(self._topic, -1, damage)
             else:
-                self._items.append(damage_error(damage, topic=self._topic))
+                items.append(damage_error(damage, topic=self._topic))
         for uncovered in page.uncovered:
             if self._on_uncovered is not None:
                 self._on_uncovered(uncovered)
             else:
-                self._items.append(IndexDamaged(uncovered))
+                items.append(IndexDamaged(uncovered))
+        token = page.next_page_token or None
+        # An interrupt (Ctrl-C) comes after a call, and there is none from here on: the page is taken whole or asked for again.
+        self._items, self._page_token, self.indexed_offset = items, token, page.indexed_offset
 
     def _matches(self, record: Record) -> bool:
         if self._unique:
@@ -84,7 +85,9 @@ class KeyQuery:
         """Return the next record that is here, None if none is; raises DataLoss once a damage."""
         if not self._items:
             return None
-        item = self._items.popleft()
-        if isinstance(item, Record):
-            return item
-        raise item
+        item = self._items[0]
+        is_record = isinstance(item, Record)
+        del self._items[0]  # after the last call: an interrupt finds it here, or with the caller
+        if is_record:
+            return item  # type: ignore[return-value]
+        raise item  # type: ignore[misc]

@@ -87,9 +87,9 @@ class Outcomes:
 
     def _add(self, client_id: str, settlement: Settlement, settled: SettledHandles) -> None:
         with self._guard:
+            self._waiting.append((settlement, settled))  # first: an interrupt may lose the counts
             self._unsettled[client_id] -= settled.message_count
             self.added_count += settled.message_count
-        self._waiting.append((settlement, settled))
         self._wake()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
+from penstock.consuming.damaged import OnDamaged
 from penstock.errors import DataLoss
 from penstock.leased import LeasedBatch, LeasedRecord, Received, Settles
 from penstock.record import Records, head_of
@@ -32,51 +33,75 @@ class _UnreadAnswer:
 class Prefetched:
     """Records in the order they came; an error stands where its record would.
 
-    ``message_count`` and ``size_bytes`` are those of all that is left.
+    One thread may add while another one takes. An interrupt (Ctrl-C) of the one that takes raises wherever a call
+    returns: what changes with a record that is handed out changes after the last call, and so all of it or nothing.
+    ``current`` is what was handed out last and is acknowledged when the next is asked for.
     """
 
-    def __init__(self, outcomes: Settles) -> None:
+    def __init__(self, outcomes: Settles, on_damaged: OnDamaged | None) -> None:
         self._outcomes = outcomes
+        self._on_damaged = on_damaged
         self._parts: deque[_UnreadAnswer | DataLoss] = deque()
-        self.message_count = 0
-        self.size_bytes = 0
+        self._added_count = self._added_bytes = 0
+        self._passed_count = self._passed_bytes = 0
+        self.current: LeasedRecord | LeasedBatch | None = None
 
-    def __bool__(self) -> bool:
-        return bool(self._parts)
+    @property
+    def message_count(self) -> int:
+        """How many records are left."""
+        return self._added_count - self._passed_count
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the records that are left."""
+        return self._added_bytes - self._passed_bytes
 
     def clear(self) -> None:
         """Forget all."""
         self._parts.clear()
-        self.message_count = self.size_bytes = 0
+        self._passed_count, self._passed_bytes = self._added_count, self._added_bytes
 
     def add(self, received: Received, client_id: str) -> None:
         """Take in the records of an answer, leased for ``client_id``."""
         if received.records:
+            self._added_count += len(received.records)
+            self._added_bytes += len(received.records.raw)
             self._parts.append(_UnreadAnswer(received, client_id))
-            self.message_count += len(received.records)
-            self.size_bytes += len(received.records.raw)
 
     def add_error(self, error: DataLoss) -> None:
         """Have an error raised in its place."""
         self._parts.append(error)
 
+    def acknowledge_current(self) -> None:
+        """Say that what was handed out last is done, unless it was settled."""
+        if self.current is not None:
+            self.current.ack()
+            self.current = None
+
+    def has_next(self) -> bool:
+        """Return whether a record or an error is left; damage in front is reported, if there is who wants to know."""
+        while self._parts:
+            first = self._parts[0]
+            if isinstance(first, _UnreadAnswer):
+                if first.count:
+                    return True
+                del self._parts[0]
+            elif self._on_damaged is not None and first.damage is not None:
+                del self._parts[0]
+                self._on_damaged(first.topic, first.queue_id, first.damage)
+            else:
+                return True
+        return False
+
     def _first(self) -> _UnreadAnswer:
         first = self._parts[0]
         if isinstance(first, DataLoss):
-            self._parts.popleft()
+            del self._parts[0]
             raise first
         return first
 
-    def _passed(self, answer: _UnreadAnswer, count: int, size: int) -> None:
-        answer.index += count
-        answer.position += size
-        self.message_count -= count
-        self.size_bytes -= size
-        if not answer.count:
-            self._parts.popleft()
-
     def next_record(self) -> LeasedRecord:
-        """Return the next record, of at least one that is left, or raise the error in its place."""
+        """Return the next record where `has_next` says that there is one, or raise the error in its place."""
         answer = self._first()
         received, index, position = answer.received, answer.index, answer.position
         raw = received.records.raw
@@ -91,7 +116,12 @@ class Prefetched:
             outcomes=self._outcomes,
             client_id=answer.client_id,
         )
-        self._passed(answer, 1, head[_SIZE])
+        size = head[_SIZE]
+        answer.index = index + 1
+        answer.position = position + size
+        self._passed_count += 1
+        self._passed_bytes += size
+        self.current = record
         return record
 
     def next_batch(self, max_messages: int) -> LeasedBatch:
@@ -109,5 +139,9 @@ class Prefetched:
             outcomes=self._outcomes,
             client_id=answer.client_id,
         )
-        self._passed(answer, count, end - position)
+        answer.index = index + count
+        answer.position = end
+        self._passed_count += count
+        self._passed_bytes += end - position
+        self.current = batch
         return batch

@@ -154,37 +154,38 @@ class ProducerState:
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             queue = QueueBatches(topic, queue_id)
-        batch = queue.open
-        if batch is None:
-            batch = self._open(queue, now, now_ms)
-            self._queues[topic, queue_id] = queue
+        batch = queue.open or self._new_batch(queue, now, now_ms)
         record = batch.template.encode(body, block)
         if batch.records and batch.size + len(record) > FRAME_BYTES_MAX:
             self._seal(queue)
-            batch = self._open(queue, now, now_ms)
+            batch = self._new_batch(queue, now, now_ms)
         if len(block) > ROOMY_MAX:
             batch.crowded.add(len(batch.records))
+        size = len(record)
+        # An interrupt (Ctrl-C) raises where a call returns: from here on there is one, the last step.
+        batch.size += size
+        self._unanswered_bytes += size
+        self._open_bytes += size
+        queue.open = batch
+        self._queues[topic, queue_id] = queue
+        self._pending[queue] = None
         batch.records.append(record)
-        batch.size += len(record)
-        self._unanswered_bytes += len(record)
-        self._open_bytes += len(record)
         if not self.options.ordered and batch.size >= self.options.batch_bytes:
             self._seal(queue)
         return batch, len(batch.records) - 1
 
-    def _open(self, queue: QueueBatches, now: float, now_ms: int) -> ProducerBatch:
+    def _new_batch(self, queue: QueueBatches, now: float, now_ms: int) -> ProducerBatch:
         template = record_template(queue.topic, queue.queue_id, born_timestamp_ms=now_ms)
         due_at = now + self.options.linger_ms / 1000
-        queue.open = ProducerBatch(queue, now=now, due_at=due_at, template=template)
-        self._pending[queue] = None
-        return queue.open
+        return ProducerBatch(queue, now=now, due_at=due_at, template=template)
 
     def _seal(self, queue: QueueBatches) -> None:
-        assert queue.open is not None
-        queue.backlog.append(queue.open)
-        self._open_bytes -= queue.open.size
+        batch = queue.open
+        assert batch is not None
+        self._open_bytes -= batch.size
         queue.open = None
         self._sealed += 1
+        queue.backlog.append(batch)
 
     def flush(self) -> list[ProducerBatch]:
         """Let every message that is here now go without waiting for more; return their batches."""

@@ -12,7 +12,7 @@ import grpc
 from penstock import wire
 from penstock.addresses import Service
 from penstock.batch import NO_PROPERTIES, Keys
-from penstock.channel import is_cancelled
+from penstock.channel import AsyncHome, is_cancelled
 from penstock.errors import (
     ClientClosed,
     DeadlineExceeded,
@@ -104,6 +104,7 @@ class AsyncProducer:
     """
 
     def __init__(self, client: AsyncProducerConnection, options: ProducerOptions) -> None:
+        self._home = AsyncHome()
         self._client = client
         self._options = options
         self._state = ProducerState(options, client.clock)
@@ -140,6 +141,7 @@ class AsyncProducer:
         queue_id: int | None = None,
     ) -> AsyncHandle:
         """Take a message for sending; waits while ``max_in_flight`` batches are not answered."""
+        self._home.check()
         queue_count = 0 if queue_id is not None else await self._client.queue_count(topic)
         monotonic = self._client.clock.monotonic
         now = monotonic()
@@ -177,6 +179,7 @@ class AsyncProducer:
         Raises DeliveryFailed with the errors since the last flush, DeadlineExceeded after
         ``timeout_s``.
         """
+        self._home.check()
         batches = self._state.flush()
         self._wake_sender.set()
         try:

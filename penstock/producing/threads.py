@@ -1,7 +1,7 @@
 """The synchronous streaming producer: two threads around `ProducerState`.
 
 grpc's own thread takes frames from `_frames` and sends them; ours opens the stream and reads the
-answers. Both and the callers meet under ``_changed``, the one lock of the state.
+answers. Both and the callers meet under ``_lock``, the one lock of the state.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import grpc
 from penstock import wire
 from penstock.addresses import Service
 from penstock.batch import NO_PROPERTIES, Keys
+from penstock.channel import Home
 from penstock.errors import (
     Cancelled,
     ClientClosed,
@@ -97,10 +98,13 @@ class Producer:
     """
 
     def __init__(self, client: ProducerConnection, options: ProducerOptions) -> None:
+        self._home = Home()
         self._client = client
         self._options = options
         self._state = ProducerState(options, client.clock)
-        self._changed = threading.Condition()
+        # Taken itself, not through the condition: an interrupt (Ctrl-C) within a condition's own method leaves it held.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._stream: Any = None
         self._stub: Any = None  # that opened it
         self._generation = 0
@@ -122,7 +126,7 @@ class Producer:
     @property
     def in_flight_count(self) -> int:
         """Batches sent and not answered yet."""
-        with self._changed:
+        with self._lock:
             return self._state.in_flight_count
 
     def send(
@@ -141,9 +145,10 @@ class Producer:
         Without ``queue_id`` the topic's queues are taken in turn, a batch each. InvalidArgument is
         raised at once for a message that breaks a rule.
         """
+        self._home.check()
         queue_count = 0 if queue_id is not None else self._client.queue_count(topic)
         monotonic = self._client.clock.monotonic
-        with self._changed:
+        with self._lock:
             now = monotonic()
             if not self._state.has_room(now):
                 self._changed.notify_all()
@@ -174,7 +179,8 @@ class Producer:
         Raises DeliveryFailed with the errors since the last flush, DeadlineExceeded after
         ``timeout_s``.
         """
-        with self._changed:
+        self._home.check()
+        with self._lock:
             batches = self._state.flush()
             self._changed.notify_all()
             if not self._wait_for(lambda: all(batch.done for batch in batches), timeout_s):
@@ -185,7 +191,8 @@ class Producer:
 
     def close(self, timeout_s: float | None = None) -> None:
         """Flush, then end the stream; closing twice does nothing. Raises as `flush` does."""
-        with self._changed:
+        self._home.check()
+        with self._lock:
             if self._refusing:
                 return
             self._refusing = True
@@ -193,7 +200,7 @@ class Producer:
         try:
             self.flush(timeout_s)
         finally:
-            with self._changed:
+            with self._lock:
                 self._closing = True
                 stream, idle = self._stream, self._state.is_idle
                 self._changed.notify_all()
@@ -205,7 +212,8 @@ class Producer:
 
     def _wait_done(self, batch: ProducerBatch, timeout_s: float | None) -> bool:
         """Wait until a batch has its outcome; False after ``timeout_s``."""
-        with self._changed:
+        self._home.check()
+        with self._lock:
             return self._wait_for(lambda: batch.done, timeout_s)
 
     def _wait_for(self, predicate: Callable[[], bool], timeout_s: float | None = None) -> bool:
@@ -229,7 +237,7 @@ class Producer:
     def _run(self) -> None:
         attempt = 0
         while True:
-            with self._changed:
+            with self._lock:
                 self._changed.wait_for(lambda: self._closing or not self._state.is_idle)
                 if self._closing:
                     break
@@ -246,11 +254,11 @@ class Producer:
             if self._after_break(error):
                 break
             attempt += 1
-            with self._changed:
+            with self._lock:
                 self._changed.wait_for(
                     lambda: self._closing, self._client.retry.backoff_ms(attempt) / 1000
                 )
-        with self._changed:
+        with self._lock:
             self._state.settle(
                 ClientClosed("the producer was closed"), self._client.clock.monotonic()
             )
@@ -260,7 +268,7 @@ class Producer:
         """Settle what the break decides; True if the producer cannot go on."""
         final = isinstance(error, ClientClosed)
         now = self._client.clock.monotonic()
-        with self._changed:
+        with self._lock:
             self._stream = None
             self._generation += 1
             self._state.settle(error, now)
@@ -271,15 +279,15 @@ class Producer:
 
     def _talk(self) -> PenstockError:
         """Open a stream and read its answers until it ends; return why it did."""
-        with self._changed:
+        with self._lock:
             generation = self._generation
         stub = self._client.stub(wire.PRODUCE_STREAM)
         stream = stub(self._frames(generation))
-        with self._changed:
+        with self._lock:
             self._stream, self._stub = stream, stub
         try:
             for response in stream:
-                with self._changed:
+                with self._lock:
                     done = self._state.answer(response, self._client.clock.monotonic())
                     for topic in self._state.topics_changed(done):
                         self._client.forget_queue_count(topic)
@@ -297,7 +305,7 @@ class Producer:
 
     def _frames(self, generation: int) -> Iterator[bytes]:
         while True:
-            with self._changed:
+            with self._lock:
                 while True:
                     if self._generation != generation or (self._closing and self._state.is_idle):
                         return

@@ -9,6 +9,7 @@ from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
 from google.rpc.status_pb2 import Status as RpcStatus
 
 from services.rocketmq.v2 import definition_pb2 as v2
+from storage.errors import PicklableError
 
 OK: Final = v2.Status(code=v2.OK, message="OK")
 _DETAILS_KEY: Final = "grpc-status-details-bin"
@@ -31,7 +32,7 @@ _CODE_OF_FIELD: Final = {
 }
 
 
-class CallRefused(Exception):
+class CallRefused(PicklableError):
     """A call, or one entry of it, is answered with this status."""
 
     def __init__(self, code: v2.Code, problem: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.errors import OutcomeForgotten, StoreBusy
+from storage.errors import OutcomeForgotten, PicklableError, StoreBusy
 from storage.format.producers.sequence import PRODUCER_ID_MAX, SEQUENCE_MAX
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from storage.message import ProducerSequence
 
 
-class StoredAlready(Exception):
+class StoredAlready(PicklableError):
     """A request is in the log already, or some of its records are."""
 
     def __init__(self, parts: Parts) -> None:

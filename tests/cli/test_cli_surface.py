@@ -282,6 +282,10 @@ def test_a_time_ago_is_before_now() -> None:
     assert 899_000 <= parse_time_ms("0s") - parse_time_ms("15m") <= 901_000
 
 
+def test_a_time_ago_is_never_before_1970() -> None:
+    assert parse_time_ms("9999999999d") == 0
+
+
 def test_the_settings_table_of_the_docs_is_up_to_date() -> None:
     """docs/operations.md lists exactly the settings there are; `make docs` writes it."""
     page = (ROOT / settings_table.PAGE).read_text(encoding="utf-8")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import grpc
@@ -22,6 +24,7 @@ from penstock import (
     Unavailable,
 )
 from penstock.addresses import Addresses
+from penstock.calls.offsets import timestamp_ms
 from penstock.requests import REQUEST_BYTES_MAX
 from penstock.retry import Repeat
 from services.process_settings import ProcessSettings
@@ -83,6 +86,64 @@ def test_a_position_that_is_none_says_what_would_be(
 ) -> None:
     with pytest.raises(InvalidArgument, match=problem):
         call(client)
+
+
+BEFORE_1970 = (
+    datetime(1, 1, 1),
+    datetime(1, 1, 1, tzinfo=UTC),
+    datetime(1969, 12, 31, tzinfo=UTC),
+    datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))),
+)
+
+
+@pytest.mark.parametrize("time", [*BEFORE_1970, -1, -2, 1.5, "yesterday", math.nan])
+@pytest.mark.parametrize(
+    ("field", "call"),
+    [
+        ("start", lambda client, time: client.consume("orders", start=time, follow=False)),
+        ("position", lambda client, time: client.offset("orders", 0, time)),
+        ("begin", lambda client, time: client.query_by_key("orders", "k", begin=time)),
+        ("end", lambda client, time: client.query_by_key("orders", "k", end=time)),
+        ("deliver_at", lambda client, time: client.produce("orders", b"x", deliver_at=time)),
+    ],
+)
+def test_a_time_or_a_place_that_is_none_names_its_field(
+    client: Client, fake: FakePenstock, field: str, call: Callable[[Client, Any], Any], time: Any
+) -> None:
+    """Also where a group has an offset, and nothing is asked of a service."""
+    client.commit_offset("g", "orders", 0, 0)
+    asked = sum(fake.store.calls.values())
+    with pytest.raises(InvalidArgument, match=f"^{field}: ") as caught:
+        call(client, time)
+    assert caught.value.field == field
+    assert sum(fake.store.calls.values()) == asked
+
+
+def test_asyncio_refuses_a_start_that_is_none_when_the_consumer_is_made(
+    aclient: AsyncClient,
+) -> None:
+    for start in (-1, -2, BEFORE_1970[0]):
+        with pytest.raises(InvalidArgument, match=r"^start: "):
+            aclient.consume("orders", start=start)
+
+
+@pytest.mark.parametrize("time", BEFORE_1970)
+def test_a_group_is_not_reset_to_a_time_that_is_none(client: Client, time: datetime) -> None:
+    with pytest.raises(InvalidArgument, match=r"^to: "):
+        client.reset_group("g", "orders", time)
+
+
+def test_a_count_of_what_is_due_takes_seconds(client: Client) -> None:
+    for within_s in (math.nan, math.inf, "soon"):
+        with pytest.raises(InvalidArgument, match=r"^within_s: "):
+            client.timers(within_s=[within_s])  # type: ignore[list-item]
+
+
+def test_a_datetime_is_its_own_millisecond() -> None:
+    """Floating-point seconds would be the millisecond before."""
+    for millisecond in range(1000):
+        moment = datetime(2013, 12, 1, 1, 0, 0, millisecond * 1000, UTC)
+        assert timestamp_ms(moment, field="begin") == 1385859600000 + millisecond
 
 
 def test_a_message_too_large_for_a_frame_leaves_the_stream_alone(

@@ -26,6 +26,7 @@ from pipeline.jobs.progress import job_progress
 from pipeline.jobs.work import Stores, open_stores, run_tasks
 from pipeline.source.options import parse_options
 from pipeline.source.schemas import CORRUPT, MESSAGE_COLUMNS, STORE
+from storage.clock import unix_ms
 from storage.view.store_view import StoreView
 
 if TYPE_CHECKING:
@@ -92,8 +93,8 @@ def export(
     choice = Choice(
         topics=tuple(dict.fromkeys(topics)),
         pattern=pattern,
-        since_ms=_milliseconds(since),
-        until_ms=_milliseconds(until),
+        since_ms=_milliseconds("since", since),
+        until_ms=_milliseconds("until", until),
         fail_on_data_loss=fail_on_data_loss,
     )
     names = [name for name in MESSAGE_COLUMNS if body or name != "body"] + [STORE]
@@ -145,10 +146,13 @@ def _resolved(store: StoreView) -> StoreView:
     return StoreView.open(store.paths.root.resolve())
 
 
-def _milliseconds(moment: Moment) -> int | None:
-    if isinstance(moment, datetime):
-        return int(moment.timestamp() * 1000)
-    return moment
+def _milliseconds(option: str, moment: Moment) -> int | None:
+    if not isinstance(moment, datetime):
+        return moment
+    try:
+        return unix_ms(moment)
+    except ValueError as error:
+        raise InvalidOption(option, str(error)) from error
 
 
 def _recover(root: Path, manifest: Manifest, target: ExportTarget) -> None:

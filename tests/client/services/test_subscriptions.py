@@ -20,7 +20,8 @@ from penstock import (
     Subscription,
     TopicNotFound,
 )
-from penstock.consuming.in_flight import Answered, InFlightCalls
+from penstock._sync.receiver import Receiver
+from penstock.consuming.in_flight import Answered
 from penstock.values import Message
 
 GROUP = "billing"
@@ -283,16 +284,15 @@ def test_what_a_lost_answer_leased_comes_again_while_the_member_lives(
         def trailing_metadata(self) -> tuple[()]:
             return ()
 
-    taken = InFlightCalls.next
+    take = Receiver._take
 
-    def lose_the_first(calls: InFlightCalls, timeout_s: float | None) -> Answered | None:
-        answered = taken(calls, timeout_s)
-        if answered is not None and not lost and not isinstance(answered.outcome, Exception):
+    def lose_the_first(receiver: Receiver, answered: Answered) -> None:
+        if not lost and not isinstance(answered.outcome, Exception):
             lost.append(answered.outcome)
-            return answered._replace(outcome=Lost())
-        return answered
+            answered = answered._replace(outcome=Lost())
+        take(receiver, answered)
 
-    monkeypatch.setattr(InFlightCalls, "next", lose_the_first)
+    monkeypatch.setattr(Receiver, "_take", lose_the_first)
     with client.subscribe(topic, group=GROUP, lease_ms=600_000) as messages:
         seen = [(next(messages)) for _ in range(3)]
 

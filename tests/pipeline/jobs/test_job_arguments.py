@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from typer.testing import CliRunner, Result
 import pipeline
 from cli.failures import ExitCode
 from cli.main import app
+from pipeline.errors import InvalidOption
 
 USAGE, NO_STORE = ExitCode.USAGE, ExitCode.NOT_A_STORE
 
@@ -119,3 +121,10 @@ def test_spark_starts_once_all_is_well(arguments: str, tmp_path: Path, starts: l
     result = run(f"{arguments} --master local[3]", tmp_path)
 
     assert starts == ["local[3]"], result.output
+
+
+def test_a_time_of_an_export_that_has_no_unix_time_names_its_option(tmp_path: Path) -> None:
+    moment = datetime(1, 1, 1, tzinfo=UTC)
+    for times in ({"since": moment}, {"until": moment}):
+        with pytest.raises(InvalidOption, match="before 1970"):
+            pipeline.export(None, golden_store("basic"), tmp_path / "new", **times)  # type: ignore[arg-type]

@@ -1,0 +1,96 @@
+"""One queue read as a stream of pulls."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from penstock.calls.call import Call
+from penstock.channel import CALL_FAILED, AsyncHome, AsyncServiceChannels, failure_of
+from penstock.consuming.background import AsyncBackground, AsyncWakeUp
+from penstock.errors import ClientClosed, PenstockError
+from penstock.proxies import way_to
+from penstock.values import PullResult
+
+_AHEAD: Final = 2  # results that wait here; what is behind them waits in gRPC
+_LOOK_S: Final = 1.0
+
+
+class AsyncPullStream(AsyncIterator[PullResult]):
+    """Pulls that the reader sends ahead; made by `AsyncClient.pull_stream`, used by one task.
+
+    An interrupt or a cancellation of ``next`` loses none: the stream is read beside it.
+    """
+
+    def __init__(self, channels: AsyncServiceChannels, call: Call[PullResult]) -> None:
+        self._home = AsyncHome()
+        self._ahead = AsyncReadAhead(channels, call)
+
+    def __del__(self) -> None:
+        self._ahead.stop()
+
+    async def __anext__(self) -> PullResult:
+        self._home.check()
+        ahead = self._ahead
+        ahead.background.start(ahead.read)
+        ahead.background.wake()  # what was handed out last has left room
+        while not ahead.results:
+            if ahead.has_ended and not ahead.results:
+                failed, ahead.failed = ahead.failed, None
+                if failed is not None:
+                    raise failed
+                raise StopAsyncIteration
+            await ahead.woken.wait(None)
+        result = ahead.results[0]
+        del ahead.results[0]  # after the last call: an interrupt finds it here, or with the caller
+        return result
+
+
+class AsyncReadAhead:
+    """Reads a stream beside its iterator, and holds a few results."""
+
+    def __init__(self, channels: AsyncServiceChannels, call: Call[PullResult]) -> None:
+        self._channels = channels
+        self._call = call
+        self._stream: Any = None
+        self.results: deque[PullResult] = deque()
+        self.failed: PenstockError | None = None
+        self.has_ended = False
+        self.woken = AsyncWakeUp()
+        self.background = AsyncBackground("penstock-stream")
+
+    def stop(self) -> None:
+        """Read no more."""
+        self.background.stop()
+        if self._stream is not None:
+            self._stream.cancel()
+
+    async def read(self) -> None:
+        """Read to the end, never far ahead."""
+        try:
+            stub = self._channels.stub(self._call.method, "iterators")
+            self._stream = stub(self._call.request)
+            if not self.background.is_stopping:
+                await self._read()
+        except CALL_FAILED as error:
+            failure = failure_of(error)
+            address = self._channels.addresses.of(self._call.method.service)
+            self.failed = self._call.error_of(failure, way_to(address))
+            self.failed.__cause__ = failure
+        except PenstockError as error:
+            self.failed = error
+        except ValueError:  # grpc: the channel was closed
+            self.failed = ClientClosed("the client was closed")
+        finally:
+            if self._stream is not None:
+                self._stream.cancel()
+            self.has_ended = True
+            self.woken.set()
+
+    async def _read(self) -> None:
+        async for response in self._stream:
+            self.results.append(self._call.interpret(response))
+            self.woken.set()
+            while len(self.results) >= _AHEAD and not self.background.is_stopping:
+                await self.background.pause(_LOOK_S)
