@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -114,7 +115,9 @@ class CallThread:
         self.end()
 
     def do(self, job: Callable[[], object]) -> None:
-        """Have it done soon, after what was given before."""
+        """Have it done soon, after what was given before; nothing is done at the interpreter's end."""
+        if sys.is_finalizing():  # no thread begins any more, and the process ends its calls
+            return
         self._jobs.put(job)
         if self._thread is None or not self._thread.is_alive():
             arguments = (self._jobs,)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -227,3 +229,21 @@ async def test_asyncio_iterators_go_on_after_a_wait_that_timed_out(
         await aclient.create_topic(topic, queues=4)
         with Traffic(client, topic, queue_id=0) as traffic:
             await read(opened(), records)
+
+
+def test_a_process_ends_with_its_subscription_still_there(client: Client, topic: str) -> None:
+    """The interpreter deletes it when no thread can begin any more."""
+    addresses = client.addresses
+    script = (
+        "from penstock import Client\n"
+        f"client = Client(writer={addresses.writer!r}, reader={addresses.reader!r})\n"
+        f"client.produce({topic!r}, b'1')\n"
+        f"subscription = client.subscribe({topic!r}, group='left')\n"
+        "print(next(subscription).body)\n"
+        "subscription.close()\n"
+        "client.close()\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert ended.stdout == "b'1'\n"
