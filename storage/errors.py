@@ -20,6 +20,7 @@
     │   ├── GroupNotFound       the consumer group has no settings
     │   ├── GroupExists         a consumer group of that name has settings
     │   ├── GroupPaused         the consumer group's settings forbid to receive
+    │   ├── GroupInUse          a commit would set a group back whose members have leases
     │   ├── InvalidMessage      a message breaks a limit or rule; ``field`` names it
     │   ├── InvalidBatch        one record of a batch is not valid; ``record_index`` names it
     │   ├── StageNotFound       a commit names an attempt that nobody has staged
@@ -126,6 +127,18 @@ class QueuesInUse(StoreError):
     def __init__(self, topic: str, problem: str) -> None:
         super().__init__(f"topic {topic!r}: {problem}")
         self.topic = topic
+
+
+class GroupInUse(StoreError):
+    """A commit would set a group back while its members have messages under a lease, or to come again."""
+
+    def __init__(self, group: str, topic: str, queue_id: int, *, group_offset: int) -> None:
+        super().__init__(
+            f"group {group!r} is at offset {group_offset} in queue {queue_id} of topic {topic!r}, and its members"
+            " have messages of the topic: a commit below that would hand them out again. Let a group either commit"
+            " or lease; a reset sets it back"
+        )
+        self.group = group
 
 
 class GroupNotFound(StoreError):

@@ -52,6 +52,7 @@ STATUS_OF: Final[dict[type[errors.StoreError], grpc.StatusCode]] = {
     errors.TopicExists: grpc.StatusCode.ALREADY_EXISTS,
     errors.QueueNotFound: grpc.StatusCode.INVALID_ARGUMENT,
     errors.QueuesInUse: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.GroupInUse: grpc.StatusCode.FAILED_PRECONDITION,
     errors.GroupNotFound: grpc.StatusCode.NOT_FOUND,
     errors.GroupExists: grpc.StatusCode.ALREADY_EXISTS,
     errors.GroupPaused: grpc.StatusCode.FAILED_PRECONDITION,

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.config import LeaseConfig
+from storage.errors import GroupInUse
 from storage.format.leases.journal import EVENT_SIZE
 from storage.format.leases.receipt_handle import HANDLE_SIZE, PACKED_SIZE
 from storage.kernels.leases import columns, handles
@@ -304,6 +305,15 @@ class GroupTopic:
                 queue.reset(next_offset, last, events)
             self.queues.expect_any()
             self._attempts.clear()
+
+    def check_commit(self, offset: OffsetCommit) -> None:
+        """Raise GroupInUse if a commit would set the group back while its members have messages."""
+        with self.guard:
+            for queue in self.queues.all:
+                is_it = (queue.name.source, queue.name.queue_id) == (offset.topic, offset.queue_id)
+                group_offset = queue.rows.group_offset
+                if is_it and offset.queue_offset < group_offset and self.row_count:
+                    raise GroupInUse(*offset[:3], group_offset=group_offset)
 
     def commit(self, offset: OffsetCommit, now_ms: int) -> None:
         """Take over an offset that the group has committed, if it is in one of these queues."""

@@ -102,7 +102,7 @@ class LeasedQueue:
     def commit(self, queue_offset: int, before: int, events: Events, now_ms: int) -> None:
         """Take over an offset of consumerOffset.json that was ``before`` until now.
 
-        A higher one acknowledges what precedes it; a lower one sets the group back, and ends the leases from there on.
+        A higher one acknowledges what precedes it; a lower one sets the group back.
         """
         if queue_offset >= before:
             self.drop_before(queue_offset, events, now_ms)

@@ -282,8 +282,8 @@ class Leases:
     def commit(self, offsets: Sequence[OffsetCommit]) -> list[Exception | None]:
         """Set groups' offsets, with one save for all; return what was wrong with each. Durable on return.
 
-        What precedes an offset is acknowledged. An offset below the group's own sets the group back, and ends its
-        leases from there on. Raises if the save failed.
+        What precedes an offset is acknowledged. An offset below the group's own sets the group back; it is refused
+        with GroupInUse while members have messages of the topic. Raises if the save failed.
         """
         if not self.is_used:
             with self._guard:  # a group that begins to receive meanwhile reads the table after this

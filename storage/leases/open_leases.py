@@ -141,17 +141,20 @@ class OpenLeases:
     ) -> list[Exception | None]:
         """Set groups' offsets; return what was wrong with each. Raises if the save failed."""
         with self._saving:  # else a save of leases could write an older offset in between
-            held = [self._held_by(offset) for offset in offsets]
-            for topics in held:
-                for each in topics:  # with the queues of a topic that was made again
-                    with suppress(TopicNotFound):
-                        self.ready(settings_of(each.group), each.topic)
-            outcomes = commit_all(self._queues.offsets, offsets)
+            outcomes = commit_all(
+                self._queues.offsets, offsets, lambda offset: self._check(offset, settings_of)
+            )
             for offset, outcome in zip(offsets, outcomes, strict=True):
                 if outcome is None:
                     for each in self._held_by(offset):
                         each.commit(offset, self._clock.now_ms())
             return outcomes
+
+    def _check(self, offset: OffsetCommit, settings_of: Callable[[str], GroupConfig]) -> None:
+        for each in self._held_by(offset):
+            with suppress(TopicNotFound):  # with the queues of a topic that was made again
+                self.ready(settings_of(each.group), each.topic)
+            each.check_commit(offset)
 
     def _held_by(self, offset: OffsetCommit) -> list[GroupTopic]:
         """Return the leases of a group that may have a queue of a topic, which may be a retry topic."""
@@ -270,11 +273,16 @@ def open_leases(
     return opened
 
 
-def commit_all(table: ConsumerOffsets, offsets: Sequence[OffsetCommit]) -> list[Exception | None]:
+def commit_all(
+    table: ConsumerOffsets,
+    offsets: Sequence[OffsetCommit],
+    check: Callable[[OffsetCommit], None] = lambda _: None,
+) -> list[Exception | None]:
     """Commit offsets to consumerOffset.json with one save; return what was wrong with each."""
     outcomes: list[Exception | None] = []
     for offset in offsets:
         try:
+            check(offset)
             table.commit(*offset)
             outcomes.append(None)
         except (StoreError, OSError) as error:

@@ -25,6 +25,7 @@ from lease_store import GROUP, ORDERLY, TOPIC, LeaseStore, bodies, put_messages
 from steps_to_try import examples_to_try
 
 from storage import Message
+from storage.errors import GroupInUse
 from storage.leases.values import HandleProblem, OffsetCommit
 
 QUEUES = 2
@@ -246,9 +247,14 @@ class LeaseMachine(RuleBasedStateMachine):
     @rule(queue_id=st.integers(0, QUEUES - 1), offset=st.integers(0, MESSAGES))
     def commit(self, queue_id: int, offset: int) -> None:
         commit = OffsetCommit(self.group.name, TOPIC, queue_id, offset)
-        assert self.store.leases.commit([commit]) == [None]
+        [outcome] = self.store.leases.commit([commit])
         queue = self.queues[queue_id]
-        if offset < min(queue.rows, default=queue.next_offset):
+        sets_back = offset < min(queue.rows, default=queue.next_offset)
+        if sets_back and any(each.rows for each in self.queues):
+            assert isinstance(outcome, GroupInUse)
+            return
+        assert outcome is None
+        if sets_back:
             self.queues[queue_id] = ModelQueue(offset)
         else:
             queue.next_offset = max(queue.next_offset, offset)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock import Client
+from penstock import Client, FailedPrecondition
 from penstock.leased import Received
 
 
@@ -95,7 +95,7 @@ def test_a_commit_acknowledges_what_precedes_it(client: Client, topic: str, grou
     assert lag(client, topic, group) == 1
 
 
-def test_a_lower_commit_sets_a_group_that_leases_back(
+def test_a_lower_commit_sets_a_group_back_whose_members_have_nothing(
     client: Client, topic: str, group: str
 ) -> None:
     put(client, topic, b"0", b"1", b"2")
@@ -106,3 +106,21 @@ def test_a_lower_commit_sets_a_group_that_leases_back(
 
     assert bodies(client.receive(topic, group=group)) == [b"1", b"2"]
     assert lag(client, topic, group) == 2
+
+
+def test_a_consumer_behind_the_members_of_its_group_does_not_set_them_back(
+    client: Client, topic: str, group: str
+) -> None:
+    put(client, topic, b"0", b"1", b"2")
+    behind = client.consume(topic, group=group, auto_commit=False, follow=False)
+    assert next(behind).body == b"0"
+    client.acknowledge(client.receive(topic, group=group, max_messages=2))
+    assert bodies(client.receive(topic, group=group)) == [b"2"]
+
+    with pytest.raises(FailedPrecondition, match="either commit or lease") as refused:
+        behind.commit()
+
+    assert refused.value.reason == "GROUP_IN_USE"
+    assert lag(client, topic, group) == 1
+    client.reset_group(group, topic, to="earliest")
+    assert lag(client, topic, group) == 3
