@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from penstock.calls.call import Call
-from penstock.channel import CALL_FAILED, AsyncHome, AsyncServiceChannels, failure_of
+from penstock.channel import CALL_FAILED, AsyncHome, AsyncServiceChannels, failure_of, is_cancelled
 from penstock.consuming.background import AsyncBackground, AsyncWakeUp
-from penstock.errors import ClientClosed, PenstockError
+from penstock.errors import Cancelled, ClientClosed
 from penstock.proxies import way_to
 from penstock.values import PullResult
 
@@ -55,7 +56,7 @@ class AsyncReadAhead:
         self._call = call
         self._stream: Any = None
         self.results: deque[PullResult] = deque()
-        self.failed: PenstockError | None = None
+        self.failed: BaseException | None = None
         self.has_ended = False
         self.woken = AsyncWakeUp()
         self.background = AsyncBackground("penstock-stream")
@@ -73,20 +74,26 @@ class AsyncReadAhead:
             self._stream = stub(self._call.request)
             if not self.background.is_stopping:
                 await self._read()
-        except CALL_FAILED as error:
-            failure = failure_of(error)
-            address = self._channels.addresses.of(self._call.method.service)
-            self.failed = self._call.error_of(failure, way_to(address))
-            self.failed.__cause__ = failure
-        except PenstockError as error:
-            self.failed = error
-        except ValueError:  # grpc: the channel was closed
-            self.failed = ClientClosed("the client was closed")
+        except (*CALL_FAILED, Exception) as error:  # noqa: BLE001  the iterator raises it
+            self.failed = self._error_of(error)
         finally:
             if self._stream is not None:
                 self._stream.cancel()
             self.has_ended = True
             self.woken.set()
+
+    def _error_of(self, error: BaseException) -> BaseException:
+        if self._channels.is_closed:
+            return ClientClosed("the client was closed")
+        if not isinstance(error, CALL_FAILED):
+            return error
+        if isinstance(error, asyncio.CancelledError) and is_cancelled():
+            return Cancelled("the task that reads the stream was cancelled")
+        failure = failure_of(error)
+        address = self._channels.addresses.of(self._call.method.service)
+        raised = self._call.error_of(failure, way_to(address))
+        raised.__cause__ = failure
+        return raised
 
     async def _read(self) -> None:
         async for response in self._stream:

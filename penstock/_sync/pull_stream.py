@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final
 
 from penstock.calls.call import Call
-from penstock.channel import CALL_FAILED, Home, ServiceChannels, failure_of
+from penstock.channel import CALL_FAILED, Home, ServiceChannels, failure_of, is_cancelled
 from penstock.consuming.background import Background, WakeUp
-from penstock.errors import ClientClosed, PenstockError
+from penstock.errors import Cancelled, ClientClosed
 from penstock.proxies import way_to
 from penstock.values import PullResult
 
@@ -56,7 +57,7 @@ class ReadAhead:
         self._call = call
         self._stream: Any = None
         self.results: deque[PullResult] = deque()
-        self.failed: PenstockError | None = None
+        self.failed: BaseException | None = None
         self.has_ended = False
         self.woken = WakeUp()
         self.background = Background("penstock-stream")
@@ -74,20 +75,26 @@ class ReadAhead:
             self._stream = stub(self._call.request)
             if not self.background.is_stopping:
                 self._read()
-        except CALL_FAILED as error:
-            failure = failure_of(error)
-            address = self._channels.addresses.of(self._call.method.service)
-            self.failed = self._call.error_of(failure, way_to(address))
-            self.failed.__cause__ = failure
-        except PenstockError as error:
-            self.failed = error
-        except ValueError:  # grpc: the channel was closed
-            self.failed = ClientClosed("the client was closed")
+        except (*CALL_FAILED, Exception) as error:  # noqa: BLE001  the iterator raises it
+            self.failed = self._error_of(error)
         finally:
             if self._stream is not None:
                 self._stream.cancel()
             self.has_ended = True
             self.woken.set()
+
+    def _error_of(self, error: BaseException) -> BaseException:
+        if self._channels.is_closed:
+            return ClientClosed("the client was closed")
+        if not isinstance(error, CALL_FAILED):
+            return error
+        if isinstance(error, asyncio.CancelledError) and is_cancelled():
+            return Cancelled("the task that reads the stream was cancelled")
+        failure = failure_of(error)
+        address = self._channels.addresses.of(self._call.method.service)
+        raised = self._call.error_of(failure, way_to(address))
+        raised.__cause__ = failure
+        return raised
 
     def _read(self) -> None:
         for response in self._stream:

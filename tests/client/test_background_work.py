@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 
+from penstock import AsyncClient, Cancelled, Client
+from penstock._async.connection import AsyncConnection
+from penstock._sync.connection import Connection
+from penstock.calls import records
+from penstock.calls.call import Call
 from penstock.consuming.background import Background
 
 PATIENCE_S = 60.0
+IDLE_S = 5.0  # a subscription that does not wake ends after it
 
 
 def interrupted(_: threading.Thread) -> None:
@@ -58,3 +66,75 @@ def test_a_thread_that_began_before_its_start_was_interrupted_is_the_only_one() 
     background.join()
     assert counted.acquire(timeout=PATIENCE_S)
     assert not counted.acquire(blocking=False)
+
+
+def unexpected(*_: Any) -> Any:
+    raise RuntimeError("unexpected")
+
+
+@pytest.fixture(name="unreadable")
+def _unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every result of a stream of pulls fails to be read."""
+    opened = records.pull_stream
+
+    def unreadable(*arguments: Any, **named: Any) -> Call[Any]:
+        call = opened(*arguments, **named)
+        return Call(call.method, call.request, unexpected)
+
+    monkeypatch.setattr(records, "pull_stream", unreadable)
+
+
+@pytest.mark.usefixtures("unreadable")
+def test_a_stream_of_pulls_that_fails_unexpectedly_raises_and_does_not_end(client: Client) -> None:
+    client.produce("orders", b"0", queue_id=0)
+    with pytest.raises(RuntimeError, match="unexpected"):
+        next(client.pull_stream("orders", 0, 0))
+
+
+@pytest.mark.usefixtures("unreadable")
+async def test_an_asyncio_stream_of_pulls_that_fails_unexpectedly_raises_and_does_not_end(
+    aclient: AsyncClient,
+) -> None:
+    await aclient.produce("orders", b"0", queue_id=0)
+    with pytest.raises(RuntimeError, match="unexpected"):
+        await anext(aclient.pull_stream("orders", 0, 0))
+
+
+async def test_an_asyncio_stream_of_pulls_whose_reading_task_is_cancelled_raises(
+    aclient: AsyncClient,
+) -> None:
+    await aclient.produce("orders", b"0", queue_id=0)
+    stream = aclient.pull_stream("orders", 0, 0, follow=True)
+    await anext(stream)
+    stream._ahead.background._task.cancel()
+    with pytest.raises(Cancelled):
+        await asyncio.wait_for(anext(stream), PATIENCE_S)
+
+
+def test_a_subscription_whose_receive_fails_unexpectedly_raises_and_does_not_wait(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Connection, "error_of", unexpected)
+    with (
+        client.subscribe("orders", group="g", idle_s=IDLE_S) as messages,
+        pytest.raises(RuntimeError, match="unexpected"),
+    ):
+        next(messages)
+
+
+async def test_an_asyncio_subscription_whose_receive_fails_unexpectedly_raises_and_does_not_wait(
+    aclient: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AsyncConnection, "error_of", unexpected)
+    async with aclient.subscribe("orders", group="g", idle_s=IDLE_S) as messages:
+        with pytest.raises(RuntimeError, match="unexpected"):
+            await anext(messages)
+
+
+def test_a_consumer_whose_pull_cannot_be_sent_raises_and_does_not_wait(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = client.consume("orders", queues=[0])
+    monkeypatch.setattr(client.channels, "stub", unexpected)
+    with pytest.raises(RuntimeError, match="unexpected"):
+        next(consumer)
