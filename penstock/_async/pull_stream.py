@@ -10,6 +10,7 @@ from typing import Any, Final
 from penstock.calls.call import Call
 from penstock.channel import CALL_FAILED, AsyncHome, AsyncServiceChannels, failure_of, is_cancelled
 from penstock.consuming.background import AsyncBackground, AsyncWakeUp
+from penstock.consuming.closing import AsyncClosing
 from penstock.errors import Cancelled, ClientClosed
 from penstock.proxies import way_to
 from penstock.values import PullResult
@@ -18,7 +19,7 @@ _AHEAD: Final = 2  # results that wait here; what is behind them waits in gRPC
 _LOOK_S: Final = 1.0
 
 
-class AsyncPullStream(AsyncIterator[PullResult]):
+class AsyncPullStream(AsyncIterator[PullResult], AsyncClosing):
     """Pulls that the reader sends ahead; made by `AsyncClient.pull_stream`, used by one task.
 
     An interrupt or a cancellation of ``next`` loses none: the stream is read beside it.
@@ -27,19 +28,29 @@ class AsyncPullStream(AsyncIterator[PullResult]):
     def __init__(self, channels: AsyncServiceChannels, call: Call[PullResult]) -> None:
         self._home = AsyncHome()
         self._ahead = AsyncReadAhead(channels, call)
+        self._is_closed = False
 
     def __del__(self) -> None:
         self._ahead.stop()
 
+    async def close(self) -> None:
+        """Read no more: the iteration ends. Closing twice does nothing."""
+        self._home.check()
+        self._is_closed = True
+        self._ahead.stop()
+        await self._ahead.background.join()
+
     async def __anext__(self) -> PullResult:
         self._home.check()
+        if self._is_closed:
+            raise StopAsyncIteration
         ahead = self._ahead
         ahead.background.start(ahead.read)
         ahead.background.wake()  # what was handed out last has left room
         while not ahead.results:
             if ahead.has_ended and not ahead.results:
                 failed, ahead.failed = ahead.failed, None
-                if failed is not None:
+                if failed is not None and not self._is_closed:
                     raise failed
                 raise StopAsyncIteration
             await ahead.woken.wait(None)

@@ -11,6 +11,7 @@ from typing import Any, Final
 from penstock.calls.call import Call
 from penstock.channel import CALL_FAILED, Home, ServiceChannels, failure_of, is_cancelled
 from penstock.consuming.background import Background, WakeUp
+from penstock.consuming.closing import Closing
 from penstock.errors import Cancelled, ClientClosed
 from penstock.proxies import way_to
 from penstock.values import PullResult
@@ -19,7 +20,7 @@ _AHEAD: Final = 2  # results that wait here; what is behind them waits in gRPC
 _LOOK_S: Final = 1.0
 
 
-class PullStream(Iterator[PullResult]):
+class PullStream(Iterator[PullResult], Closing):
     """Pulls that the reader sends ahead; made by `Client.pull_stream`, used by one thread.
 
     An interrupt or a cancellation of ``next`` loses none: the stream is read beside it.
@@ -28,19 +29,29 @@ class PullStream(Iterator[PullResult]):
     def __init__(self, channels: ServiceChannels, call: Call[PullResult]) -> None:
         self._home = Home()
         self._ahead = ReadAhead(channels, call)
+        self._is_closed = False
 
     def __del__(self) -> None:
         self._ahead.stop()
 
+    def close(self) -> None:
+        """Read no more: the iteration ends. Closing twice does nothing."""
+        self._home.check()
+        self._is_closed = True
+        self._ahead.stop()
+        self._ahead.background.join()
+
     def __next__(self) -> PullResult:
         self._home.check()
+        if self._is_closed:
+            raise StopIteration
         ahead = self._ahead
         ahead.background.start(ahead.read)
         ahead.background.wake()  # what was handed out last has left room
         while not ahead.results:
             if ahead.has_ended and not ahead.results:
                 failed, ahead.failed = ahead.failed, None
-                if failed is not None:
+                if failed is not None and not self._is_closed:
                     raise failed
                 raise StopIteration
             ahead.woken.wait(None)
