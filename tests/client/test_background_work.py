@@ -106,7 +106,9 @@ async def test_an_asyncio_stream_of_pulls_whose_reading_task_is_cancelled_raises
     await aclient.produce("orders", b"0", queue_id=0)
     stream = aclient.pull_stream("orders", 0, 0, follow=True)
     await anext(stream)
-    stream._ahead.background._task.cancel()
+    task = stream._ahead.background._task
+    assert task is not None
+    task.cancel()
     with pytest.raises(Cancelled):
         await asyncio.wait_for(anext(stream), PATIENCE_S)
 
