@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from ipaddress import AddressValueError, IPv6Address, ip_address
+from ipaddress import AddressValueError, IPv4Address, IPv6Address, ip_address
 from typing import Final, Literal
 
 Service = Literal["writer", "reader", "indexer"]
@@ -60,24 +60,34 @@ def address_problem(address: str, *, port_min: int = 1) -> str:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether HOST:PORT is of this machine alone, by its host."""
-    host = host_of(address)
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
+    """Whether HOST:PORT is of this machine alone, by its host: who listens there is reached from nowhere else."""
+    host = _ip_of(address)
+    return host.is_loopback if host is not None else host_of(address).lower() == "localhost"
+
+
+def is_this_machine(address: str) -> bool:
+    """Whether a client reaches this machine at HOST:PORT, by its host: 0.0.0.0 and [::] do that, too."""
+    host = _ip_of(address)
+    return is_loopback(address) or (host is not None and host.is_unspecified)
 
 
 def channel_options(address: str) -> list[tuple[str, int]]:
     """Return the options of a client's channel to an address: no proxy has anything to do with this machine."""
-    return [WITHOUT_PROXY] if is_loopback(address) else []
+    return [WITHOUT_PROXY] if is_this_machine(address) else []
 
 
 def host_of(address: str) -> str:
     """Return the host of HOST:PORT, an IPv6 address without its brackets."""
     return address.rpartition("/")[2].rpartition(":")[0].strip("[]")
+
+
+def _ip_of(address: str) -> IPv4Address | IPv6Address | None:
+    """Return the IP address of HOST:PORT, one of IPv4 where IPv6 stands for it; None for a name."""
+    try:
+        ip = ip_address(host_of(address))
+    except ValueError:
+        return None
+    return getattr(ip, "ipv4_mapped", None) or ip
 
 
 def _is_v6(text: str) -> bool:

@@ -7,7 +7,7 @@ import re
 from ipaddress import ip_address, ip_network
 from typing import Final, TypeVar
 
-from penstock.addresses import host_of, is_loopback
+from penstock.addresses import host_of, is_this_machine
 from penstock.errors import DeadlineExceeded, PenstockError, Unavailable
 
 # As gRPC reads them: the first that is set counts, also where it is empty.
@@ -22,7 +22,7 @@ def proxy_of(address: str) -> str:
     environment = os.environ  # noqa: TID251  gRPC reads it, not we
     name = next((each for each in PROXY_VARIABLES if each in environment), "")
     proxy = _PROXY.match(environment.get(name, ""))
-    if proxy is None or is_loopback(address):
+    if proxy is None or is_this_machine(address):
         return ""
     excluded = next((environment[each] for each in NO_PROXY_VARIABLES if each in environment), "")
     host = host_of(address)

@@ -13,7 +13,7 @@ from typing import Any, Final, overload
 from penstock.errors import UnreadableBody
 from penstock.v1 import common_pb2
 from storage import errors as store_errors
-from storage.format.compression import COMPRESSED, decompress
+from storage.format.compression import COMPRESSED, COMPRESSION_BITS, decompress
 from storage.format.hosts import decode_host, host_size
 from storage.format.message_id import encode_message_id
 from storage.format.properties import (
@@ -183,9 +183,15 @@ class Record:
 
     @property
     def stored_body(self) -> bytes:
-        """The body as it is stored: compressed, if bit 0 of `sys_flag` says so."""
+        """The body as it is stored: compressed as `compression_flags` says."""
         begin = self._body_begin()
         return bytes(self._data[begin : begin + self._head[_BODY_LENGTH]])
+
+    @property
+    def compression_flags(self) -> int:
+        """The bits of the system flag that say how `stored_body` is compressed; 0: it is not."""
+        sys_flag = self.sys_flag
+        return sys_flag & COMPRESSION_BITS if sys_flag & COMPRESSED else 0
 
     def _decompressed(self, body: bytes) -> bytes:
         try:
@@ -269,6 +275,11 @@ class DecodedRecord(Record):
     def stored_body(self) -> bytes:
         """The body as the service gave it: as it is stored only if it cannot be decompressed."""
         return self._record.body
+
+    @property
+    def compression_flags(self) -> int:
+        """The bits that say how `stored_body` is compressed: 0 where the service has decompressed it."""
+        return super().compression_flags if self._record.body_problem else 0
 
     def _decompressed(self, body: bytes) -> bytes:  # noqa: ARG002  the service has tried
         raise self._unreadable(self._record.body_problem)

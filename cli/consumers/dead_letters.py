@@ -10,7 +10,6 @@ import typer
 from cli.failures import CommandFailed, ExitCode
 from cli.records import body_text, record_json, shown_body, time_text
 from cli.session import counted, print_json, session_of
-from storage.format.compression import COMPRESSION_BITS
 from storage.format.names import DLQ_PREFIX, RETRY_PREFIX
 from storage.format.properties import RETRY_TOPIC, is_reserved
 from storage.tables.groups import RETRY_MAX_TIMES, RETRY_MAX_TIMES_MAX
@@ -190,7 +189,7 @@ def _copy(record: Record, topic: str) -> Message:
         properties=own,
         unique_key=record.unique_key,
         flag=record.flag,
-        sys_flag=record.sys_flag & COMPRESSION_BITS,
+        sys_flag=record.compression_flags,
     )
 
 

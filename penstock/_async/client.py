@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Literal
 
@@ -200,12 +200,13 @@ class AsyncClient(AsyncTransactionCalls, AsyncOffsets, AsyncLeaseCalls, AsyncGro
         max_bytes: int = 0,
         tag: str = "",
         follow: bool = False,
-    ) -> AsyncIterator[PullResult]:
+    ) -> AsyncPullStream:
         """Read one queue to its end as a stream of pulls, each of up to ``max_bytes``.
 
         The reader sends ahead as far as flow control lets it, which is the fastest way to catch up.
         With ``follow`` the stream goes on at the end. Nothing is retried: after an error start
-        again at the last result's ``next_offset``.
+        again at the last result's ``next_offset``. `close`, or leaving
+        the ``async with`` block, ends it early.
         """
         call = records.pull_stream(
             topic,

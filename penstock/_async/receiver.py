@@ -19,7 +19,6 @@ from penstock.errors import (
     Cancelled,
     ClientClosed,
     DeadlineExceeded,
-    PenstockError,
     ResourceExhausted,
     Unavailable,
 )
@@ -47,7 +46,7 @@ class AsyncReceiver:
         self._calls = AsyncInFlightCalls(client.channels, self._take)
         self._is_receiving = False
         self._starting = ""  # the client id of a receive that is just being sent
-        self._failed: PenstockError | None = None  # to be raised once
+        self._failed: Exception | None = None  # to be raised once
         self._failures = 0
         self._failed_at: float | None = None
         self._quiet_since = client.clock.monotonic()
@@ -137,7 +136,7 @@ class AsyncReceiver:
         """Take in what a receive has brought; the next may be made then."""
         try:
             self._take_in(answered)
-        except PenstockError as error:
+        except Exception as error:  # noqa: BLE001  `has_next` raises it
             if not (isinstance(error, ClientClosed) and self.is_stopped):
                 self._failed = error
         finally:
@@ -146,10 +145,10 @@ class AsyncReceiver:
     def _take_in(self, answered: Answered) -> None:
         client_id, call, outcome = answered
         try:
-            if isinstance(outcome, PenstockError):
-                raise outcome
             if isinstance(outcome, grpc.RpcError):
                 raise self._client.error_of(call, outcome) from outcome
+            if isinstance(outcome, Exception):
+                raise outcome
             received: Received = call.interpret(outcome)
         except _PASSING as error:
             if self._failed_at is None:

@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 from penstock._async.connection import AsyncConnection
 from penstock._async.lease_keeper import AsyncLeaseKeeper
 from penstock._async.receiver import AsyncReceiver
+from penstock.consuming.closing import AsyncClosing
 from penstock.consuming.handlers import AsyncHandlers
 from penstock.consuming.options import SubscribeOptions
 from penstock.errors import DataLoss, InvalidArgument
@@ -62,7 +63,7 @@ class AsyncSubscription(AsyncIterator[LeasedRecord]):
             raise StopAsyncIteration
         return self._receiver.prefetched.next_record()
 
-    def batches(self, max_messages: int = 32) -> AsyncIterator[LeasedBatch]:
+    def batches(self, max_messages: int = 32) -> AsyncLeasedBatches:
         """Return an iterator over batches: up to ``max_messages``, as many as there are without waiting for more.
 
         A batch is acknowledged when the next one is asked for, but for those of its messages that were
@@ -134,14 +135,21 @@ class AsyncSubscription(AsyncIterator[LeasedRecord]):
             message.ack()
 
 
-class AsyncLeasedBatches(AsyncIterator[LeasedBatch]):
+class AsyncLeasedBatches(AsyncIterator[LeasedBatch], AsyncClosing):
     """What a subscription has, in batches. An interrupt or a cancellation does not end it, as it would a generator."""
 
     def __init__(self, subscription: AsyncSubscription, max_messages: int) -> None:
         self._subscription = subscription
         self._max_messages = max_messages
+        self._is_closed = False
+
+    async def close(self) -> None:
+        """End the iteration; the subscription stays open, and has the last batch. Closing twice does nothing."""
+        self._is_closed = True
 
     async def __anext__(self) -> LeasedBatch:
+        if self._is_closed:
+            raise StopAsyncIteration
         batch = await self._subscription._next_batch(self._max_messages)
         if batch is None:
             raise StopAsyncIteration

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Literal
 
@@ -197,12 +197,13 @@ class Client(TransactionCalls, Offsets, LeaseCalls, Groups, Status):
         max_bytes: int = 0,
         tag: str = "",
         follow: bool = False,
-    ) -> Iterator[PullResult]:
+    ) -> PullStream:
         """Read one queue to its end as a stream of pulls, each of up to ``max_bytes``.
 
         The reader sends ahead as far as flow control lets it, which is the fastest way to catch up.
         With ``follow`` the stream goes on at the end. Nothing is retried: after an error start
-        again at the last result's ``next_offset``.
+        again at the last result's ``next_offset``. `close`, or leaving
+        the ``with`` block, ends it early.
         """
         call = records.pull_stream(
             topic,

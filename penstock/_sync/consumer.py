@@ -122,10 +122,10 @@ class Consumer(Iterator[Record]):
         core.is_torn = True
         queue, call, outcome = self._answers.popleft()
         try:
-            if isinstance(outcome, PenstockError):
-                raise outcome
             if isinstance(outcome, grpc.RpcError):
                 raise self._client.error_of(call, outcome) from outcome
+            if isinstance(outcome, Exception):
+                raise outcome
             core.on_result(queue, call.interpret(outcome), now)
         except PenstockError as error:
             core.on_error(queue, error, now)

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final
 
 from penstock.calls.call import Call
-from penstock.channel import CALL_FAILED, Home, ServiceChannels, failure_of
+from penstock.channel import CALL_FAILED, Home, ServiceChannels, failure_of, is_cancelled
 from penstock.consuming.background import Background, WakeUp
-from penstock.errors import ClientClosed, PenstockError
+from penstock.consuming.closing import Closing
+from penstock.errors import Cancelled, ClientClosed
 from penstock.proxies import way_to
 from penstock.values import PullResult
 
@@ -18,7 +20,7 @@ _AHEAD: Final = 2  # results that wait here; what is behind them waits in gRPC
 _LOOK_S: Final = 1.0
 
 
-class PullStream(Iterator[PullResult]):
+class PullStream(Iterator[PullResult], Closing):
     """Pulls that the reader sends ahead; made by `Client.pull_stream`, used by one thread.
 
     An interrupt or a cancellation of ``next`` loses none: the stream is read beside it.
@@ -27,19 +29,29 @@ class PullStream(Iterator[PullResult]):
     def __init__(self, channels: ServiceChannels, call: Call[PullResult]) -> None:
         self._home = Home()
         self._ahead = ReadAhead(channels, call)
+        self._is_closed = False
 
     def __del__(self) -> None:
         self._ahead.stop()
 
+    def close(self) -> None:
+        """Read no more: the iteration ends. Closing twice does nothing."""
+        self._home.check()
+        self._is_closed = True
+        self._ahead.stop()
+        self._ahead.background.join()
+
     def __next__(self) -> PullResult:
         self._home.check()
+        if self._is_closed:
+            raise StopIteration
         ahead = self._ahead
         ahead.background.start(ahead.read)
         ahead.background.wake()  # what was handed out last has left room
         while not ahead.results:
             if ahead.has_ended and not ahead.results:
                 failed, ahead.failed = ahead.failed, None
-                if failed is not None:
+                if failed is not None and not self._is_closed:
                     raise failed
                 raise StopIteration
             ahead.woken.wait(None)
@@ -56,7 +68,7 @@ class ReadAhead:
         self._call = call
         self._stream: Any = None
         self.results: deque[PullResult] = deque()
-        self.failed: PenstockError | None = None
+        self.failed: BaseException | None = None
         self.has_ended = False
         self.woken = WakeUp()
         self.background = Background("penstock-stream")
@@ -74,20 +86,26 @@ class ReadAhead:
             self._stream = stub(self._call.request)
             if not self.background.is_stopping:
                 self._read()
-        except CALL_FAILED as error:
-            failure = failure_of(error)
-            address = self._channels.addresses.of(self._call.method.service)
-            self.failed = self._call.error_of(failure, way_to(address))
-            self.failed.__cause__ = failure
-        except PenstockError as error:
-            self.failed = error
-        except ValueError:  # grpc: the channel was closed
-            self.failed = ClientClosed("the client was closed")
+        except (*CALL_FAILED, Exception) as error:  # noqa: BLE001  the iterator raises it
+            self.failed = self._error_of(error)
         finally:
             if self._stream is not None:
                 self._stream.cancel()
             self.has_ended = True
             self.woken.set()
+
+    def _error_of(self, error: BaseException) -> BaseException:
+        if self._channels.is_closed:
+            return ClientClosed("the client was closed")
+        if not isinstance(error, CALL_FAILED):
+            return error
+        if isinstance(error, asyncio.CancelledError) and is_cancelled():
+            return Cancelled("the task that reads the stream was cancelled")
+        failure = failure_of(error)
+        address = self._channels.addresses.of(self._call.method.service)
+        raised = self._call.error_of(failure, way_to(address))
+        raised.__cause__ = failure
+        return raised
 
     def _read(self) -> None:
         for response in self._stream:

@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 from penstock._sync.connection import Connection
 from penstock._sync.lease_keeper import LeaseKeeper
 from penstock._sync.receiver import Receiver
+from penstock.consuming.closing import Closing
 from penstock.consuming.handlers import Handlers
 from penstock.consuming.options import SubscribeOptions
 from penstock.errors import DataLoss, InvalidArgument
@@ -63,7 +64,7 @@ class Subscription(Iterator[LeasedRecord]):
             raise StopIteration
         return self._receiver.prefetched.next_record()
 
-    def batches(self, max_messages: int = 32) -> Iterator[LeasedBatch]:
+    def batches(self, max_messages: int = 32) -> LeasedBatches:
         """Return an iterator over batches: up to ``max_messages``, as many as there are without waiting for more.
 
         A batch is acknowledged when the next one is asked for, but for those of its messages that were
@@ -135,14 +136,21 @@ class Subscription(Iterator[LeasedRecord]):
             message.ack()
 
 
-class LeasedBatches(Iterator[LeasedBatch]):
+class LeasedBatches(Iterator[LeasedBatch], Closing):
     """What a subscription has, in batches. An interrupt or a cancellation does not end it, as it would a generator."""
 
     def __init__(self, subscription: Subscription, max_messages: int) -> None:
         self._subscription = subscription
         self._max_messages = max_messages
+        self._is_closed = False
+
+    def close(self) -> None:
+        """End the iteration; the subscription stays open, and has the last batch. Closing twice does nothing."""
+        self._is_closed = True
 
     def __next__(self) -> LeasedBatch:
+        if self._is_closed:
+            raise StopIteration
         batch = self._subscription._next_batch(self._max_messages)
         if batch is None:
             raise StopIteration

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from numbers import Integral
-from typing import Literal
+from typing import Any, Final, Literal, TypeGuard
 
 from penstock import wire
 from penstock.calls.call import Call
@@ -16,16 +16,16 @@ from storage.clock import unix_ms
 
 Position = Literal["earliest", "latest"] | int | datetime
 Boundary = Literal["lower", "upper"]
+_ENDS: Final = {"earliest": reader_pb2.EARLIEST, "latest": reader_pb2.LATEST}
+_NUMBER_MAX: Final = (1 << 63) - 1  # of an offset or a time
 
 
 def find(
     topic: str, *, queue_id: int, position: Position, boundary: Boundary = "lower"
 ) -> Call[OffsetRange]:
     """Ask for a queue's earliest or latest offset, or the one at a time."""
-    if position == "earliest":
-        wanted, time_ms = reader_pb2.EARLIEST, None
-    elif position == "latest":
-        wanted, time_ms = reader_pb2.LATEST, None
+    if isinstance(position, str) and position in _ENDS:
+        wanted, time_ms = _ENDS[position], None
     elif isinstance(position, str):
         raise InvalidArgument(
             f"position: {position!r} is not a position: give 'earliest', 'latest', Unix milliseconds or a datetime",
@@ -97,12 +97,12 @@ def checked_start(start: Position) -> Position:
     if isinstance(start, datetime):
         timestamp_ms(start, field="start")
         return start
-    if isinstance(start, Integral) and start >= 0:
+    if _is_number(start) and 0 <= start <= _NUMBER_MAX:
         return int(start)
-    if start in ("earliest", "latest"):
+    if isinstance(start, str) and start in _ENDS:
         return start
     raise InvalidArgument(
-        f"start: {start!r} is not a position: give 'earliest', 'latest', an offset from 0 on, or a datetime",
+        f"start: {start!r:.100} is not a position: give 'earliest', 'latest', an offset from 0 on, or a datetime",
         field="start",
     )
 
@@ -114,10 +114,18 @@ def timestamp_ms(time: int | datetime, *, field: str) -> int:
             return unix_ms(time)
         except ValueError as error:
             raise InvalidArgument(f"{field}: {error}", field=field) from error
-    if not isinstance(time, Integral):
+    if not _is_number(time):
         raise InvalidArgument(
-            f"{field}: {time!r} is not a time: give a datetime or Unix milliseconds", field=field
+            f"{field}: {time!r:.100} is not a time: give a datetime or Unix milliseconds",
+            field=field,
         )
     if time < 0:
         raise InvalidArgument(f"{field}: {time} is a time before 1970", field=field)
+    if time > _NUMBER_MAX:
+        raise InvalidArgument(f"{field}: the latest time is {_NUMBER_MAX} ms", field=field)
     return int(time)
+
+
+def _is_number(value: Any) -> TypeGuard[int]:
+    """Whether it is an integer, of numpy too; True and False are none."""
+    return isinstance(value, Integral) and not isinstance(value, bool)

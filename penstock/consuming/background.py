@@ -60,8 +60,8 @@ class Background:
         self.is_stopping = False
 
     def start(self, work: Callable[[], None]) -> None:
-        """Start it, unless it runs."""
-        if self._thread is None:
+        """Start it, unless it was started. An interrupt (Ctrl-C) may come before the thread has begun."""
+        if self._thread is None or self._thread.ident is None:
             self._thread = threading.Thread(target=work, name=self._name, daemon=True)
             self._thread.start()
 
@@ -79,9 +79,10 @@ class Background:
         self._woken.set()
 
     def join(self) -> None:
-        """Wait until it has ended."""
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        """Wait until it has ended; one that never began has."""
+        thread = self._thread
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
+            thread.join()
 
 
 class AsyncBackground:

@@ -52,6 +52,9 @@ class InFlightCalls:
         except (ClientClosed, ValueError):  # the channel was closed
             self._taken(Answered(purpose, call, ClientClosed("the client was closed")))
             return
+        except Exception as error:  # noqa: BLE001  whoever waits for the answer raises it
+            self._taken(Answered(purpose, call, error))
+            return
         self._running.add(future)
         future.add_done_callback(lambda done: self._end(Answered(purpose, call, done)))
 
@@ -63,13 +66,15 @@ class InFlightCalls:
             outcome = future.result()
         except grpc.FutureCancelledError:
             outcome = ClientClosed("the client was closed")
-        except grpc.RpcError as error:
+        except Exception as error:  # noqa: BLE001  whoever waits for the answer raises it
             outcome = error
         self._taken(ended._replace(outcome=outcome))
 
     def _taken(self, ended: Answered) -> None:
-        self._take(ended)
-        self._woken.set()
+        try:
+            self._take(ended)
+        finally:
+            self._woken.set()
 
     def wait(self, timeout_s: float | None) -> None:
         """Wait until an answer was taken since the last wait, at most so long."""
@@ -136,8 +141,12 @@ class AsyncInFlightCalls:
             outcome = error
         except (asyncio.CancelledError, grpc.aio.UsageError):  # by `cancel`, or with the channel
             outcome = ClientClosed("the client was closed")
-        self._take(Answered(purpose, call, outcome))
-        self._woken.set()
+        except Exception as error:  # noqa: BLE001  whoever waits for the answer raises it
+            outcome = error
+        try:
+            self._take(Answered(purpose, call, outcome))
+        finally:
+            self._woken.set()
 
 
 def open_at_once(opening: Callable[[], object]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import time
 from types import SimpleNamespace
+from typing import Any
 
 import grpc
 import pytest
@@ -38,7 +39,7 @@ from penstock import (
     Unavailable,
     UnknownOutcome,
 )
-from penstock.consuming.in_flight import AsyncInFlightCalls
+from penstock.consuming.in_flight import Answered, AsyncInFlightCalls
 from penstock.v1 import common_pb2
 
 UNAVAILABLE = rich_status(grpc.StatusCode.UNAVAILABLE, "away")
@@ -387,10 +388,12 @@ async def test_a_damaged_record_is_raised_and_can_be_gone_past(
 async def test_a_call_whose_channel_is_closed_before_it_begins_is_of_a_closed_client() -> None:
     """Its consumer would wait for its answer for ever."""
     channel = grpc.aio.insecure_channel("127.0.0.1:1")
-    calls = AsyncInFlightCalls()
-    calls.start(channel.unary_unary("/s/m"), "purpose", SimpleNamespace(request=b""), 5)  # type: ignore[arg-type]
+    channels: Any = SimpleNamespace(stub=channel.unary_unary)
+    call: Any = SimpleNamespace(method="/s/m", request=b"")
+    answers: list[Answered] = []
+    calls = AsyncInFlightCalls(channels, answers.append)
+    calls.start("purpose", call, 5)
     await channel.close(None)
-    answered = await calls.next(20)
+    await calls.wait(20)
 
-    assert answered is not None
-    assert isinstance(answered.outcome, ClientClosed)
+    assert [type(answered.outcome) for answered in answers] == [ClientClosed]

@@ -65,6 +65,11 @@ def call(address: str, options: Any) -> None:
         ("localhost:1", {"https_proxy": "URL"}, False),
         ("[::1]:1", {"grpc_proxy": "URL"}, False),
         ("127.1.2.3:1", {"grpc_proxy": "URL"}, False),
+        ("0.0.0.0:1", {"http_proxy": "URL"}, False),
+        ("[::]:1", {"http_proxy": "URL"}, False),
+        ("[::ffff:127.0.0.1]:1", {"http_proxy": "URL"}, False),
+        ("[::ffff:0.0.0.0]:1", {"http_proxy": "URL"}, False),
+        ("[::ffff:192.0.2.1]:1", {"http_proxy": "URL"}, True),
     ],
 )
 def test_calls_go_through_the_proxy_that_an_error_would_name(

@@ -6,8 +6,15 @@ from itertools import product
 
 import pytest
 
-from penstock.record import Records
-from storage.format.compression import compress
+from penstock.record import Record, Records
+from penstock.v1 import common_pb2
+from storage.format.compression import (
+    COMPRESSED,
+    COMPRESSION_BITS,
+    Compression,
+    compress,
+    decompress,
+)
 from storage.format.properties import encode_properties
 from storage.format.record import decode_record, encode_record
 
@@ -61,3 +68,28 @@ def test_a_compressed_body_is_given_as_the_producer_knew_it() -> None:
     data = encode_record(topic="orders", queue_id=0, body=packed, sys_flag=sys_flag)
     (record,) = Records(memoryview(data), 1)
     assert record.body == body
+
+
+@pytest.mark.parametrize("kind", ["none", "zlib", "lz4", "zstd"])
+def test_the_compression_flags_say_how_the_stored_body_is_compressed(kind: Compression) -> None:
+    """Of a record that the service decoded too, which has the flags of what was stored."""
+    body = b"much of the same " * 100
+    packed, bits = compress(body, kind)
+    data = encode_record(topic="orders", queue_id=0, body=packed, sys_flag=bits | 0x4)
+    (stored,) = Records(memoryview(data), 1)
+    decoded = Record.from_proto(common_pb2.Record(sys_flag=bits | 0x4, body=body))
+    unreadable = Record.from_proto(
+        common_pb2.Record(sys_flag=bits | 0x4, body=packed, body_problem="too long")
+    )
+    assert (stored.compression_flags, decoded.compression_flags) == (bits, 0)
+    assert unreadable.compression_flags == bits
+    for record in (stored, decoded, unreadable):
+        assert decompress(record.stored_body, record.compression_flags) == body
+
+
+def test_a_code_of_a_body_that_is_not_compressed_says_nothing() -> None:
+    data = encode_record(
+        topic="orders", queue_id=0, body=b"x", sys_flag=COMPRESSION_BITS & ~COMPRESSED
+    )
+    (record,) = Records(memoryview(data), 1)
+    assert record.compression_flags == 0

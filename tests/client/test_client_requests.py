@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import grpc
+import numpy as np
 import pytest
 from fake_penstock import FakePenstock, rich_status
 
@@ -96,7 +97,13 @@ BEFORE_1970 = (
 )
 
 
-@pytest.mark.parametrize("time", [*BEFORE_1970, -1, -2, 1.5, "yesterday", math.nan])
+@pytest.mark.parametrize(
+    "time",
+    [
+        *BEFORE_1970, -1, -2, 1.5, "yesterday", math.nan, True, False, 1 << 63, 10**400, np.int64(-1),
+        np.array([1, 2]), np.array(["latest", "earliest"]), np.array(1 << 20),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize(
     ("field", "call"),
     [

@@ -8,7 +8,7 @@ import pytest
 
 from services import memory, supervisor
 from services.flags import load
-from services.process_settings import ProcessSettings
+from services.process_settings import ProcessSettings, is_open_to_network
 from services.settings import (
     GatewaySettings,
     IndexerSettings,
@@ -306,3 +306,22 @@ def test_endpoints_that_cannot_be_served_are_one_line(
     with pytest.raises(SystemExit):
         load(ServeSettings, ["--store", "s", *flags], prog="penstock serve")
     assert problem in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("listen", "is_open"),
+    [
+        ("0.0.0.0:0", True),
+        ("[::]:0", True),
+        ("192.0.2.1:0", True),
+        ("127.0.0.1:0", False),
+        ("localhost:0", False),
+        ("[::1]:0", False),
+        ("[::ffff:127.0.0.1]:0", False),
+        ("[::ffff:0.0.0.0]:0", True),
+    ],
+)
+def test_every_address_of_the_machine_is_open_to_the_network_and_loopback_is_not(
+    listen: str, is_open: bool
+) -> None:
+    assert is_open_to_network(listen) is is_open

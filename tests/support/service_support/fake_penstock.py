@@ -396,6 +396,21 @@ class FakeReader(reader_pb2_grpc.ReaderServicer):
             answer.records = b"".join(records)
             return answer
 
+    def PullStream(self, request: Any, context: grpc.ServicerContext) -> Any:
+        """Send the queue a record a response; with ``follow`` stay at its end until the caller has gone."""
+        pull = reader_pb2.PullRequest(
+            topic=request.topic, queue_id=request.queue_id, max_messages=1
+        )
+        pull.queue_offset = request.queue_offset
+        while context.is_active():
+            pull.wait_ms = 100 if request.follow else 0
+            answer = self.Pull(pull, context)
+            if answer.status == reader_pb2.FOUND:
+                yield answer
+            elif not request.follow:
+                return
+            pull.queue_offset = answer.next_offset
+
     def QueryByKey(self, request: Any, context: grpc.ServicerContext) -> Any:
         store = self.store
         store.meet_fault("QueryByKey", context)
