@@ -142,12 +142,13 @@ def _contents(
     passes_over: tuple[type[Exception], ...] = (),
 ) -> list[bytes | None]:
     """Return the bytes of both files, None for one that is not there or not whole."""
+    not_whole: tuple[type[Exception], ...] = (*_MISSING, *_DAMAGED, *passes_over)
     contents: list[bytes | None] = []
     for candidate in (path, path.with_name(path.name + BACKUP)):
         try:
             content = filesystem.read_bytes(candidate)
             parse(decode_checked(content))
-        except (*_MISSING, *_DAMAGED, *passes_over):
+        except not_whole:
             contents.append(None)
         else:
             contents.append(content)
