@@ -189,6 +189,8 @@ def json_text(value: Any) -> str:
 
 def read_lines(path: str) -> Iterator[bytes]:
     """Yield the lines of a file, or of stdin for ``-``, as they are but without their ends."""
+    if path == "-" and sys.stdin is None:
+        raise CommandFailed("stdin is closed: nothing can be read from -", ExitCode.USAGE)
     with contextlib.ExitStack() as stack:
         stream = sys.stdin.buffer if path == "-" else stack.enter_context(Path(path).open("rb"))
         for line in stream:

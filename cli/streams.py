@@ -7,6 +7,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
+from services.streams import occupy
+
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
@@ -32,9 +34,9 @@ def open_standard_streams() -> None:
     """
     given = sys.stdout
     if given is None:
-        _occupy(STDOUT, os.O_RDONLY)
+        occupy(STDOUT, os.O_RDONLY)
     if sys.stderr is None:
-        _occupy(STDERR, os.O_WRONLY)
+        occupy(STDERR, os.O_WRONLY)
         sys.stderr = open(STDERR, "w", closefd=False)  # noqa: SIM115  as long as the process
     sys.stdout = io.TextIOWrapper(
         io.BufferedWriter(_Stdout(STDOUT, "wb", closefd=False)),
@@ -56,12 +58,3 @@ def stdout_problem() -> str:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123  what is flushed at exit goes there
         return "" if isinstance(error, BrokenPipeError) else f"stdout: {error.strerror}"
     return ""
-
-
-def _occupy(descriptor: int, flags: int) -> None:
-    """Open nothing under a descriptor that is closed: the next file or socket would get it, and what is printed."""
-    opened = os.open(os.devnull, flags)
-    if opened != descriptor:
-        os.dup2(opened, descriptor)
-        os.close(opened)
-    os.set_inheritable(descriptor, True)

@@ -21,15 +21,21 @@ def hold() -> None:
         try:
             os.fstat(descriptor)
         except OSError:
-            null = os.open(os.devnull, os.O_RDWR)
-            os.dup2(null, descriptor)  # which children inherit
-            if null != descriptor:
-                os.close(null)
+            occupy(descriptor, os.O_RDWR)
         if getattr(sys, name) is None:
             mode = "w" if descriptor else "r"
             setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):  # a path may have what its encoding lacks
         sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def occupy(descriptor: int, flags: int) -> None:
+    """Open nothing under a descriptor, which children inherit: no file or socket gets it, and what is printed."""
+    null = os.open(os.devnull, flags)
+    if null != descriptor:
+        os.dup2(null, descriptor)
+        os.close(null)
+    os.set_inheritable(descriptor, True)
 
 
 def is_unread() -> bool:
@@ -52,6 +58,4 @@ def end() -> None:
             stream.flush()
         except (OSError, ValueError):
             with suppress(OSError, ValueError):
-                null = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(null, stream.fileno())
-                os.close(null)
+                occupy(stream.fileno(), os.O_WRONLY)

@@ -8,7 +8,7 @@ import typer
 
 from cli.failures import CommandFailed, ExitCode, nobody_answers
 from cli.session import check_address, session_of
-from penstock.addresses import DEFAULT_GATEWAY, channel_options
+from penstock.addresses import DEFAULT_GATEWAY, channel_options, is_loopback
 
 if TYPE_CHECKING:
     from penstock.v1 import gateway_pb2
@@ -26,7 +26,8 @@ def clients(
         str,
         typer.Option(
             envvar="PENSTOCK_GATEWAY",
-            help=f"Address of a gateway by itself; none: the reader's, or {DEFAULT_GATEWAY}.",
+            help="Address of a gateway by itself; none: the reader's, or for a reader on this machine"
+            f" {DEFAULT_GATEWAY}.",
         ),
     ] = "",
 ) -> None:
@@ -43,7 +44,12 @@ def clients(
         except grpc.RpcError as error:
             if gateway or error.code() is not grpc.StatusCode.UNIMPLEMENTED:
                 raise
-            address = DEFAULT_GATEWAY  # the reader has no gateway
+            if not is_loopback(address):
+                raise CommandFailed(
+                    f"the reader at {address} has no gateway: give --gateway HOST:PORT",
+                    ExitCode.USAGE,
+                ) from error
+            address = DEFAULT_GATEWAY
             answer = _list(address, group, session.timeout_s)
     except grpc.RpcError as error:
         raise CommandFailed(nobody_answers(address), ExitCode.UNREACHABLE) from error

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from storage.errors import DamagedLedger, DamagedStage
+from storage.errors import DamagedLedger, DamagedStage, StoreBusy
 from storage.staged.directory import directories
 from storage.staged.intent import load_intent
 from storage.staged.ledger import LEDGER_FILE, damaged_ledger_files, load_ledger
@@ -31,7 +31,7 @@ def staged_findings(disk: FileSystem, root: Path) -> Iterator[Finding]:
 def _application(disk: FileSystem, directory: Path, name: str) -> Iterator[Finding]:
     try:
         ledger = load_ledger(disk, directory)
-    except (DamagedLedger, OSError) as error:
+    except (DamagedLedger, StoreBusy, OSError) as error:
         yield "damage", name, str(error)
         return
     for file, problem in damaged_ledger_files(disk, directory).items():
@@ -61,14 +61,14 @@ def _open(disk: FileSystem, directory: Path, name: str) -> Iterator[Finding]:
                 stage.check()
         except DamagedStage:
             problem = _TO_STAGE_AGAIN
-        except OSError as error:
+        except (StoreBusy, OSError) as error:
             problem = f"cannot be read: {error}"
             unread.add(entry.name)
         if problem and disk.exists(directory / entry.name):  # else it was committed meanwhile
             yield "damage", f"{name}/{entry.name}", problem
     try:
         intent = load_intent(disk, directory)
-    except (DamagedLedger, OSError) as error:
+    except (DamagedLedger, StoreBusy, OSError) as error:
         yield "damage", name, str(error)
         return
     if intent is None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from storage.errors import DamagedLedger, DeviceFailed, StoreError, StoreFull
+from storage.errors import DamagedLedger, DeviceFailed, StoreBusy, StoreError, StoreFull
 from storage.staged.ledger import Ledger, load_ledger, settle_ledger
 from storage.staged.open_commit import OpenCommit, damaged_stages, load_open, remove_open
 
@@ -38,7 +38,8 @@ def load_application(filesystem: FileSystem, directory: Path, before_ms: int) ->
     """Read an application's directory; what was never acknowledged, or is done with, is removed.
 
     So are damaged stages that were written before a time. None if nothing is left but such that stay.
-    Raises DamagedLedger for a ledger or an intent that is damaged, OSError for a file that cannot be read now.
+    Raises DamagedLedger for a ledger or an intent that is damaged, OSError and StoreBusy for a file that cannot be
+    read now.
     """
     with suppress(StoreFull):  # then the next start, or the next commit, writes the second file
         problem = settle_ledger(filesystem, directory)
@@ -86,14 +87,21 @@ def load_applications(
     What a process wrote, and was killed before it was durable, counts. The second table has why an
     application is not among them, by the name of its directory. Raises OSError.
     """
-    _make_durable(filesystem, root)
+    if filesystem.exists(root):
+        filesystem.sync_directory(root)
     found: dict[str, Application] = {}
     refused: dict[str, StoreError] = {}
     for entry in filesystem.list_directory(root):
         try:
+            _make_durable(filesystem, root / entry.name)
             app = load_application(filesystem, root / entry.name, before_ms)
         except DamagedLedger as error:
             refused[entry.name] = error
+        except StoreBusy as busy:
+            refused[entry.name] = DeviceFailed(
+                f"the start could not read {root / entry.name}: {busy}. Start the writer again when there are"
+                " descriptors and memory"
+            )
         except OSError as error:
             refused[entry.name] = DeviceFailed(
                 f"the device does not give what is in {root / entry.name}: {error}. Look at the device;"

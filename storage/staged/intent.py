@@ -56,7 +56,8 @@ def save_intent(filesystem: FileSystem, directory: Path, intent: Intent) -> None
 def load_intent(filesystem: FileSystem, directory: Path) -> Intent | None:
     """Return the decision, None if there is none.
 
-    Raises DamagedLedger if neither of its files is whole, OSError if neither can be read now.
+    Raises DamagedLedger if neither of its files is whole, OSError and StoreBusy if a file before the whole one
+    cannot be read now.
     """
     path = directory / INTENT_FILE
     try:

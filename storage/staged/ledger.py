@@ -134,7 +134,7 @@ def load_ledger(filesystem: FileSystem, directory: Path) -> Ledger | None:
     """Return the ledger in an application's directory, None without one.
 
     Raises DamagedLedger where neither of its files is whole: to go on without it could store rows twice.
-    Raises OSError where neither can be read now.
+    Raises OSError and StoreBusy where a file before the whole one cannot be read now: the other may be older.
     """
     path = directory / LEDGER_FILE
     try:

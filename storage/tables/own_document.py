@@ -2,7 +2,8 @@
 
 Each carries a checksum and a generation. A reader takes the first where it is whole, else the second. After
 a power cut, or where somebody has put an old file back, they may differ: ``settle_document`` makes both
-the newer one at the next start of their owner.
+the newer one at the next start of their owner. A file that cannot be read now may be the newer one: nothing
+is written over it then.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from storage.errors import StoreBusy
 from storage.tables.checked_json import decode_checked, encode_checked, has_checksum
 
 if TYPE_CHECKING:
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
 BACKUP: Final = ".bak"
 GENERATION: Final = "generation"  # grows with each write
 _MISSING: Final = (FileNotFoundError, NotADirectoryError)
-_DAMAGED: Final = (OSError, ValueError, KeyError, TypeError, AttributeError)
+_UNREAD: Final = (OSError, StoreBusy)
+_DAMAGED: Final = (ValueError, KeyError, TypeError, AttributeError)
 
 T = TypeVar("T")
 
@@ -29,9 +32,9 @@ def save_document(
     filesystem: FileSystem, path: Path, document: Mapping[str, object], *, indent: int | None = None
 ) -> None:
     """Replace both files; durable on return. Raises StoreFull with nothing changed, OSError."""
-    held = [content for content in _contents(filesystem, path, dict) if content is not None]
-    generation = max((_generation(content) for content in held), default=0) + 1
-    _write(filesystem, path, {**document, GENERATION: generation}, indent)
+    held = _contents(filesystem, path, dict, passes_over=(OSError,))
+    generation = max((_generation(content) for content in held if content is not None), default=0)
+    _write(filesystem, path, {**document, GENERATION: generation + 1}, indent)
 
 
 def _write(
@@ -42,12 +45,17 @@ def _write(
 
 
 def load_document(
-    filesystem: ReadFileSystem, path: Path, parse: Callable[[dict[str, Any]], T]
+    filesystem: ReadFileSystem,
+    path: Path,
+    parse: Callable[[dict[str, Any]], T],
+    *,
+    maybe_older: bool = False,
 ) -> T | None:
     """Return what ``parse`` makes of the document, None if there is no file of it.
 
-    Raises ValueError where there are files and none is whole, OSError where none is and one cannot be read now,
-    and what ``parse`` raises but for ValueError, KeyError, TypeError and AttributeError.
+    Raises ValueError where there are files and none is whole, OSError and StoreBusy where a file before the
+    whole one cannot be read now, and what ``parse`` raises but for ValueError, KeyError, TypeError and
+    AttributeError. With ``maybe_older`` a second file that is whole counts although the first cannot be read.
     """
     problem: Exception | None = None
     for candidate in (path, path.with_name(path.name + BACKUP)):
@@ -55,11 +63,13 @@ def load_document(
             return parse(decode_checked(filesystem.read_bytes(candidate)))
         except _MISSING:
             continue
-        except OSError as error:
+        except _UNREAD as error:
             problem = error
+            if not maybe_older:
+                break
         except _DAMAGED as error:
             problem = problem or error
-    if isinstance(problem, OSError):
+    if isinstance(problem, _UNREAD):
         raise problem
     if problem is not None:
         raise ValueError(str(problem)) from problem
@@ -76,14 +86,14 @@ def damaged_files(
             parse(decode_checked(filesystem.read_bytes(candidate)))
         except _MISSING:
             continue
-        except _DAMAGED as error:
+        except (*_UNREAD, *_DAMAGED) as error:
             found[candidate.name] = file_problem(error)
     return found
 
 
 def file_problem(error: Exception) -> str:
     """Return what an error of reading a file says of it: what cannot be read now may be whole."""
-    return f"{'cannot be read' if isinstance(error, OSError) else 'is damaged'}: {error}"
+    return f"{'cannot be read' if isinstance(error, _UNREAD) else 'is damaged'}: {error}"
 
 
 def missing_file(filesystem: ReadFileSystem, path: Path) -> dict[str, str]:
@@ -103,8 +113,8 @@ def settle_document(
     """Make both files hold the document that counts; return what was wrong, empty if nothing was.
 
     That is the newer of two that are whole, but the first where a former version has written it since,
-    without a checksum. Does nothing where no file is whole. Durable on return. Raises StoreFull, OSError,
-    and what ``parse`` raises.
+    without a checksum. Does nothing where no file is whole. Durable on return. Raises OSError and StoreBusy with
+    nothing changed where one of the two cannot be read now, StoreFull, and what ``parse`` raises.
     """
     contents = _contents(filesystem, path, parse)
     first, second = contents
@@ -125,15 +135,20 @@ def settle_document(
 
 
 def _contents(
-    filesystem: ReadFileSystem, path: Path, parse: Callable[[dict[str, Any]], object]
+    filesystem: ReadFileSystem,
+    path: Path,
+    parse: Callable[[dict[str, Any]], object],
+    *,
+    passes_over: tuple[type[Exception], ...] = (),
 ) -> list[bytes | None]:
     """Return the bytes of both files, None for one that is not there or not whole."""
+    not_whole: tuple[type[Exception], ...] = (*_MISSING, *_DAMAGED, *passes_over)
     contents: list[bytes | None] = []
     for candidate in (path, path.with_name(path.name + BACKUP)):
         try:
             content = filesystem.read_bytes(candidate)
             parse(decode_checked(content))
-        except (*_MISSING, *_DAMAGED):
+        except not_whole:
             contents.append(None)
         else:
             contents.append(content)

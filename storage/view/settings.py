@@ -53,9 +53,9 @@ class StoreSettings:
 
 def load_settings(filesystem: ReadFileSystem, paths: StorePaths) -> StoreSettings:
     """Read ``penstock.json``, or its ``.bak``. Raises UnsupportedFormat when newer code wrote it."""
-    place = filesystem.location(paths.settings)
+    parse = partial(_settings_in, place=filesystem.location(paths.settings))
     try:
-        settings = load_document(filesystem, paths.settings, partial(_settings_in, place=place))
+        settings = load_document(filesystem, paths.settings, parse, maybe_older=True)
     except ValueError:
         settings = None
     return settings or StoreSettings()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import grpc
@@ -50,6 +52,18 @@ def test_a_stream_that_breaks_costs_nothing(fake: FakePenstock) -> None:
     assert result.exit_code == ExitCode.DONE, result.stderr
     assert json_lines(result)[0]["stored"] == 5
     assert fake.store.bodies("orders", 0) == BODIES
+
+
+@pytest.mark.parametrize("option", ["--lines", "--json-lines"])
+def test_lines_of_a_closed_stdin_are_refused(fake: FakePenstock, option: str) -> None:
+    writer = f"--writer={fake.addresses['writer']}"
+    program = [sys.executable, "-m", "cli.main", writer, "pub", "orders", option, "-"]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", *program], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == ExitCode.USAGE
+    assert done.stderr == "penstock: stdin is closed: nothing can be read from -\n"
 
 
 def test_lines_of_which_nobody_knows_are_named(fake: FakePenstock) -> None:

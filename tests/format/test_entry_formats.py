@@ -268,6 +268,16 @@ def test_what_has_the_magic_of_gzip_is_gzip(bits: int, members: list[bytes]) -> 
     assert decompress(b"".join(map(gzip.compress, members)), bits) == b"ab"
 
 
+def test_gzip_of_very_many_members_is_refused_and_what_follows_the_last_is_left_out() -> None:
+    """Each member costs time, of which a body of a few bytes a member could take seconds."""
+    empty = gzip.compress(b"")
+    assert decompress(empty * 9_999 + gzip.compress(b"body") + b"junk", 0x1) == b"body"
+    with pytest.raises(UnreadableBody, match="more than 10000 members"):
+        decompress(empty * 10_001, 0x1)
+    with pytest.raises(UnreadableBody, match="gzip stream ends too early"):
+        decompress(gzip.compress(b"body") + empty[:-1], 0x1)
+
+
 @pytest.mark.parametrize("bits", [0x101, 0x201, 0x301, 0x1, 0x401, 0x701])
 @pytest.mark.parametrize("body", [b"no such stream", b"\x1f\x8b\x08 nor gzip"])
 def test_body_that_does_not_decompress(body: bytes, bits: int) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import socket
 import threading
-import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
 
@@ -43,10 +42,15 @@ def _no_lost_errors(caplog: pytest.LogCaptureFixture) -> Any:
 
 
 async def ended(task: asyncio.Future[Any]) -> None:
-    """Wait until a task has ended, and some turns more: those that it has left end too."""
+    """Wait until a task has ended, and all that it has left."""
     await asyncio.wait({task})
-    await asyncio.sleep(0.05)
+    await others_ended()
     gc.collect()
+
+
+async def others_ended() -> None:
+    while others := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.wait(others)
 
 
 async def turns_until(is_so: Callable[[], object]) -> None:
@@ -59,12 +63,15 @@ def test_a_topic_whose_caller_gave_up_before_the_writer_failed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(topics, "_ANSWER_SECONDS", 0.6)
-    asked = threading.Event()
+    asked, failed = threading.Event(), threading.Event()
     ask = topics.TopicCache._ask
 
     async def noted(self: topics.TopicCache, name: str) -> topics.KnownTopic:
         asked.set()
-        return await ask(self, name)
+        try:
+            return await ask(self, name)
+        finally:
+            failed.set()
 
     monkeypatch.setattr(topics.TopicCache, "_ask", noted)
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and says nothing
@@ -79,7 +86,7 @@ def test_a_topic_whose_caller_gave_up_before_the_writer_failed(
             call = stub.QueryRoute.future(request, timeout=20)
             assert asked.wait(20)
             call.cancel()
-            time.sleep(1)  # the writer fails meanwhile
+            assert failed.wait(20)
 
 
 class _Failing:
@@ -105,7 +112,7 @@ async def test_a_stream_of_the_same_process_that_fails_while_its_reader_leaves()
     answers = service.answers("/grpc.health.v1.Health/Watch", health_pb2.HealthCheckRequest())
     assert await anext(answers) == b"one"
     failing.fails.set()
-    await asyncio.sleep(0.05)
+    await others_ended()
     await cast("Any", answers).aclose()
 
 

@@ -13,7 +13,7 @@ from engine_store import small_config
 from flips import flipped
 from staged_records import bodies_on_disk, stage
 
-from storage.errors import DamagedLedger, DeviceFailed, StoreFull
+from storage.errors import DamagedLedger, DeviceFailed, StoreBusy, StoreFull
 from storage.files.filesystem import OsFileSystem
 from storage.files.system.os_file import OsFile
 from storage.offline.doctor import doctor
@@ -269,3 +269,72 @@ def test_a_damaged_file_beside_one_that_cannot_be_read_now_is_not_the_last_word(
             load_ledger(OsFileSystem(), tmp_path)
     ledger = load_ledger(OsFileSystem(), tmp_path)
     assert ledger is not None and ledger.last_version == 4
+
+
+@pytest.mark.parametrize("unread", [0, 1])
+@pytest.mark.parametrize(
+    "error",
+    [OSError(errno.EIO, "Input/output error"), StoreBusy("no descriptor", retry_delay_ms=1)],
+)
+def test_a_start_writes_nothing_over_a_newer_ledger_that_it_cannot_read_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unread: int, error: Exception
+) -> None:
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        writer.staged.commit("app", 0, [])
+        paths = both(tmp_path, "ledger.json")
+        old = paths[0].read_bytes()
+        writer.staged.commit("app", 1, [])
+        writer.staged.commit("other", 0, [])
+        (app,) = (tmp_path / "staged").glob("app-*")
+    paths = both(app, "ledger.json")
+    newer = paths[unread].read_bytes()
+    paths[1 - unread].write_bytes(old)
+    read = OsFileSystem.read_bytes
+
+    def failing(filesystem: OsFileSystem, path: Path) -> bytes:
+        if path == paths[unread]:
+            raise error
+        return read(filesystem, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OsFileSystem, "read_bytes", failing)
+        with StoreWriter.open(tmp_path, small_config()) as writer:
+            with pytest.raises(DeviceFailed) as refused:
+                writer.staged.commit("app", 1, [])
+            assert ("device" in str(refused.value)) is isinstance(error, OSError)
+            assert writer.staged.commit("other", 0, [])[1]
+        found = [line["message"] for line in doctor(tmp_path) if app.name in line["file"]]
+        assert found and not any("is damaged" in message for message in found)
+    assert paths[unread].read_bytes() == newer
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        assert writer.staged.commit("app", 1, [])[1]
+
+
+@pytest.mark.parametrize("what", ["open", "read_bytes"])
+def test_a_lack_of_descriptors_refuses_one_application_and_stops_no_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        writer.create_topic("t", 1)
+        stage(writer.staged, "app", 0, "a", [[b"x"]])
+        writer.staged.commit("app", 1, [])
+        writer.staged.commit("whole", 0, [])
+    (app,) = (tmp_path / "staged").glob("app-*")
+    call = getattr(OsFileSystem, what)
+
+    def scarce(filesystem: OsFileSystem, path: Path, **options: bool) -> object:
+        if path.is_relative_to(app):
+            raise StoreBusy(f"{path} cannot be opened now: Too many open files", retry_delay_ms=1)
+        return call(filesystem, path, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OsFileSystem, what, scarce)
+        with StoreWriter.open(tmp_path, small_config()) as writer:
+            with pytest.raises(DeviceFailed, match=r"Too many open files.*when there are"):
+                writer.staged.commit("app", 0, ["a"])
+            assert writer.staged.commit("whole", 0, [])[1]
+        found = [line["message"] for line in doctor(tmp_path) if app.name in line["file"]]
+        assert found and all("cannot be opened now" in message for message in found)
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        writer.staged.commit("app", 0, ["a"])
+    assert bodies_on_disk(tmp_path) == [b"x"]

@@ -23,6 +23,7 @@ from service_settings import reader_settings, writer_settings
 
 from penstock import Client
 from penstock.v1 import reader_pb2, reader_pb2_grpc
+from services.messaging.receiving import Receiving
 from services.reader import lease_servicer
 from services.reader.__main__ import serve as serve_reader
 from services.rocketmq.v2 import definition_pb2 as v2
@@ -145,15 +146,23 @@ def test_a_poll_whose_client_has_gone_takes_nothing(bed: MessagingBed, auto_rene
 
 @pytest.mark.parametrize("auto_renew", [True, False], ids=["push", "simple"])
 def test_a_poll_whose_client_says_that_it_goes_is_answered_and_takes_nothing(
-    bed: MessagingBed, auto_renew: bool
+    bed: MessagingBed, monkeypatch: pytest.MonkeyPatch, auto_renew: bool
 ) -> None:
     topic, group = bed.topic(), v2.Resource(name=f"goes-{auto_renew}")
     leaving = (("x-mq-client-id", "leaving"),)
     assert bed.receive(topic, group, long_polling_timeout=NEXT_S) == []  # which makes the group
     wait = Duration(seconds=25)
     request = receive_request(topic, group, long_polling_timeout=wait, auto_renew=auto_renew)
+    waits = threading.Event()
+    ask = Receiving._ask_in_line
+
+    async def noted(self: Receiving, *asked: Any) -> Any:
+        waits.set()
+        return await ask(self, *asked)
+
+    monkeypatch.setattr(Receiving, "_ask_in_line", noted)
     poll = bed.stub.ReceiveMessage(request, timeout=30, metadata=leaving)
-    time.sleep(0.2)  # it waits
+    assert waits.wait(30)
     began = time.monotonic()
     goodbye = service_pb2.NotifyClientTerminationRequest(group=group)
     assert bed.call("NotifyClientTermination", goodbye, leaving).status.code == v2.OK
