@@ -152,6 +152,8 @@ def reset(
 ) -> None:
     """Set where a group goes on in a topic; shows what that means and asks first.
 
+    Stop consumers that commit offsets before: their next commit moves the group to where they are.
+
     What the group has under lease is dropped: it is refused when consumers acknowledge it.
     """
     session = session_of(context)
