@@ -102,7 +102,7 @@ def test_a_body_that_a_handler_fails_for_becomes_a_dead_letter_and_can_be_sent_a
     handled: list[bytes] = []
     with bed.client.subscribe(topic, group=group, idle_s=1) as messages:
         messages.run(lambda record: handled.append(record.body))
-    assert handled == [*[PLAIN] * len(READABLE), b"last"]
+    assert sorted(handled) == sorted([*[PLAIN] * len(READABLE), b"last"])  # eight at a time
 
     again = bed.topic().name
     bed.client.create_group("after")
