@@ -59,6 +59,11 @@ def is_cancelled() -> bool:
     return task is None or task.cancelling() > 0
 
 
+def is_cancellation(error: BaseException) -> bool:
+    """Whether the task itself was cancelled, and not a call of it."""
+    return isinstance(error, asyncio.CancelledError) and is_cancelled()
+
+
 def failure_of(error: BaseException) -> grpc.RpcError:
     """Return what a call failed with; raises the error if the task that made the call is being cancelled."""
     if isinstance(error, grpc.RpcError):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from penstock.calls.call import Call
-from penstock.channel import CALL_FAILED, AsyncHome, AsyncServiceChannels, failure_of, is_cancelled
+from penstock.channel import (
+    CALL_FAILED,
+    AsyncHome,
+    AsyncServiceChannels,
+    failure_of,
+    is_cancellation,
+)
 from penstock.consuming.background import AsyncBackground, AsyncWakeUp
 from penstock.consuming.closing import AsyncClosing
 from penstock.errors import Cancelled, ClientClosed
@@ -98,7 +103,7 @@ class AsyncReadAhead:
             return ClientClosed("the client was closed")
         if not isinstance(error, CALL_FAILED):
             return error
-        if isinstance(error, asyncio.CancelledError) and is_cancelled():
+        if is_cancellation(error):
             return Cancelled("the task that reads the stream was cancelled")
         failure = failure_of(error)
         address = self._channels.addresses.of(self._call.method.service)

@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final
 
 from penstock.calls.call import Call
-from penstock.channel import CALL_FAILED, Home, ServiceChannels, failure_of, is_cancelled
+from penstock.channel import (
+    CALL_FAILED,
+    Home,
+    ServiceChannels,
+    failure_of,
+    is_cancellation,
+)
 from penstock.consuming.background import Background, WakeUp
 from penstock.consuming.closing import Closing
 from penstock.errors import Cancelled, ClientClosed
@@ -99,7 +104,7 @@ class ReadAhead:
             return ClientClosed("the client was closed")
         if not isinstance(error, CALL_FAILED):
             return error
-        if isinstance(error, asyncio.CancelledError) and is_cancelled():
+        if is_cancellation(error):
             return Cancelled("the task that reads the stream was cancelled")
         failure = failure_of(error)
         address = self._channels.addresses.of(self._call.method.service)

@@ -19,7 +19,7 @@ from services.rocketmq.v2 import definition_pb2 as v2
 from services.rocketmq.v2 import service_pb2, service_pb2_grpc
 
 SESSIONS = 10_000  # half of the calls that the gateway takes by default
-OF_A_CONNECTION = 1_000
+OF_A_CONNECTION = 500  # at once: of more calls that wait gRPC cancels some
 MEMORY_MAX = SESSIONS * 64 << 10
 OPENING_S = 90.0  # calls are answered in the order in which they come
 PATIENCE_S = 10.0
