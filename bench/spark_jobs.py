@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.spark_read import MIB, bare_walk, make_store, median_seconds
-from pipeline import audit, build_session, compact, export, merge, profile, rebuild
+from pipeline import audit, build_session, compact, export, merge, rebuild
 from storage.view.store_view import StoreView
 
 
@@ -52,10 +52,6 @@ def main() -> None:
         "export to Parquet": (into_new_directory(lambda: export(spark, given.store, target)), 0),
         "export to Parquet without bodies": (
             into_new_directory(lambda: export(spark, given.store, target, body=False)), 0,
-        ),
-        "profile": (lambda: profile(spark, given.store), 0),
-        "profile, keys counted exactly": (
-            lambda: profile(spark, given.store, exact_keys=True), 0,
         ),
         "merge, of one store": (into_new_directory(lambda: merge(spark, [given.store], target)), 0),
         "compact": (into_new_directory(lambda: compact(spark, given.store, target)), 0),

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from pipeline.jobs.compact.job import compact
     from pipeline.jobs.export.job import export
     from pipeline.jobs.merge import merge
-    from pipeline.jobs.profile.job import profile
     from pipeline.jobs.rebuild.job import rebuild, rebuild_stores
     from pipeline.jobs.replay import replay
     from pipeline.jobs.split import split
@@ -26,7 +25,6 @@ __all__ = [
     "compact",
     "export",
     "merge",
-    "profile",
     "read_messages",
     "rebuild",
     "rebuild_stores",
@@ -41,7 +39,6 @@ _HOMES = {
     "compact": "pipeline.jobs.compact.job",
     "export": "pipeline.jobs.export.job",
     "merge": "pipeline.jobs.merge",
-    "profile": "pipeline.jobs.profile.job",
     "rebuild": "pipeline.jobs.rebuild.job",
     "rebuild_stores": "pipeline.jobs.rebuild.job",
     "replay": "pipeline.jobs.replay",

@@ -46,7 +46,6 @@ FILES_OF_THE_PIPELINE = {
     "pipeline/jobs/new_store/new_store.py": "directories of queues and index move into a new store",
     "pipeline/jobs/rebuild/in_place.py": "directories change places",
     "pipeline/jobs/rebuild/job.py": "directories that are built in are made, and removed after a failure",
-    "pipeline/jobs/profile/job.py": "a pattern of directories",
     "pipeline/jobs/audit/findings.py": "the findings' own file",
     "pipeline/jobs/audit/job.py": "the directory of the findings",
     "pipeline/jobs/compact/job.py": "a directory of the job's own, between its two passes",

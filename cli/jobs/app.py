@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from cli.jobs import audit, compact, export, merge, profile, rebuild, replay, split
+from cli.jobs import audit, compact, export, merge, rebuild, replay, split
 
 app = typer.Typer(
     help="Jobs over whole stores, with Spark (make setup-spark).", no_args_is_help=True
@@ -15,6 +15,5 @@ app.command()(audit.audit)
 app.command()(export.export)
 app.command()(compact.compact)
 app.command()(replay.replay)
-app.command()(profile.profile)
 app.command()(merge.merge)
 app.command()(split.split)

@@ -192,8 +192,8 @@ def test_a_bug_is_one_line_unless_debug_is_asked_for() -> None:
         (("--timeout", "long", "topic", "list"), "penstock: Invalid value for '--timeout'"),
         (("topic", "create", "orders", "--queues", "x"), "penstock topic create: Invalid value"),
         (
-            ("job", "profile", "./store", "--htm", "x"),
-            "penstock job profile: No such option: --htm",
+            ("job", "audit", "./store", "--chek", "x"),
+            "penstock job audit: No such option: --chek",
         ),
     ],
 )

@@ -79,7 +79,6 @@ PRINTED = {
         "job merge": r"merged: 2,003 messages in 4 queues",
         "job compact": r"1,005 messages in compacted",
         "job replay": r"1,003 messages in orders-again",
-        "job profile": r"store: 3,006 messages",
     },
     "docs/testing.md": {"lost_bills": r"^sync: 0 async: some\n$"},
 }

@@ -88,9 +88,6 @@ def run(arguments: str, tmp_path: Path) -> Result:
         ("replay STORE orders --to NEW --since 9 --until 8", USAGE, "end_ms"),
         ("replay STORE orders --endpoint here --to-topic t", USAGE, "'endpoint'"),
         ("replay STORE orders --endpoint 127.0.0.1:1 --to-topic t", ExitCode.UNREACHABLE, ":1"),
-        ("profile NONE", NO_STORE, "no such directory"),
-        ("profile NONE/*", USAGE, "no directory matches"),
-        ("profile STORE --html NONE/page.html", USAGE, "no such directory"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_reported_without_spark(
@@ -114,7 +111,6 @@ def test_what_is_wrong_is_reported_without_spark(
         "merge STORE --to NEW",
         "split STORE --to NEW",
         "replay STORE orders --to NEW",
-        "profile STORE",
     ],
 )
 def test_spark_starts_once_all_is_well(arguments: str, tmp_path: Path, starts: list[str]) -> None:

@@ -46,7 +46,6 @@ READS: dict[str, Read] = {
     "compact": lambda store, to: pipeline.compact(NO_SPARK, store, to),
     "export": lambda store, to: pipeline.export(NO_SPARK, store, to),
     "merge": lambda store, to: pipeline.merge(NO_SPARK, [store], to),
-    "profile": lambda store, _: pipeline.profile(NO_SPARK, store),
     "rebuild": lambda store, to: pipeline.rebuild(NO_SPARK, store, to),
     "replay": lambda store, to: pipeline.replay(NO_SPARK, store, ["t"], target=to),
     "split": lambda store, to: pipeline.split(NO_SPARK, store, to),
