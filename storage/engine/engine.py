@@ -8,7 +8,6 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
 from storage.checkpoint.positions import CheckpointFile
-from storage.checkpoint.second_name import SecondName
 from storage.engine.checkpointer import Checkpointer, LogProgress
 from storage.errors import StoreError, StoreFailed
 from storage.files.allocator import MappedFileAllocator
@@ -64,7 +63,6 @@ class Engine:
         lock: DirectoryLock,
         topics: TopicTable,
         positions: CheckpointFile,
-        page_names: SecondName,
         files: MappedFileQueue,
         queues: QueueTable,
         pool: TransientStorePool | None,
@@ -159,7 +157,6 @@ class Engine:
                 filesystem, paths, queues, self.dispatch,
                 min_offset=lambda: self.log.min_offset, made_again=self.publish_tables,
             ),
-            page_names=page_names,
             workers=workers,
         )  # fmt: skip
         self.flusher.add_listener(positions.publish_flushed)

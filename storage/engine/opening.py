@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from storage.checkpoint.positions import CheckpointFile, Role
-from storage.checkpoint.second_name import SecondName
 from storage.checkpoint.trust import kept_from
 from storage.engine.engine import Engine
 from storage.engine.table_agreement import lower_offsets, report, settle_topics
@@ -105,11 +104,8 @@ def _recover_and_wire(
     for path in (paths.commit_log, paths.consume_queue, paths.config):
         filesystem.make_directory(path)
     filesystem.sync_directory(paths.config)  # what a dead process renamed there is relied on now
-    page_names = SecondName(filesystem, paths.checkpoint, paths.config)
-    page_names.give_back_to_others()
     positions = CheckpointFile.open(filesystem, paths.checkpoint, Role.WRITER)
     parts.callback(positions.close)
-    page_names.give()
     durable = positions.durable.load()
     if not durable.trusted:
         # A broker ran since: the slot of our first checkpoint vouches for the page again, and must not
@@ -169,7 +165,7 @@ def _recover_and_wire(
     _mark_running(filesystem, paths)
     return wire(
         filesystem=filesystem, paths=paths, config=config, settings=settings,
-        topics=topics, positions=positions, page_names=page_names, files=files, queues=queues,
+        topics=topics, positions=positions, files=files, queues=queues,
         pool=pool if config.transient_pool else None, recovered=recovered, abort_found=abort_found,
         broker_ran=not durable.trusted,
     )  # fmt: skip

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from storage import findings as kinds
-from storage.checkpoint.second_name import NameProblem
 from storage.errors import StoreError
 from storage.files.libc import read_only_when_idle
 from storage.findings import DAMAGE, Finding
@@ -30,7 +29,6 @@ from storage.view.table_damage import damaged_tables
 from storage.workers import Worker
 
 if TYPE_CHECKING:
-    from storage.checkpoint.second_name import SecondName
     from storage.clock import Clock
     from storage.files.filesystem import FileSystem
     from storage.scrub.queue_repairs import LostFile, QueueRepairs
@@ -82,7 +80,6 @@ class ScrubWorker(Worker):
         min_offset: Callable[[], int],
         durable_offset: Callable[[], int],
         repairs: QueueRepairs | None = None,
-        page_names: SecondName | None = None,
         workers: Workers | None = None,
     ) -> None:
         super().__init__("scrub", workers=workers)
@@ -95,7 +92,6 @@ class ScrubWorker(Worker):
         self._min_offset = min_offset
         self._durable_offset = durable_offset
         self._repairs = repairs
-        self._page_names = page_names
         self._names_due_s = 0.0
         self._log = LogWindows(filesystem, paths.commit_log)
         self._units = UnitComparison(filesystem, paths.consume_queue)
@@ -178,7 +174,6 @@ class ScrubWorker(Worker):
         now_s = self._clock.monotonic()
         if now_s < self._names_due_s:
             return self._names_due_s - now_s
-        self._look_at_page_name()
         problem, failed_s = "", 0.0
         lost: list[LostFile] = []
         try:
@@ -204,20 +199,6 @@ class ScrubWorker(Worker):
         rest_s = max(NAMES_REST_S, looked_s / NAMES_SHARE, failed_s / FAILED_SHARE)
         self._names_due_s = self._clock.monotonic() + rest_s
         return rest_s
-
-    def _look_at_page_name(self) -> None:
-        """Have a removed checkpoint get its name again."""
-        if self._page_names is None:
-            return
-        try:
-            problem = self._page_names.look()
-        except (OSError, StoreError) as error:
-            problem = NameProblem(f"has no name, and cannot get it again: {error}", False)
-        if problem is not None:
-            finding = Finding(
-                severity=DAMAGE, kind=kinds.CHECKPOINT, file="checkpoint", message=problem.message
-            )
-            self._found(finding, has_passed=problem.is_over)
 
     def _compare(self, records: RecordRun) -> None:
         """Compare units with their records; a queue file that cannot be read is a finding."""

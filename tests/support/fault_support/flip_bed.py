@@ -16,7 +16,6 @@ from engine_store import small_config
 from fault_ledger import EVERYBODY, Ledger, Place, Verdict, judge
 
 from storage import findings
-from storage.checkpoint.second_name import SECOND_NAME
 from storage.errors import StoreError
 from storage.findings import DAMAGE, WARNING
 from storage.format.consume_entry import UNIT_SIZE
@@ -102,7 +101,7 @@ class FlipBed:
         paths = sorted(
             path
             for path in self.directory.rglob("*")
-            if path.is_file() and path.name != SECOND_NAME  # which is the checkpoint again
+            if path.is_file()
         )
         return {path: path.read_bytes() for path in paths}
 
