@@ -18,7 +18,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from storage.checkpoint.durable_slots import DurableSlots
-from storage.checkpoint.live_words import DISTANCE, FACTOR, LiveSector
 from storage.files.system.futex import WakeWord
 from storage.format import checkpoint as layout
 
@@ -65,36 +64,12 @@ class _Word:
         checkpoint._words[self.index] = value
 
 
-class _IdentityWord(_Word):
-    """A word that says whose the sector is, with its complement; see ``live_words``."""
-
-    def __set__(self, checkpoint: CheckpointFile, value: int) -> None:
-        if checkpoint.role is self.owner:
-            checkpoint._words[self.index + DISTANCE] = ~value
-        super().__set__(checkpoint, value)
-
-
-class _CheckedWord(_Word):
-    """A position that has a check word; see ``live_words``."""
-
-    def __get__(self, checkpoint: CheckpointFile, _: type[CheckpointFile]) -> int:
-        is_writers = self.owner is Role.WRITER
-        sector = checkpoint._writer_sector if is_writers else checkpoint._indexer_sector
-        return sector.position_at(self.index)
-
-    def __set__(self, checkpoint: CheckpointFile, value: int) -> None:
-        if checkpoint.role is self.owner:
-            checkpoint._words[self.index + DISTANCE] = value * FACTOR
-        super().__set__(checkpoint, value)
-
-
 def _writer_word(name: str) -> _Word:
     return _Word(_writer_position(name), Role.WRITER)
 
 
-def _identity(name: str, owner: Role) -> _Word:
-    position = _writer_position if owner is Role.WRITER else _indexer_position
-    return _IdentityWord(position(name), owner)
+def _indexer_word(name: str) -> _Word:
+    return _Word(_indexer_position(name), Role.INDEXER)
 
 
 # The writer's words that move with every append.
@@ -108,29 +83,29 @@ _HEAD_SIZE: Final = _writer_position("session") + 8
 class CheckpointFile:
     """The mapped page. Loads are safe from any thread; each store has one thread at a time."""
 
-    _writer_magic = _identity("magic", Role.WRITER)
+    _writer_magic = _writer_word("magic")
     _writer_version = _writer_word("version")
-    _writer_boot_low = _identity("boot_id_low", Role.WRITER)
-    _writer_boot_high = _identity("boot_id_high", Role.WRITER)
-    _writer_session = _identity("session", Role.WRITER)
+    _writer_boot_low = _writer_word("boot_id_low")
+    _writer_boot_high = _writer_word("boot_id_high")
+    _writer_session = _writer_word("session")
     _writer_process_id = _writer_word("process_id")
-    _min_commit_offset = _CheckedWord(_writer_position("min_commit_offset"), Role.WRITER)
+    _min_commit_offset = _writer_word("min_commit_offset")
     _appended_offset = _writer_word("appended_offset")
     _committed_offset = _writer_word("committed_offset")
     _flushed_offset = _writer_word("flushed_offset")
-    _confirm_offset = _CheckedWord(_writer_position("confirm_offset"), Role.WRITER)
-    _dispatched_offset = _CheckedWord(_writer_position("dispatched_offset"), Role.WRITER)
+    _confirm_offset = _writer_word("confirm_offset")
+    _dispatched_offset = _writer_word("dispatched_offset")
     _config_generation = _writer_word("config_generation")
     _writer_flags = _writer_word("flags")
 
-    _indexer_magic = _identity("magic", Role.INDEXER)
-    _indexer_version = _Word(_indexer_position("version"), Role.INDEXER)
-    _indexer_boot_low = _identity("boot_id_low", Role.INDEXER)
-    _indexer_boot_high = _identity("boot_id_high", Role.INDEXER)
-    _indexer_session = _identity("session", Role.INDEXER)
-    _indexer_process_id = _Word(_indexer_position("process_id"), Role.INDEXER)
-    _indexed_offset = _CheckedWord(_indexer_position("indexed_offset"), Role.INDEXER)
-    _indexer_flags = _Word(_indexer_position("flags"), Role.INDEXER)
+    _indexer_magic = _indexer_word("magic")
+    _indexer_version = _indexer_word("version")
+    _indexer_boot_low = _indexer_word("boot_id_low")
+    _indexer_boot_high = _indexer_word("boot_id_high")
+    _indexer_session = _indexer_word("session")
+    _indexer_process_id = _indexer_word("process_id")
+    _indexed_offset = _indexer_word("indexed_offset")
+    _indexer_flags = _indexer_word("flags")
 
     def __init__(self, file: File, role: Role, boot_id: bytes) -> None:
         self.role = role
@@ -140,10 +115,8 @@ class CheckpointFile:
         self._page = self._region.array[: layout.PAGE_SIZE]
         self._bytes = memoryview(self._page).cast("B")  # type: ignore[arg-type]
         self._words = self._bytes.cast("q")
-        self._writer_sector = LiveSector.writer(self._words)
-        self._indexer_sector = LiveSector.indexer(self._words)
         self._head = self._bytes[:_HEAD_SIZE]
-        self._boot_low, self._boot_high = memoryview(boot_id).cast("q")
+        self._boot = self._boot_low, self._boot_high = tuple(memoryview(boot_id).cast("q"))
         self.durable = DurableSlots(self._bytes, file)
         self._writer_wake = WakeWord(self._page, _writer_position("wake_word"))
         self._indexer_wake = WakeWord(self._page, _indexer_position("wake_word"))
@@ -181,7 +154,10 @@ class CheckpointFile:
 
         They hold after its death too: what it published is in the page cache.
         """
-        return self._writer_sector.is_current(self._boot_low, self._boot_high)
+        return (
+            self._writer_magic == layout.WRITER_LIVE_MAGIC
+            and (self._writer_boot_low, self._writer_boot_high) == self._boot
+        )
 
     @property
     def head(self) -> bytes:
@@ -209,8 +185,8 @@ class CheckpointFile:
 
     @property
     def last_min_commit_offset(self) -> int | None:
-        """Start of the oldest record as the last session of any boot left it; None without check words."""
-        return self._min_commit_offset if self._writer_sector.has_check_words else None
+        """Start of the oldest record as the last session of any boot left it; None if there was none."""
+        return self._min_commit_offset if self._writer_magic == layout.WRITER_LIVE_MAGIC else None
 
     @property
     def appended_offset(self) -> int:
@@ -286,7 +262,6 @@ class CheckpointFile:
         words = self._words
         words[_APPENDED] = words[_COMMITTED] = commit_offset
         if confirm:
-            words[_CONFIRM + DISTANCE] = commit_offset * FACTOR
             words[_CONFIRM] = commit_offset
 
     def publish_committed(self, commit_offset: int) -> None:
@@ -344,7 +319,10 @@ class CheckpointFile:
     @property
     def indexer_is_current(self) -> bool:
         """Whether an indexer has published in this boot."""
-        return self._indexer_sector.is_current(self._boot_low, self._boot_high)
+        return (
+            self._indexer_magic == layout.INDEXER_LIVE_MAGIC
+            and (self._indexer_boot_low, self._indexer_boot_high) == self._boot
+        )
 
     @property
     def indexer_session(self) -> int:

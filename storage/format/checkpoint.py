@@ -51,10 +51,6 @@ Indexer live sector, native words, at byte 1024::
     68      4     u32   reserved
     72
 
-Both live sectors have check words, 256 bytes after what they check: the bitwise complements of magic,
-boot_id_low, boot_id_high and session, and three times min_commit_offset, confirm_offset,
-dispatched_offset and indexed_offset.
-
 Writer slots, little-endian, at bytes 1536 and 2048::
 
     offset  size  type  field
@@ -109,8 +105,6 @@ WRITER_LIVE_WORDS: Final = (
     "min_commit_offset", "appended_offset", "committed_offset", "flushed_offset",
     "confirm_offset", "dispatched_offset", "config_generation", "flags", "wake_word",
 )  # fmt: skip
-CHECK_WORD_DISTANCE: Final = 256  # bytes
-CHECK_WORD_FACTOR: Final = 3
 WRITER_LIVE_MAGIC: Final = 0x314C52574B545350  # "PSTKWRL1" read little-endian
 INDEXER_LIVE_POSITION: Final = 1024
 INDEXER_LIVE_LAYOUT: Final = Struct("<8qII")

@@ -7,15 +7,13 @@ ran on last or a copy behind a URL, the end is where the last intact record of t
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+import struct
+from typing import NamedTuple
 
 from storage.checkpoint.durable_slots import DurablePositions, durable_positions
-from storage.checkpoint.live_words import LiveSector
 from storage.errors import UnsupportedFormat
 from storage.format import checkpoint
 from storage.format.checkpoint import BrokerFields, UnknownVersion
-
-_CHECKED: Final = ("min_commit_offset", "confirm_offset", "dispatched_offset")
 
 
 class Bounds(NamedTuple):
@@ -96,12 +94,9 @@ class CheckpointPage:
             self.page, checkpoint.WRITER_LIVE_POSITION
         )
         words = dict(zip(checkpoint.WRITER_LIVE_WORDS, values, strict=False))
-        sector = LiveSector.writer(memoryview(self.page).cast("q"))
-        if len(self._boot_id) != 16 or not sector.is_current(*memoryview(self._boot_id).cast("q")):
+        boot = struct.pack("=qq", words["boot_id_low"], words["boot_id_high"])
+        if words["magic"] != checkpoint.WRITER_LIVE_MAGIC or boot != self._boot_id:
             return None
-        for name in _CHECKED:
-            place = checkpoint.WRITER_LIVE_POSITION // 8 + checkpoint.WRITER_LIVE_WORDS.index(name)
-            words[name] = sector.position_at(place)
         return words
 
     def stated_bounds(self, first_offset: int) -> Bounds | None:

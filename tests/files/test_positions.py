@@ -75,14 +75,12 @@ class Stores:
 def test_a_session_is_valid_only_while_all_of_its_positions_are_in_place(writer):
     """Its magic goes first and comes back last, for a reader that looks meanwhile."""
     magic = (layout.WRITER_LIVE_POSITION // 8, layout.WRITER_LIVE_MAGIC)
-    complement = magic[0] + layout.CHECK_WORD_DISTANCE // 8
     for _ in range(2):
         writer._words = stores = Stores(writer._words)
         writer.start_writer(
             min_commit_offset=1, end_offset=2, dispatched_offset=2, config_generation=1
         )
-        assert stores.noted[:2] == [(complement, ~0), (magic[0], 0)]
-        assert stores.noted[-2:] == [(complement, ~magic[1]), magic]
+        assert (stores.noted[0], stores.noted[-1]) == ((magic[0], 0), magic)
         assert [index for index, _ in stores.noted].count(magic[0]) == 2
 
 
@@ -105,53 +103,6 @@ def test_an_indexer_that_goes_back_has_a_session_at_every_moment_and_its_positio
         seen.clear()
         page.start_indexer(indexed_offset=2)
         assert list(dict.fromkeys(seen)) == [(first, 2), (page.indexer_session, 2)]
-
-
-def published(page):
-    return (
-        page.writer_is_current, page.min_commit_offset, page.confirm_offset,
-        page.dispatched_offset, page.indexer_is_current, page.indexed_offset,
-    )  # fmt: skip
-
-
-@pytest.fixture
-def busy(writer, path):
-    """A page after appends that were shown, dispatched and indexed."""
-    indexer = open_page(path, Role.INDEXER)
-    writer.start_writer(
-        min_commit_offset=1000, end_offset=5000, dispatched_offset=5000, config_generation=1
-    )
-    indexer.start_indexer(indexed_offset=5000)
-    writer.publish_append(9000, confirm=True)
-    writer.publish_dispatched(8000)
-    writer.publish_min_commit_offset(2000)
-    indexer.publish_indexed(7000)
-    return path
-
-
-@pytest.mark.parametrize(
-    "sector", [layout.WRITER_LIVE_POSITION, layout.INDEXER_LIVE_POSITION], ids=["writer", "indexer"]
-)
-def test_no_flipped_bit_of_a_live_sector_moves_what_is_published(busy, sector):
-    reader, page = open_page(busy, Role.READER), busy.read_bytes()
-    with busy.open("r+b", buffering=0) as file:
-        for bit in range(8 * sector, 8 * (sector + layout.SECTOR_SIZE)):
-            byte = page[bit // 8]
-            for each in (byte ^ 1 << bit % 8, byte):
-                assert published(reader) == (True, 2000, 9000, 8000, True, 7000), bit
-                file.seek(bit // 8)
-                file.write(bytes([each]))
-
-
-def test_a_page_without_check_words_is_believed_as_it_is(busy):
-    """An older version has gone on with the page: its session is not that of the check words."""
-    page = bytearray(busy.read_bytes())
-    struct.pack_into("<q", page, layout.WRITER_LIVE_POSITION + 32, 77)
-    struct.pack_into("<q", page, layout.WRITER_LIVE_POSITION + 88, 8500)
-    struct.pack_into("<q", page, layout.INDEXER_LIVE_POSITION + 32, 78)
-    struct.pack_into("<q", page, layout.INDEXER_LIVE_POSITION + 48, 8400)
-    busy.write_bytes(page)
-    assert published(open_page(busy, Role.READER)) == (True, 2000, 9000, 8500, True, 8400)
 
 
 def test_a_short_page_is_lengthened_by_the_writer_alone(path):

@@ -54,9 +54,7 @@ def change_page(store: Path, position: int, data: bytes) -> None:
 
 
 def reboot(store: Path) -> None:
-    boot_id = layout.WRITER_LIVE_POSITION + 16
-    for position in (boot_id, boot_id + layout.CHECK_WORD_DISTANCE):
-        change_page(store, position, bytes(16))
+    change_page(store, layout.WRITER_LIVE_POSITION + 16, bytes(16))
 
 
 def run_a_broker(store: Path, longer: Path) -> None:

@@ -18,7 +18,6 @@ from staged_records import stage
 
 from storage.errors import DamagedStage, StoreError
 from storage.files.filesystem import OsFileSystem
-from storage.format import checkpoint as checkpoint_layout
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.leases.journal import HEAD, blocks_in
 from storage.format.leases.receipt_handle import HANDLE_SIZE
@@ -98,18 +97,6 @@ def no_lost_unit_at_a_queues_end_hides_a_record(root: Path) -> None:
             begin = max(end - 2 * UNIT_SIZE, 0)
             data[begin:end] = bytes(end - begin)
             bed.damage({path: bytes(data)}, "the last units are zeros", start=False)
-    require(not bed.tally.failures, bed.tally.failures[:1])
-
-
-def no_flip_of_a_live_position_hides_a_record(root: Path) -> None:
-    """The writer's own words, and those that say whose they are, after it has stopped."""
-    bed = FlipBed(root, rounds=3)
-    (path,) = bed.of_kind("checkpoint")
-    begin = checkpoint_layout.WRITER_LIVE_POSITION
-    for at in range(begin, begin + checkpoint_layout.CHECK_WORD_DISTANCE):
-        if bed.files[path][at]:
-            for bit in (0, 5):
-                bed.flip(path, 8 * at + bit, start=False)
     require(not bed.tally.failures, bed.tally.failures[:1])
 
 

@@ -98,11 +98,7 @@ class FlipBed:
         assert found == Verdict(), found
 
     def _contents(self) -> dict[Path, bytes]:
-        paths = sorted(
-            path
-            for path in self.directory.rglob("*")
-            if path.is_file()
-        )
+        paths = sorted(path for path in self.directory.rglob("*") if path.is_file())
         return {path: path.read_bytes() for path in paths}
 
     def _fill(self, rounds: range) -> None:

@@ -12,7 +12,6 @@ import pytest
 import start_checks
 
 from storage.checkpoint.durable_slots import DurableSlots
-from storage.checkpoint.live_words import LiveSector
 from storage.engine import opening
 from storage.engine.checkpointer import Checkpointer
 from storage.engine.engine import Engine
@@ -171,10 +170,6 @@ def _units_counted_as_promised(patch: Patch) -> None:
 
     patch.setattr(DurableSlots, "load", noted)
     patch.setattr(QueueTable, "count_units", lambda *_: UnitCount(promised[0], []))
-
-
-def _held_position(sector: LiveSector, index: int) -> int:
-    return sector._words[index]
 
 
 def _pool_forgets_what_was_written(patch: Patch) -> None:
@@ -348,15 +343,6 @@ DEFECTS = [
     PlantedDefect(
         "a reader counts no units", _set(QueueReach, "_look", lambda _: {}),
         damage_checks.no_lost_unit_at_a_queues_end_hides_a_record,
-    ),
-    PlantedDefect(
-        "live positions are believed", _set(LiveSector, "position_at", _held_position),
-        damage_checks.no_flip_of_a_live_position_hides_a_record,
-    ),
-    PlantedDefect(
-        "what says whose the live sector is is believed",
-        _set(LiveSector, "has_check_words", False),
-        damage_checks.no_flip_of_a_live_position_hides_a_record,
     ),
     PlantedDefect(
         "a lost end of the log is taken for its end",
