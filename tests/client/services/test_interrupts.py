@@ -183,24 +183,6 @@ def test_a_query_by_key_goes_on_after_interrupts_and_misses_or_repeats_nothing(
             assert len(given) == 30 or not is_whole
 
 
-def test_a_producer_goes_on_after_interrupts_and_each_message_has_its_outcome(
-    client: Client, topic: str
-) -> None:
-    handles = []
-    with client.producer(max_in_flight=4, batch_bytes=2_000) as producer, pressed() as presses:
-        while not presses.are_enough:
-            with suppress(KeyboardInterrupt):
-                presses.arm()
-                while True:
-                    handles.append(producer.send(topic, b"x" * 100))
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        producer.flush(PATIENCE_S)
-
-    assert all(handle.exception() is None for handle in handles)
-    stored = client.consume(topic, follow=False)
-    assert len(handles) <= sum(1 for _ in stored) <= len(handles) + 2 * PRESSES
-
-
 async def test_asyncio_iterators_go_on_after_a_wait_that_timed_out(
     aclient: AsyncClient, client: Client, topic: str
 ) -> None:
