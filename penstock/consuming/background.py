@@ -57,21 +57,13 @@ class Background:
         self._name = name
         self._woken = WakeUp()
         self._thread: threading.Thread | None = None
-        self._begun = threading.Lock()  # taken by the one thread that works
         self.is_stopping = False
 
     def start(self, work: Callable[[], None]) -> None:
         """Start it, unless it was started. An interrupt (Ctrl-C) may come before the thread has begun."""
         if self._thread is None or self._thread.ident is None:
-            self._thread = threading.Thread(
-                target=self._work_once, args=(work,), name=self._name, daemon=True
-            )
+            self._thread = threading.Thread(target=work, name=self._name, daemon=True)
             self._thread.start()
-
-    def _work_once(self, work: Callable[[], None]) -> None:
-        # An interrupted start may leave a thread that begins later, beside the one of the next start.
-        if self._begun.acquire(blocking=False):
-            work()
 
     def wake(self) -> None:
         """End its pause, or the next one; any thread may say so."""
