@@ -27,7 +27,7 @@ _LOOK_S: Final = 1.0
 class AsyncPullStream(AsyncIterator[PullResult], AsyncClosing):
     """Pulls that the reader sends ahead; made by `AsyncClient.pull_stream`, used by one task.
 
-    An interrupt or a cancellation of ``next`` loses none: the stream is read beside it.
+    A cancellation of ``next`` loses none: the stream is read beside it. After an interrupt results may be repeated.
     """
 
     def __init__(self, channels: AsyncServiceChannels, call: Call[PullResult]) -> None:

@@ -28,7 +28,7 @@ _LOOK_S: Final = 1.0
 class PullStream(Iterator[PullResult], Closing):
     """Pulls that the reader sends ahead; made by `Client.pull_stream`, used by one thread.
 
-    An interrupt or a cancellation of ``next`` loses none: the stream is read beside it.
+    A cancellation of ``next`` loses none: the stream is read beside it. After an interrupt results may be repeated.
     """
 
     def __init__(self, channels: ServiceChannels, call: Call[PullResult]) -> None:
