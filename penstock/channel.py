@@ -256,6 +256,30 @@ class ServiceChannels(_OpenChannels[grpc.Channel]):
         self._closed.wait(seconds)
         self.check_open()
 
+    def ask(self, stub: Any, request: Any, timeout_s: float, lane: Lane) -> Any:
+        """Return the answer to a unary call; the call thread makes those of iterators.
+
+        Raises grpc's RpcError; ValueError or ClientClosed where the channels were closed.
+        """
+        if lane == "calls" or sys.is_finalizing():
+            return stub(request, timeout=timeout_s)
+        outcomes: SimpleQueue[Any] = SimpleQueue()
+
+        def send() -> None:
+            try:
+                stub.future(request, timeout=timeout_s).add_done_callback(outcomes.put)
+            except Exception as error:  # noqa: BLE001  the caller raises it
+                outcomes.put(error)
+
+        self.call_thread.do(send)
+        outcome = outcomes.get()
+        if not isinstance(outcome, grpc.Future):
+            raise outcome
+        try:
+            return outcome.result()
+        except grpc.FutureCancelledError as error:
+            raise ClientClosed("the client was closed") from error
+
     def send_stream(self, method: Method, requests: Iterator[bytes], timeout_s: float) -> Any:
         """Send a stream of requests and return its one answer."""
         self.allow(timeout_s)
@@ -298,6 +322,10 @@ class AsyncServiceChannels(_OpenChannels[grpc.aio.Channel]):
         """Wait; raises ClientClosed if the channels were closed meanwhile."""
         await asyncio.sleep(seconds)
         self.check_open()
+
+    async def ask(self, stub: Any, request: Any, timeout_s: float, _: Lane) -> Any:
+        """Return the answer to a unary call. Raises grpc's RpcError."""
+        return await stub(request, timeout=timeout_s)
 
     async def send_stream(self, method: Method, requests: Iterator[bytes], timeout_s: float) -> Any:
         """Send a stream of requests and return its one answer.
