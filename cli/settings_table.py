@@ -12,8 +12,8 @@ from typing import Any, Final
 from pydantic import ByteSize
 from pydantic.fields import FieldInfo
 
-from services.process_settings import ENV_PREFIX, ProcessSettings
-from services.settings import (
+from services.config.process import ENV_PREFIX, ProcessSettings
+from services.config.settings import (
     GatewaySettings,
     IndexerSettings,
     ReaderSettings,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import penstock
 from penstock.addresses import Addresses
-from services.settings import DEFAULT_LISTEN
+from services.config.settings import DEFAULT_LISTEN
 
 
 def loaded_by(statement: str) -> set[str]:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from services import memory, supervisor
-from services.flags import load
-from services.process_settings import ProcessSettings, is_open_to_network
-from services.settings import (
+from services.config.flags import load
+from services.config.process import ProcessSettings, is_open_to_network
+from services.config.settings import (
     GatewaySettings,
     IndexerSettings,
     ReaderSettings,

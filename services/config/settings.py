@@ -3,7 +3,7 @@
 Each setting is one field below; ``--help``, the table in docs/operations.md and the checks are
 made from these fields. A field ``flush_mode`` is the flag ``--flush-mode``, the variable
 ``PENSTOCK_FLUSH_MODE`` and the TOML key ``flush_mode``. Sizes are bytes and may be written 64MiB.
-``services.flags`` reads them.
+``services.config.flags`` reads them.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from penstock.addresses import (
     DEFAULT_WRITER,
 )
 from services import memory
-from services.messaging_settings import GatewayPlaceSettings, MessagingSettings, TlsSettings
-from services.process_settings import (
+from services.config.messaging import GatewayPlaceSettings, MessagingSettings, TlsSettings
+from services.config.process import (
     DirectorySettings,
     ListenSettings,
     ProcessSettings,
     check_address,
 )
-from services.retention_settings import RetentionSettings
-from services.transaction_settings import TransactionSettings
+from services.config.retention import RetentionSettings
+from services.config.transactions import TransactionSettings
 from storage.config import FlushMode, LeaseConfig, StoreConfig
 
 WARM_SHARE: Final = 8  # of the memory, one part for page cache filled ahead of the appends

@@ -16,8 +16,8 @@ from pydantic import ByteSize, ValidationError
 from pydantic_settings import CliSettingsSource, SettingsError, TomlConfigSettingsSource
 
 from services import streams
-from services.process_settings import ENV_PREFIX, ProcessSettings
-from services.settings import (
+from services.config.process import ENV_PREFIX, ProcessSettings
+from services.config.settings import (
     GatewaySettings,
     IndexerSettings,
     ReaderSettings,

@@ -9,7 +9,7 @@ from typing import Final, Self
 from pydantic import ByteSize, Field, field_validator, model_validator
 
 from penstock.addresses import address_problem
-from services.process_settings import ProcessSettings, check_address
+from services.config.process import ProcessSettings, check_address
 
 NONE: Final = "none"  # as one types that there is no such port
 
