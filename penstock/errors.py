@@ -284,13 +284,13 @@ class UnreadableBody(PenstockError):
 class IndexDamaged(PenstockError):
     """Records of a range may be missing in the answer to a query by key.
 
-    ``uncovered`` is the range. Where it names a file of the index the indexer makes that again; ask again later.
+    ``uncovered`` is the range. Where it names a file of the index the indexer rebuilds that file; ask again later.
     """
 
     code = grpc.StatusCode.UNAVAILABLE
 
     def __init__(self, uncovered: UncoveredRange) -> None:
-        advice = "; it is being made again" if uncovered.file_name else ""
+        advice = "; it is being rebuilt" if uncovered.file_name else ""
         super().__init__(f"{uncovered}{advice}")
         self.uncovered = uncovered
 
