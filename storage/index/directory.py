@@ -123,6 +123,11 @@ class IndexDirectory:
         finally:
             file.close()
 
+    def has_its_header(self, number: int) -> bool:
+        """Whether a file has the header that the table has; true of a file without a row."""
+        row = self.rows.get(number)
+        return row is None or row.header == self.head(self.path(number))
+
     def place_of(self, number: int, min_commit_offset: int) -> Place:
         """Return where the file of a number begins, or would begin: after the files before it."""
         before = {other: header for other, header in self.headers().items() if other < number}
@@ -249,8 +254,7 @@ class IndexDirectory:
 
     def forget_changed(self) -> None:
         """Forget the checksums of files that a broker has put to, and of those that it has deleted."""
-        heads = {int(path.name): self.head(path) for path in self.paths}
-        rows = {n: row for n, row in self.rows.items() if heads.get(n) == row.header}
+        rows = {number: row for number, row in self.rows.items() if self.has_its_header(number)}
         if rows != self.rows:
             self._write(rows)
 

@@ -115,12 +115,12 @@ def older_files(
 def start_after(
     directory: IndexDirectory, older: list[int], newest: int, min_commit_offset: int
 ) -> Start:
-    """Keep the files ``older``, but for missing ones at the end; return where to index from.
+    """Keep the files ``older``, but for missing or changed ones at the end; return where to index from.
 
     Interrupted at any point, it does the same when it runs again.
     """
     there = {int(path.name) for path in directory.paths}
-    while older and older[-1] not in there:
+    while older and not (older[-1] in there and directory.has_its_header(older[-1])):
         older = older[:-1]
     for number in sorted({*directory.headers(), newest} - {*older, *there, 0}):
         _LOG.warning(

@@ -225,7 +225,7 @@ def test_an_indexer_that_could_not_prepare_prepares_again(tmp_path, monkeypatch)
         def refuse(self, end_commit_offset):
             self._session = self._checkpoint.writer_session
             if full[0]:
-                self._directory.drop_from(0)
+                self._directory.keep([])
                 raise StoreFull("no space left")
             prepare(self, end_commit_offset)
 
