@@ -18,14 +18,14 @@ from typing import Final
 
 from services import streams
 from services.config.flags import load
-from services.config.messaging import NONE
-from services.config.process import ListenSettings
 from services.config.settings import (
     IndexerSettings,
+    ListenSettings,
     ReaderSettings,
     ServeSettings,
     WriterSettings,
 )
+from services.config.values import NONE
 from services.rpc.listening import CannotListen, check_free, keep_port
 
 SERVICES: Final[dict[str, type[ListenSettings]]] = {

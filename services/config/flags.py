@@ -1,129 +1,150 @@
-"""From flags, PENSTOCK_* variables and a TOML file to the settings of a process.
+"""From flags, PENSTOCK_* variables and a TOML file to the settings of a process, with a help in groups.
 
-This is the only module which reads the environment.
+Typer reads flags and variables, as for every command of ``penstock``; the values are checked here.
 """
 
 from __future__ import annotations
 
-import os
-import sys
+import inspect
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar, get_args
 
-from pydantic import ByteSize, ValidationError
-from pydantic_settings import CliSettingsSource, SettingsError, TomlConfigSettingsSource
+import typer
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
 from services import streams
-from services.config.process import ENV_PREFIX, ProcessSettings
-from services.config.settings import (
-    GatewaySettings,
-    IndexerSettings,
-    ReaderSettings,
-    ServeSettings,
-    WriterSettings,
-    size_text,
-)
+from services.config.groups import ESSENTIALS, HelpEntry, help_entries
+from services.config.settings import KINDS, ProcessSettings
+from services.config.usage import CONTEXT, EXIT_USAGE, wrong_usage_in_one_line
+from services.config.values import Metavar, size_text
 
-EXIT_USAGE: Final = 2
-_CONFIG_FLAG: Final = "--config"
+ENV_PREFIX: Final = "PENSTOCK_"
+_EPILOG: Final = (
+    "A SIZE is bytes, for instance 64MiB. The variable of --store is PENSTOCK_STORE, its key in the file is store."
+    " Flags win over variables, variables over the file. All settings, and exit codes: docs/operations.md."
+)
 _S = TypeVar("_S", bound=ProcessSettings)
 
 
-def load(
-    kind: type[_S],
-    argv: Sequence[str] | None,
-    *,
-    prog: str,
-    defaults: Mapping[str, Any] | None = None,
-) -> _S:
+class Given(NamedTuple):
+    """A value, and where it was given."""
+
+    value: Any
+    source: str
+
+
+def load(kind: type[_S], argv: Sequence[str] | None, *, prog: str) -> _S:
     """Read the settings of a process; on anything wrong print one line and exit with status 2."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    path = _config_path(arguments)
+    given = _flags_and_variables(kind, argv, prog)
+    if "config" in given:
+        given = _file(Path(given["config"].value), prog) | given
     try:
-        if path is not None:
-            path.open().close()  # the source takes a file that is missing for an empty one
-        values = TomlConfigSettingsSource(kind, path).toml_data
+        return kind(**{name: each.value for name, each in given.items()})
+    except ValidationError as error:
+        first = error.errors()[0]
+        problem = str(first["msg"]).removeprefix("Value error, ")
+        if not first["loc"]:  # of several settings together, which it names itself
+            _exit(prog, problem)
+        name = str(first["loc"][0])
+        if first["type"] == "missing":
+            problem = f"is needed (or {variable_of(name)})"
+        _exit(prog, f"{given[name].source if name in given else flag_of(name)}: {problem}")
+
+
+def flag_of(name: str) -> str:
+    """Return the flag of a setting."""
+    return "--" + name.replace("_", "-")
+
+
+def variable_of(name: str) -> str:
+    """Return the environment variable of a setting."""
+    return ENV_PREFIX + name.upper()
+
+
+def default_text(field: FieldInfo) -> str | None:
+    """Return the default of a setting as it is typed, None if there is none."""
+    if field.is_required() or field.default in (None, ""):
+        return None
+    is_size = Metavar("SIZE") in field.metadata
+    return size_text(field.default) if is_size else str(field.default)
+
+
+def _flags_and_variables(
+    kind: type[ProcessSettings], argv: Sequence[str] | None, prog: str
+) -> dict[str, Given]:
+    given: dict[str, Given] = {}
+
+    def take(context: typer.Context, **values: Any) -> None:
+        for name, value in values.items():
+            source = context.get_parameter_source(name)
+            if source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT"):
+                is_flag = source.name == "COMMANDLINE"
+                given[name] = Given(value, flag_of(name) if is_flag else variable_of(name))
+
+    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    options = [
+        _option(name, kind.model_fields[name], entry) for name, entry in help_entries(kind).items()
+    ]
+    take.__signature__ = inspect.Signature([context, *options])  # type: ignore[attr-defined]
+    app = typer.Typer(
+        add_completion=False, pretty_exceptions_enable=False, context_settings=CONTEXT
+    )
+    app.command(help=" ".join((kind.__doc__ or "").split()), epilog=_EPILOG)(take)
+    try:
+        with wrong_usage_in_one_line(prog):
+            ended = app(None if argv is None else list(argv), prog_name=prog, standalone_mode=False)
+    except typer.Exit as end:
+        raise SystemExit(end.exit_code) from None
+    if ended is not None:  # such as --help
+        raise SystemExit(ended)
+    return given
+
+
+def _option(name: str, field: FieldInfo, entry: HelpEntry) -> inspect.Parameter:
+    is_switch = field.annotation is bool
+    flag = flag_of(name)
+    option = typer.Option(
+        field.default if is_switch else default_text(field),
+        f"{flag}/--no-{flag.removeprefix('--')}" if is_switch else flag,
+        envvar=variable_of(name),
+        show_envvar=False,
+        help=f"{entry.meaning}{' Required.' if field.is_required() else ''}",
+        metavar=None if is_switch else _metavar(field),
+        rich_help_panel=None
+        if entry.title == ESSENTIALS
+        else entry.title,  # these stand first, with --help,
+    )
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=bool if is_switch else str
+    )
+
+
+def _metavar(field: FieldInfo) -> str:
+    for each in field.metadata:
+        if isinstance(each, Metavar):
+            return each.text
+    words = get_args(field.annotation)
+    if words and all(isinstance(word, str) for word in words):
+        return "|".join(words)
+    if Path in (field.annotation, *words):
+        return "<path>"
+    return (
+        "<int>" if field.annotation is int else "<float>" if field.annotation is float else "<str>"
+    )
+
+
+def _file(path: Path, prog: str) -> dict[str, Given]:
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         _exit(prog, f"settings file {path}: {error}")
-    unknown = sorted(set(values) - _all_names())
-    if unknown:
+    known = {name for kind in KINDS.values() for name in kind.model_fields}
+    if unknown := sorted(set(values) - known):
         _exit(prog, f"settings file {path}: no setting is called {', '.join(unknown)}")
-    flavour = type(kind.__name__, (kind,), {"toml_file": path, "__doc__": kind.__doc__})
-    flags: CliSettingsSource[Any] = CliSettingsSource(
-        flavour, cli_prog_name=prog, cli_exit_on_error=False
-    )
-    _complete_help(flags, kind)
-    try:
-        source = flags(args=arguments)
-        return flavour(_cli_settings_source=source, **(defaults or {}))  # type: ignore[no-any-return]
-    except ValidationError as error:
-        errors = error.errors()
-        if not errors[0]["loc"]:  # of several settings together, which it names itself
-            _exit(prog, str(errors[0]["msg"]).removeprefix("Value error, "))
-        name = str(errors[0]["loc"][0])
-        # A setting that may be a word or a size has an error for each; the last says what a size is.
-        same = [each for each in errors if each["loc"][:1] == errors[0]["loc"][:1]]
-        first = same[-1]
-        given_as = _given_as(name, arguments, values, path)
-        problem = str(first["msg"]).removeprefix("Value error, ")
-        if str(first["type"]).startswith("byte_size"):
-            words = [each["ctx"]["expected"] for each in same if each["type"] == "literal_error"]
-            sizes = ", or ".join(["bytes, for instance 64MiB", *words])
-            problem = f"{str(first['input'])!r} is not a size: give {sizes}"
-        if first["type"] == "missing":
-            problem = f"is needed (or {ENV_PREFIX}{name.upper()})"
-        _exit(prog, f"{given_as}: {problem}")
-    except SettingsError as error:
-        problem = str(error).splitlines()[0].removeprefix("error parsing CLI: ")
-        _exit(prog, f"{problem}; see {prog} --help")
-
-
-def _given_as(
-    name: str, arguments: Sequence[str], values: Mapping[str, Any], path: Path | None
-) -> str:
-    """Return the flag, variable or line of the file that a setting has its value from."""
-    flag, variable = "--" + name.replace("_", "-"), ENV_PREFIX + name.upper()
-    if any(argument.partition("=")[0] == flag for argument in arguments):
-        return flag
-    if os.environ.get(variable):  # noqa: TID251  the one reader
-        return variable
-    return f"settings file {path}: {name}" if name in values else flag
-
-
-def _config_path(arguments: Sequence[str]) -> Path | None:
-    for position, argument in enumerate(arguments):
-        if argument == _CONFIG_FLAG and position + 1 < len(arguments):
-            return Path(arguments[position + 1])
-        if argument.startswith(_CONFIG_FLAG + "="):
-            return Path(argument.partition("=")[2])
-    named = os.environ.get(ENV_PREFIX + "CONFIG", "")  # noqa: TID251  the one reader
-    return Path(named) if named else None
-
-
-def _all_names() -> set[str]:
-    kinds: tuple[type[ProcessSettings], ...] = (
-        WriterSettings, ReaderSettings, IndexerSettings, GatewaySettings, ServeSettings,
-    )  # fmt: skip
-    return {name for kind in kinds for name in kind.model_fields}
-
-
-def _complete_help(source: CliSettingsSource[Any], kind: type[ProcessSettings]) -> None:
-    """Add its environment variable to each flag's help, and write sizes as they are typed."""
-    for action in source.root_parser._actions:
-        field = kind.model_fields.get(action.dest)
-        if field is None or not action.help:
-            continue
-        if isinstance(field.default, ByteSize):
-            action.metavar = "SIZE"
-            shown = f"(default: {size_text(field.default)})"
-            action.help = action.help.replace(f"(default: {int(field.default)})", shown)
-        action.help += f" [{ENV_PREFIX}{action.dest.upper()}]"
-    source.root_parser.epilog = (
-        "A SIZE is bytes, for instance 64MiB. Flags win over variables, variables over the file."
-        " All settings, and exit codes: docs/operations.md."
-    )
+    return {name: Given(value, f"settings file {path}: {name}") for name, value in values.items()}
 
 
 def _exit(prog: str, problem: str) -> NoReturn:

@@ -1,199 +1,95 @@
-"""Settings of the services: flags, then PENSTOCK_* variables, then a TOML file, then defaults.
-
-Each setting is one field below; ``--help``, the table in docs/operations.md and the checks are
-made from these fields. A field ``flush_mode`` is the flag ``--flush-mode``, the variable
-``PENSTOCK_FLUSH_MODE`` and the TOML key ``flush_mode``. Sizes are bytes and may be written 64MiB.
-``services.config.flags`` reads them.
-"""
+"""What each service takes of the settings, and what must fit together."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ssl
 from dataclasses import fields as dataclass_fields
-from typing import Annotated, Any, Final, Literal, Self
+from pathlib import Path
+from typing import Final, Self
 
-from pydantic import ByteSize, Field, field_validator, model_validator
+from pydantic import model_validator
 
-from penstock.addresses import (
-    DEFAULT_GATEWAY,
-    DEFAULT_INDEXER,
-    DEFAULT_READER,
-    DEFAULT_WRITER,
-)
+from penstock.addresses import DEFAULT_GATEWAY, DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
 from services import memory
-from services.config.messaging import GatewayPlaceSettings, MessagingSettings, TlsSettings
-from services.config.process import (
-    DirectorySettings,
-    ListenSettings,
-    ProcessSettings,
-    check_address,
-)
-from services.config.retention import RetentionSettings
-from services.config.transactions import TransactionSettings
-from storage.config import FlushMode, LeaseConfig, StoreConfig
+from services.config import groups
+from services.config.values import AUTO, Address, AddressOrNone, Count
+from storage.config import LeaseConfig, StoreConfig
 
 WARM_SHARE: Final = 8  # of the memory, one part for page cache filled ahead of the appends
-DEFAULT_LISTEN: Final[Mapping[str, str]] = {
-    "writer": DEFAULT_WRITER,
-    "reader": DEFAULT_READER,
-    "indexer": DEFAULT_INDEXER,
-    "gateway": DEFAULT_GATEWAY,
-}
-
-UNITS: Final = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
-_ENGINE: Final = StoreConfig()
-_LEASES: Final = LeaseConfig()
-ScrubInterval = Annotated[
-    int,
-    Field(
-        ge=0,
-        description="Time between two readings of all of the store in search of damage; 0: none.",
-    ),
-]
-ScrubRate = Annotated[ByteSize, Field(ge=1, description="What such a reading reads at most.")]
 
 
-class EngineSettings(DirectorySettings, RetentionSettings, TransactionSettings):
+class ProcessSettings(groups.ConfigFileSettings, groups.LogSettings, groups.CallSettings):
+    """What every process takes."""
+
+
+class ListenSettings(ProcessSettings, groups.PortSettings, groups.SupervisionSettings):
+    """What a process with one address takes."""
+
+
+class MessagingSettings(ProcessSettings, groups.RocketmqSettings):
+    """What a process that serves RocketMQ's clients takes."""
+
+    @model_validator(mode="after")
+    def _both_endpoints_or_none(self) -> Self:
+        if bool(self.writer_endpoint) != bool(self.reader_endpoint):
+            raise ValueError(
+                "--writer-endpoint and --reader-endpoint are given together or not at all"
+            )
+        return self
+
+    @property
+    def splits_routes(self) -> bool:
+        """Whether routes name the writer for sends and the reader for receives."""
+        return bool(self.writer_endpoint)
+
+
+class EngineSettings(
+    groups.DirectorySettings,
+    groups.DurabilitySettings,
+    groups.FlushingSettings,
+    groups.FileSettings,
+    groups.RecordSettings,
+    groups.RetentionSettings,
+    groups.ScrubSettings,
+    groups.TransactionSettings,
+):
     """How the writer lays out and writes a store; defaults are a broker's where it has them."""
-
-    flush_mode: FlushMode = Field(
-        _ENGINE.flush_mode,
-        description="sync: acknowledged when on the device; async: when in the page cache.",
-    )
-    flush_interval_ms: int = Field(
-        _ENGINE.flush_interval_ms, ge=1, description="Time between syncs in async mode."
-    )
-    transient_pool: bool = Field(
-        _ENGINE.transient_pool,
-        description="Write to shared memory first, commit to the files later.",
-    )
-    transient_pool_size: int = Field(
-        _ENGINE.transient_pool_size, ge=1, description="Buffers of one commit log file each."
-    )
-    transient_pool_directory: str = Field(
-        _ENGINE.transient_pool_directory, description="Where they are; must outlive the process."
-    )
-    commit_interval_ms: int = Field(
-        _ENGINE.commit_interval_ms, ge=1, description="Time between commits from the pool."
-    )
-    commit_log_file_size: ByteSize = Field(
-        ByteSize(_ENGINE.commit_log_file_size), ge=4096, description="Of one commit log file."
-    )
-    consume_queue_file_size: ByteSize = Field(
-        ByteSize(_ENGINE.consume_queue_file_size),
-        ge=20,
-        description="Of one consume queue file; a multiple of 20.",
-    )
-    index_slot_count: int = Field(_ENGINE.index_slot_count, ge=1, description="Of one index file.")
-    index_entry_count: int = Field(
-        _ENGINE.index_entry_count, ge=2, description="Of one index file."
-    )
-    store_host: str = Field(
-        _ENGINE.store_host, description="ADDRESS:PORT written into records and message ids."
-    )
-    body_size_max: ByteSize = Field(
-        ByteSize(_ENGINE.body_size_max), ge=1, description="Largest message body."
-    )
-    append_property_crc: bool = Field(
-        _ENGINE.append_property_crc, description="Write the checksum of the whole record."
-    )
-    unflushed_bytes_max: ByteSize = Field(
-        ByteSize(_ENGINE.unflushed_bytes_max),
-        ge=1,
-        description="Appended and not yet synced; above it RESOURCE_EXHAUSTED.",
-    )
-    queue_flush_interval_ms: int = Field(
-        _ENGINE.queue_flush_interval_ms, ge=1, description="Time between syncs of consume queues."
-    )
-    stage_timeout_ms: int = Field(
-        _ENGINE.stage_timeout_ms,
-        ge=1,
-        description="Staged records that are not committed are removed after this.",
-    )
-    scrub_interval_ms: ScrubInterval = _ENGINE.scrub_interval_ms
-    scrub_bytes_per_s: ScrubRate = ByteSize(_ENGINE.scrub_bytes_per_s)
-    mapped_files_max: int = Field(
-        _ENGINE.mapped_files_max, ge=1, description="Files of a kind kept mapped."
-    )
-    warm_cache_bytes_max: Literal["auto"] | ByteSize = Field(
-        "auto",
-        description="Page cache that may be filled ahead of the appends: this commit log file and "
-        "the next are warmed whole if both fit. auto: an eighth of the memory; 0: never.",
-    )
 
     def store_config(self) -> StoreConfig:
         """Return the engine's configuration; ValueError names fields which do not fit together."""
         names = {field.name for field in dataclass_fields(StoreConfig)}
-        values = {n: v for n, v in self.model_dump().items() if n in names}
-        if self.warm_cache_bytes_max == "auto":
+        values = self.model_dump(include=names)
+        if self.warm_cache_bytes_max == AUTO:
             values["warm_cache_bytes_max"] = memory.limit_bytes() // WARM_SHARE
-        plain: dict[str, Any] = {
-            name: int(value) if isinstance(value, ByteSize) else value
-            for name, value in values.items()
-        }
-        return StoreConfig(**plain)
+        return StoreConfig(**values)
 
 
-class WriterSettings(MessagingSettings, EngineSettings, ListenSettings):
+class WriterSettings(
+    MessagingSettings,
+    EngineSettings,
+    ListenSettings,
+    groups.ReaderAddressSettings,
+    groups.StreamSettings,
+):
     """The writer: the one process that appends to a store."""
 
-    listen: str = Field(
-        DEFAULT_LISTEN["writer"], description="HOST:PORT to serve on; port 0 takes a free one."
-    )
-    stream_batches_max: int = Field(
-        64, ge=1, description="Batches of one stream appended and not yet acknowledged."
-    )
-    reader_address: str = Field(DEFAULT_READER, description="HOST:PORT of the reader.")
-
-    @field_validator("reader_address")
-    @classmethod
-    def _an_address(cls, value: str) -> str:
-        return check_address(value)
+    listen: Address = DEFAULT_WRITER
 
 
-class ReaderSettings(GatewayPlaceSettings, ListenSettings, DirectorySettings):
+class ReaderSettings(
+    MessagingSettings,
+    ListenSettings,
+    groups.DirectorySettings,
+    groups.StoreWaitSettings,
+    groups.WriterAddressSettings,
+    groups.PullSettings,
+    groups.LeaseSettings,
+    groups.GatewayPortSettings,
+    groups.CertificateSettings,
+):
     """The reader: serves what is stored, keeps the progress of groups; RocketMQ's clients on a port of their own."""
 
-    listen: str = Field(
-        DEFAULT_LISTEN["reader"], description="HOST:PORT to serve on; port 0 takes a free one."
-    )
-    pull_bytes_max: ByteSize = Field(
-        ByteSize(8 << 20), ge=1, description="Largest answer of one pull, whatever is asked for."
-    )
-    stream_bytes_max: ByteSize = Field(
-        ByteSize(256 << 20),
-        ge=1,
-        description="Answers of all pull streams together that may wait for their callers to read.",
-    )
-    wait_ms_max: int = Field(60_000, ge=0, description="Longest wait of one pull or receive.")
-    writer_address: str = Field(
-        DEFAULT_WRITER,
-        description="HOST:PORT of the writer. Of a reader: where dead letters go; empty: they wait.",
-    )
-    auto_create_groups: bool = Field(
-        True, description="Make a consumer group with default settings when it first receives."
-    )
-    lease_ms: int = Field(
-        _LEASES.lease_ms, ge=1, description="How long a lease lasts if its receive does not say."
-    )
-    lease_renewed_max_ms: int = Field(
-        _LEASES.renewed_max_ms,
-        ge=1,
-        description="A lease that its client renews is given back after this.",
-    )
-    lease_sync_interval_ms: int = Field(
-        _LEASES.sync_interval_ms,
-        ge=0,
-        description="Time between syncs of what was leased and acknowledged; 0: with each answer.",
-    )
-    store_wait_seconds: float = Field(
-        60.0, ge=0, description="How long to wait for the writer to make the store."
-    )
-
-    @field_validator("writer_address")
-    @classmethod
-    def _nothing_or_an_address(cls, value: str) -> str:
-        return check_address(value) if value else value
+    listen: Address = DEFAULT_READER
 
     @model_validator(mode="after")
     def _knows_the_writer(self) -> Self:
@@ -210,7 +106,7 @@ class ReaderSettings(GatewayPlaceSettings, ListenSettings, DirectorySettings):
         if self.gateway_tls_listen:
             if not self.gateway_listen:
                 raise ValueError("--gateway-listen is needed with --gateway-tls-listen")
-            self._check_tls_files()
+            check_certificate(self)
         return self
 
     def of_gateway(self) -> GatewaySettings:
@@ -230,66 +126,45 @@ class ReaderSettings(GatewayPlaceSettings, ListenSettings, DirectorySettings):
         )
 
 
-class IndexerSettings(ListenSettings, DirectorySettings):
+class IndexerSettings(
+    ListenSettings, groups.DirectorySettings, groups.StoreWaitSettings, groups.ScrubSettings
+):
     """The indexer: follows the commit log and builds index files."""
 
-    listen: str = Field(
-        DEFAULT_LISTEN["indexer"], description="HOST:PORT to serve on; port 0 takes a free one."
-    )
-    store_wait_seconds: float = Field(
-        60.0, ge=0, description="How long to wait for the writer to make the store."
-    )
-    scrub_interval_ms: ScrubInterval = _ENGINE.scrub_interval_ms
-    scrub_bytes_per_s: ScrubRate = ByteSize(_ENGINE.scrub_bytes_per_s)
+    listen: Address = DEFAULT_INDEXER
 
 
-class GatewaySettings(TlsSettings, ListenSettings):
+class GatewaySettings(
+    MessagingSettings,
+    ListenSettings,
+    groups.WriterAddressSettings,
+    groups.ReaderAddressSettings,
+    groups.TlsPortSettings,
+    groups.CertificateSettings,
+):
     """The gateway: serves the clients of RocketMQ 5, with the writer and the reader behind it."""
 
-    listen: str = Field(
-        DEFAULT_LISTEN["gateway"], description="HOST:PORT to serve on; port 0 takes a free one."
-    )
-    concurrent_calls_max: int = Field(
-        20_000, ge=1, description="Calls under way at once; above it RESOURCE_EXHAUSTED."
-    )
-    connections_max: int = Field(
-        8_192,
-        ge=1,
-        description=ProcessSettings.model_fields["connections_max"].description,
-    )
-    tls_listen: str = Field(
-        "", description="HOST:PORT to serve on with TLS; needs a certificate and its key."
-    )
-    writer_address: str = Field(DEFAULT_WRITER, description="HOST:PORT of the writer.")
-    reader_address: str = Field(DEFAULT_READER, description="HOST:PORT of the reader.")
-
-    @field_validator("tls_listen", "writer_address", "reader_address")
-    @classmethod
-    def _nothing_or_an_address(cls, value: str) -> str:
-        return check_address(value) if value else value
+    listen: Address = DEFAULT_GATEWAY
+    concurrent_calls_max: Count = 20_000
+    connections_max: Count = 8_192
 
     @model_validator(mode="after")
     def _tls_has_its_files(self) -> Self:
         if self.tls_listen:
-            self._check_tls_files()
+            check_certificate(self)
         return self
 
 
-class ServeSettings(GatewayPlaceSettings, EngineSettings):
+class ServeSettings(
+    MessagingSettings,
+    EngineSettings,
+    groups.ServicePortsSettings,
+    groups.GatewayPortSettings,
+    groups.CertificateSettings,
+):
     """All services under one supervisor."""
 
-    writer_listen: str = Field(DEFAULT_LISTEN["writer"], description="HOST:PORT of the writer.")
-    reader_listen: str = Field(DEFAULT_LISTEN["reader"], description="HOST:PORT of the reader.")
-    indexer_listen: str = Field(DEFAULT_LISTEN["indexer"], description="HOST:PORT of the indexer.")
-    gateway_listen: str = Field(
-        DEFAULT_LISTEN["gateway"],
-        description=GatewayPlaceSettings.model_fields["gateway_listen"].description,
-    )
-
-    @field_validator("writer_listen", "reader_listen", "indexer_listen")
-    @classmethod
-    def _host_and_port(cls, value: str) -> str:
-        return check_address(value)
+    gateway_listen: AddressOrNone = DEFAULT_GATEWAY
 
     @model_validator(mode="after")
     def _known_ports(self) -> Self:
@@ -301,7 +176,33 @@ class ServeSettings(GatewayPlaceSettings, EngineSettings):
         return self
 
 
-def size_text(size: int) -> str:
-    """Return bytes as they are typed: in the largest unit that divides them."""
-    unit, factor = next((u for u in UNITS if size % u[1] == 0), ("", 1))
-    return f"{size // factor}{unit}"
+KINDS: Final[dict[str, type[ProcessSettings]]] = {
+    "writer": WriterSettings,
+    "reader": ReaderSettings,
+    "indexer": IndexerSettings,
+    "gateway": GatewaySettings,
+    "serve": ServeSettings,
+}
+
+
+def check_certificate(settings: groups.CertificateSettings) -> None:
+    """Raise ValueError with what is wrong with the files of a port with TLS."""
+    chain = _file("--tls-certificate", settings.tls_certificate)
+    key = _file("--tls-key", settings.tls_key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_ciphers("ALL:@SECLEVEL=0")  # whatever their strength: that gRPC decides
+    try:  # of files that are none of these gRPC says no more than that it cannot listen
+        context.load_cert_chain(chain, key, password=b"")
+    except OSError as error:
+        problem = error.strerror or str(error)
+        raise ValueError(
+            f"{chain} and {key} are no certificate and its private key: {problem}"
+        ) from None
+
+
+def _file(flag: str, path: Path | None) -> Path:
+    if path is None:
+        raise ValueError(f"{flag} is needed where a port serves TLS")
+    if not path.is_file():
+        raise ValueError(f"{flag}: {path} is not a file")
+    return path

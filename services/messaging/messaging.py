@@ -11,7 +11,7 @@ import grpc
 
 from penstock.v1 import gateway_pb2, leases_pb2
 from services import logs
-from services.config.messaging import MessagingSettings
+from services.config.settings import MessagingSettings
 from services.messaging.clients import ClientsServicer
 from services.messaging.groups import GroupCache
 from services.messaging.recalls import MessageRecalls
