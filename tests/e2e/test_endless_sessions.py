@@ -15,8 +15,8 @@ from raw_http2 import DATA, RawConnection, call_headers, frame, message_head
 from real_processes import SMALL_STORE, Running, one_service, until
 
 from penstock import Client
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2, service_pb2_grpc
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2, service_pb2_grpc
 
 SESSIONS = 10_000  # half of the calls that the gateway takes by default
 OF_A_CONNECTION = 500  # at once: of more calls that wait gRPC cancels some

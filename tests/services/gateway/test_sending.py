@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from penstock.v1 import writer_pb2
-from services.messaging.sends import sending
-from services.messaging.sends.batch_stream import NotNow, Unanswered
-from services.messaging.sends.sending import Sender, WaitingRoom
-from services.rocketmq.statuses import CallRefused
-from services.rocketmq.v2 import definition_pb2 as v2
+from services.gateway.messages.statuses import CallRefused
+from services.gateway.sends import sender
+from services.gateway.sends.batch_stream import NotNow, Unanswered
+from services.gateway.sends.sender import Sender, WaitingRoom
+from services.gateway.v2 import definition_pb2 as v2
 from storage.message import ProducerSequence
 
 
@@ -131,7 +131,7 @@ async def test_a_batch_that_is_sent_again_counts_the_sleep_of_its_machine(
     stream: FakeStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept_ms = itertools.count(0, 600_000)
-    monkeypatch.setattr(sending, "suspended_ms", lambda: next(slept_ms))
+    monkeypatch.setattr(sender, "suspended_ms", lambda: next(slept_ms))
     stream.errors[b"a"] = [Unanswered()]
     await send(sender_of(stream), b"a")
 

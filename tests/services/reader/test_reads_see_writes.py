@@ -13,7 +13,7 @@ import pytest
 from three_services import ThreeServices, in_time, three_services
 
 from penstock.v1 import common_pb2, indexer_pb2, reader_pb2, writer_pb2
-from services.reader import catching_up
+from services.reader import catch_up
 from storage import indexer
 from storage.index.builder import IndexBuilder
 from storage.queues.dispatch import DispatchWorker
@@ -134,7 +134,7 @@ def test_a_query_by_key_finds_what_is_indexed_long_before_it_is_dispatched(
     services: ThreeServices, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Held back until the index has it and the query waits for it."""
-    dispatch_round, wait = DispatchWorker.work, catching_up.CatchUp._wait
+    dispatch_round, wait = DispatchWorker.work, catch_up.CatchUp._wait
     held, waited_for = threading.Event(), threading.Event()
 
     def hold(worker: Any) -> float | None:
@@ -150,7 +150,7 @@ def test_a_query_by_key_finds_what_is_indexed_long_before_it_is_dispatched(
 
     put(services, topic)
     monkeypatch.setattr(DispatchWorker, "work", hold)
-    monkeypatch.setattr(catching_up.CatchUp, "_wait", noted_wait)
+    monkeypatch.setattr(catch_up.CatchUp, "_wait", noted_wait)
     put(services, topic)  # ends the round that is under way
     try:
         assert held.wait(20)
@@ -169,7 +169,7 @@ def test_a_query_by_key_waits_for_an_indexer_that_is_only_starting(
 ) -> None:
     """One that has taken its lock, and has not yet found out where to index from."""
     waited_for = threading.Event()
-    prepare, wait = IndexBuilder._prepare, catching_up.CatchUp._wait
+    prepare, wait = IndexBuilder._prepare, catch_up.CatchUp._wait
 
     def late_prepare(builder: Any, end_commit_offset: int) -> None:
         waited_for.wait(30)
@@ -183,7 +183,7 @@ def test_a_query_by_key_waits_for_an_indexer_that_is_only_starting(
         await wait(catch_up, done, arrivals, until, **options)
 
     monkeypatch.setattr(IndexBuilder, "_prepare", late_prepare)
-    monkeypatch.setattr(catching_up.CatchUp, "_wait", noted_wait)
+    monkeypatch.setattr(catch_up.CatchUp, "_wait", noted_wait)
     with three_services(tmp_path / "store") as running:
         try:
             running.writer.CreateTopic(writer_pb2.CreateTopicRequest(name="t", queue_count=1))
