@@ -10,8 +10,6 @@ from golden import GOLDEN, golden_copy, golden_store
 from run_cli import json_lines, penstock
 
 from cli.failures import ExitCode
-from cli.offline import SHOWN_OF_A_KIND_MAX
-from storage import Message, MessageStore
 
 
 def snapshot(directory: Path) -> dict[str, tuple[int, int]]:
@@ -60,26 +58,6 @@ def test_ask_prints_the_answers_as_a_json_list() -> None:
     assert [answer["answer"] for answer in answers] == [each["answer"] for each in expected]
 
 
-def test_what_cannot_be_asked_is_named_and_the_others_are_answered(tmp_path: Path) -> None:
-    """Exit code 2 and one line; what a broker throws at is a question and no mistake."""
-    file = tmp_path / "questions.json"
-    thrown = {"kind": "key", "topic": "t", "key": "k", "max": -1, "begin": 0, "end": 1}
-    good = {"kind": "maxOffset", "topic": "t"}
-    for wrong, told in (
-        ({"kind": "maxOfset"}, "1 of 3 questions cannot be asked: number 3: there is no kind"),
-        ({"kind": "get", "topic": "t", "max": 1}, "number 3: kind 'get' needs offset\n"),
-        ({"kind": "offset", "offset": "x"}, "number 3: a field has a wrong value\n"),
-    ):
-        file.write_text(json.dumps([thrown, good, wrong]))
-        result = penstock("ask", golden_store("slow"), file)
-        assert result.exit_code == ExitCode.USAGE
-        assert told in result.stderr
-        assert len(result.stderr.splitlines()) == 1
-        assert [each["question"] for each in json.loads(result.stdout)] == [thrown, good, wrong]
-    file.write_text(json.dumps([thrown, good]))
-    assert penstock("ask", golden_store("slow"), file).exit_code == ExitCode.DONE
-
-
 def test_doctor_finds_a_broker_s_clean_store_sound() -> None:
     """A sound store is exit code 0 and no damage."""
     result = penstock("doctor", golden_store("slow"), "--json")
@@ -113,22 +91,6 @@ def test_doctor_says_which_record_is_damaged(tmp_path: Path) -> None:
     assert penstock("doctor", store).exit_code == ExitCode.DAMAGED
 
 
-def test_doctor_prints_some_findings_of_a_kind_and_counts_the_rest(tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    with MessageStore.open(store) as opened:
-        opened.create_topic("t", 30)
-        opened.put_all([Message(topic="t", body=b"x", queue_id=n) for n in range(30)])
-    for path in (store / "consumequeue" / "t").glob("*/*"):
-        path.unlink()
-
-    result = penstock("doctor", store)
-
-    assert result.stdout.count("consumequeue/t/") == SHOWN_OF_A_KIND_MAX
-    assert "queue-file-missing: 10 more; --json prints all" in result.stdout
-    found = json_lines(penstock("doctor", store, "--json"))
-    assert sum(line["kind"] == "queue-file-missing" for line in found) == 30
-
-
 def test_a_repair_says_where_it_kept_what_it_changed(tmp_path: Path) -> None:
     """A dry run names the files; the repair is exit code 0, and so is the doctor after it."""
     store = golden_copy("torn/no-consumequeue", tmp_path)
@@ -149,19 +111,6 @@ def test_a_repair_says_where_it_kept_what_it_changed(tmp_path: Path) -> None:
     assert json_lines(again)[0]["found"] == []
     assert "nothing was changed" in penstock("doctor", store, "--repair").stdout
     assert penstock("doctor", store, "--dry-run").exit_code == ExitCode.USAGE
-
-
-def test_a_repair_says_what_it_leaves_to_the_reader(tmp_path: Path) -> None:
-    store = golden_copy("killed", tmp_path)
-    penstock("doctor", store, "--repair")
-    (store / "leases").mkdir()
-    (store / "leases" / f"{1:020d}").write_bytes(b"")
-
-    result = penstock("doctor", store, "--repair")
-
-    assert result.exit_code == ExitCode.DONE
-    assert "lease-journal" in result.stdout
-    assert "but for the warnings above" in result.stdout
 
 
 @pytest.mark.parametrize("command", ["dump", "doctor"])
