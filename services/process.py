@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Final, NoReturn
 
 from services import logs, loops, memory, streams
-from services.process_settings import ListenSettings
+from services.config.settings import ListenSettings
 from services.rpc.listening import CannotListen
 from storage.errors import NotAStore, StoreError, StoreLocked, UnsupportedFormat
 from storage.files import open_files

@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Final
 
 from services import streams
-from services.flags import load
-from services.messaging_settings import NONE
-from services.process_settings import ListenSettings
-from services.rpc.listening import CannotListen, check_free, keep_port
-from services.settings import (
+from services.config.flags import load
+from services.config.settings import (
     IndexerSettings,
+    ListenSettings,
     ReaderSettings,
     ServeSettings,
     WriterSettings,
 )
+from services.config.values import NONE
+from services.rpc.listening import CannotListen, check_free, keep_port
 
 SERVICES: Final[dict[str, type[ListenSettings]]] = {
     "writer": WriterSettings,

@@ -155,7 +155,7 @@ def test_tests_have_no_packages_and_unique_names() -> None:
 
 
 def test_every_module_of_the_engine_leaves_the_environment_alone() -> None:
-    """Settings are read by services/flags.py and passed on; gRPC reads what penstock/proxies.py names."""
+    """Settings are read by services/config and passed on; gRPC reads what penstock/proxies.py names."""
     reads = [
         str(path.relative_to(ROOT))
         for path in modules()

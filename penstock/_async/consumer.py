@@ -93,7 +93,7 @@ class AsyncConsumer(AsyncIterator[Record]):
     async def _opened(self) -> Consumption:
         if self._core is None:
             plan = open_consumption(self._options, self._client.retry)
-            self._core = await self._client.run_plan(plan)
+            self._core = await self._client.run_plan(plan, lane="iterators")
         return self._core
 
     def _restarted(self, core: Consumption) -> Consumption:
@@ -148,7 +148,7 @@ class AsyncConsumer(AsyncIterator[Record]):
         if self._core is None:
             return
         for queue, queue_offset, call in self._core.commits(with_current=with_current):
-            await self._client.run(call)
+            await self._client.run(call, lane="iterators")
             queue.committed = queue_offset
 
 
@@ -172,4 +172,4 @@ class AsyncKeyRecords(AsyncIterator[Record]):
             call = self._query.next_call()
             if call is None:
                 raise StopAsyncIteration
-            self._query.on_page(await self._client.run(call))
+            self._query.on_page(await self._client.run(call, lane="iterators"))

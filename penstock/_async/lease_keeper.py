@@ -7,10 +7,10 @@ import logging
 from typing import Final
 
 from penstock._async.connection import AsyncConnection
+from penstock.background import AsyncBackground
 from penstock.calls import leases
 from penstock.calls.call import Call
 from penstock.client_ids import new_client_id
-from penstock.consuming.background import AsyncBackground
 from penstock.consuming.options import SubscribeOptions
 from penstock.consuming.outcomes import Outcomes, SettledHandles, Settlement
 from penstock.errors import (

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Self
 
 from penstock._async.topics import AsyncTopics
+from penstock.background import AsyncBackground
 from penstock.batch import NO_PROPERTIES, Keys, RecordBatch
 from penstock.calls import transactions
 from penstock.channel import CALL_FAILED, failure_of
-from penstock.consuming.background import AsyncBackground
 from penstock.errors import (
     ClientClosed,
     PenstockError,

@@ -94,7 +94,7 @@ class Consumer(Iterator[Record]):
     def _opened(self) -> Consumption:
         if self._core is None:
             plan = open_consumption(self._options, self._client.retry)
-            self._core = self._client.run_plan(plan)
+            self._core = self._client.run_plan(plan, lane="iterators")
         return self._core
 
     def _restarted(self, core: Consumption) -> Consumption:
@@ -149,7 +149,7 @@ class Consumer(Iterator[Record]):
         if self._core is None:
             return
         for queue, queue_offset, call in self._core.commits(with_current=with_current):
-            self._client.run(call)
+            self._client.run(call, lane="iterators")
             queue.committed = queue_offset
 
 
@@ -173,4 +173,4 @@ class KeyRecords(Iterator[Record]):
             call = self._query.next_call()
             if call is None:
                 raise StopIteration
-            self._query.on_page(self._client.run(call))
+            self._query.on_page(self._client.run(call, lane="iterators"))

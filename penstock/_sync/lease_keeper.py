@@ -8,10 +8,10 @@ import logging
 from typing import Final
 
 from penstock._sync.connection import Connection
+from penstock.background import Background
 from penstock.calls import leases
 from penstock.calls.call import Call
 from penstock.client_ids import new_client_id
-from penstock.consuming.background import Background
 from penstock.consuming.options import SubscribeOptions
 from penstock.consuming.outcomes import Outcomes, SettledHandles, Settlement
 from penstock.errors import (

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Self
 
 from penstock._sync.topics import Topics
+from penstock.background import Background
 from penstock.batch import NO_PROPERTIES, Keys, RecordBatch
 from penstock.calls import transactions
 from penstock.channel import CALL_FAILED, failure_of
-from penstock.consuming.background import Background
 from penstock.errors import (
     ClientClosed,
     PenstockError,

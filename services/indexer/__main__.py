@@ -10,10 +10,10 @@ from typing import Final
 from penstock.v1 import indexer_pb2
 from services import process
 from services.arrivals import Arrivals
-from services.flags import load
+from services.config.flags import load
+from services.config.settings import IndexerSettings
 from services.indexer.servicer import IndexerServicer
 from services.rpc.server import Contract, RpcServer
-from services.settings import IndexerSettings
 from services.waiting import wait_for_store
 from storage.checkpoint.positions import CHECKPOINT_FILE, CheckpointFile, Role
 from storage.clock import SystemClock

@@ -6,9 +6,9 @@ import asyncio
 
 import grpc
 
+from services.config.settings import GatewaySettings
 from services.messaging.messaging import Messaging, Upstreams
 from services.rpc.server import Contract, RpcServer
-from services.settings import GatewaySettings
 
 
 class GatewayPort:

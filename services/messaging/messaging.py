@@ -11,6 +11,7 @@ import grpc
 
 from penstock.v1 import gateway_pb2, leases_pb2
 from services import logs
+from services.config.settings import MessagingSettings
 from services.messaging.clients import ClientsServicer
 from services.messaging.groups import GroupCache
 from services.messaging.recalls import MessageRecalls
@@ -24,7 +25,6 @@ from services.messaging.sessions import Sessions
 from services.messaging.telemetry import TelemetryStreams
 from services.messaging.topics import TopicCache
 from services.messaging.transactions import OrphanedTransactions
-from services.messaging_settings import MessagingSettings
 from services.rocketmq.sent_messages import Stamp
 from services.rocketmq.v2 import service_pb2
 from services.rpc.server import Contract

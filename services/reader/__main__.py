@@ -9,7 +9,8 @@ from typing import Final
 from penstock.v1 import groups_pb2, leases_pb2, reader_pb2
 from services import process
 from services.arrivals import Arrivals
-from services.flags import load
+from services.config.flags import load
+from services.config.settings import ReaderSettings
 from services.messaging.clients import LIST_CLIENTS
 from services.messaging.gateway_port import GatewayPort
 from services.messaging.messaging import Messaging, Upstreams
@@ -24,7 +25,6 @@ from services.reader.source import Source
 from services.rpc.in_process import InProcessService
 from services.rpc.listening import check_free
 from services.rpc.server import Contract, RpcServer
-from services.settings import ReaderSettings
 from services.upstream import Upstream
 from services.waiting import wait_for_store
 from storage.reader import StoreReader

@@ -16,14 +16,14 @@ from penstock.v1 import (
     writer_pb2,
 )
 from services import logs, process
-from services.flags import load
+from services.config.flags import load
+from services.config.settings import WriterSettings
 from services.messaging.messaging import Messaging, Upstreams
 from services.messaging.sends.batch_stream import BatchCalls, HalfBatches
 from services.rocketmq.v2 import service_pb2
 from services.rpc.in_process import InProcessService
 from services.rpc.listening import check_free
 from services.rpc.server import Contract, RpcServer
-from services.settings import WriterSettings
 from services.upstream import Upstream, WaitingCalls
 from services.writer.acks import Acks
 from services.writer.dead_letters import DeadLetterServicer

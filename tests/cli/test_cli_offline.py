@@ -1,8 +1,7 @@
-"""dump, doctor and ask on directories that no service has open."""
+"""dump and doctor on directories that no service has open."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -46,16 +45,6 @@ def test_dump_for_people_is_one_line_a_thing() -> None:
     for shown, line in zip(human, lines, strict=True):
         assert all(str(value) in shown for value in line.values())
     assert max(map(len, human)) > 160
-
-
-def test_ask_prints_the_answers_as_a_json_list() -> None:
-    """The list is a broker's answers, question by question."""
-    result = penstock("ask", golden_store("slow"), GOLDEN / "slow.questions.json")
-    expected = json.loads((GOLDEN / "slow.answers.json").read_text())
-    answers = json.loads(result.stdout)
-
-    assert [answer["question"] for answer in answers] == [each["question"] for each in expected]
-    assert [answer["answer"] for answer in answers] == [each["answer"] for each in expected]
 
 
 def test_doctor_finds_a_broker_s_clean_store_sound() -> None:
@@ -123,39 +112,13 @@ def test_a_store_is_left_as_it_was(tmp_path: Path, command: str) -> None:
     assert snapshot(store) == before
 
 
-@pytest.mark.parametrize(
-    "command", [("dump",), ("doctor",), ("ask", GOLDEN / "slow.questions.json")]
-)
-def test_what_is_not_a_store_is_one_line_and_exit_code_4(
-    tmp_path: Path, command: tuple[object, ...]
-) -> None:
+@pytest.mark.parametrize("command", ["dump", "doctor"])
+def test_what_is_not_a_store_is_one_line_and_exit_code_4(tmp_path: Path, command: str) -> None:
     """A missing directory, a file and an empty directory are refused alike."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("no store")
     for name in ("missing", "empty", "file"):
-        result = penstock(command[0], tmp_path / name, *command[1:])
+        result = penstock(command, tmp_path / name)
         assert result.exit_code == ExitCode.NOT_A_STORE, (name, result.stderr)
         assert len(result.stderr.splitlines()) == 1
         assert result.stdout == ""
-
-
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [
-        ("{", ExitCode.USAGE),
-        ("{}", ExitCode.USAGE),
-        ("[1]", ExitCode.USAGE),
-        (None, ExitCode.NOT_FOUND),
-    ],
-)
-def test_questions_that_are_none_are_refused(
-    tmp_path: Path, text: str | None, code: ExitCode
-) -> None:
-    """A file that is missing, no JSON or no list of objects is one line."""
-    questions = tmp_path / "questions.json"
-    if text is not None:
-        questions.write_text(text)
-    result = penstock("ask", golden_store("slow"), questions)
-
-    assert result.exit_code == code
-    assert len(result.stderr.splitlines()) == 1

@@ -46,7 +46,6 @@ PRINTED = {
         "penstock sub": r'\{"id": 1\}',
         "penstock query": r"order-1",
         "penstock doctor": r"nothing is wrong",
-        "penstock ask": r'"offset": ?1\b',
         "bills": r"^\d 0 [0-9A-F]{32}\npaid b'hello'\n$",
         "MessageStore": r"^\d+ \d+\n$",
     },

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from ask.answers import ask
 from golden import golden_copy, golden_dump, golden_spec, golden_store
 
 from storage import MessageStore, StoreConfig, offline
@@ -39,7 +40,7 @@ def test_nothing_in_the_directory_changes(tmp_path: Path, name: str) -> None:
     before = fingerprint(store)
     assert list(offline.dump(store))
     assert list(offline.doctor(store))
-    list(offline.ask(store, [{"kind": "maxOffset", "topic": "orders", "queue": 0}]))
+    list(ask(store, [{"kind": "maxOffset", "topic": "orders", "queue": 0}]))
     assert fingerprint(store) == before
 
 
@@ -109,7 +110,7 @@ def test_our_own_store_dumps_what_was_put(tmp_path: Path) -> None:
         {"kind": "key", "topic": "orders", "key": f"k{n}", "max": 9, "begin": 0, "end": 2**63 - 1}
         for n in range(300)
     ]
-    answers = [line["answer"]["commitLogOffsets"] for line in offline.ask(tmp_path / "store", keys)]
+    answers = [line["answer"]["commitLogOffsets"] for line in ask(tmp_path / "store", keys)]
     assert answers == [[put.commit_offset] for put in puts]
 
 

@@ -141,6 +141,17 @@ def test_a_subscription_goes_on_after_interrupts_and_misses_nothing(
     assert lag(client, topic) == 0
 
 
+def test_a_stream_of_pulls_goes_on_after_interrupts_and_misses_or_repeats_nothing(
+    client: Client, topic: str
+) -> None:
+    with Traffic(client, topic, queue_id=0) as traffic:
+        pulls = client.pull_stream(topic, 0, 0, follow=True)
+        seen = read_interrupted(pulls, traffic, lambda result: result.records)
+
+    assert len(seen) == traffic.count
+    assert in_order(seen)
+
+
 async def test_asyncio_iterators_go_on_after_a_wait_that_timed_out(
     aclient: AsyncClient, client: Client, topic: str
 ) -> None:

@@ -21,8 +21,6 @@ from typing import Any, Final
 from storage.errors import InvalidMessage
 from storage.format.message_id import decode_message_id
 from storage.offline import broker_pull
-from storage.offline.broker_keys import offsets_by_key
-from storage.offline.broker_times import offset_by_time
 from storage.offline.extension import DIRECTORY as EXTENSION_DIRECTORY
 from storage.offline.extension import QueueExtension, ResolvedQueueView
 from storage.offline.lines import Line, record_fields
@@ -32,6 +30,9 @@ from storage.view.queues.consume_queue import ConsumeQueueView
 from storage.view.queues.rebuilt_units import RebuiltUnits
 from storage.view.queues.tag_filter import MATCH_ALL
 from storage.view.queues.time_search import Boundary
+
+from .keys import offsets_by_key
+from .times import offset_by_time
 
 BYTES_MAX: Final = 128 << 20
 UNKNOWN_TIME: Final = -1

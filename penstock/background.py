@@ -56,14 +56,29 @@ class Background:
     def __init__(self, name: str) -> None:
         self._name = name
         self._woken = WakeUp()
-        self._thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
+        self._claim = threading.Lock()  # taken by the one thread that works
+        self._has_begun = False
         self.is_stopping = False
 
     def start(self, work: Callable[[], None]) -> None:
-        """Start it, unless it was started. An interrupt (Ctrl-C) may come before the thread has begun."""
-        if self._thread is None or self._thread.ident is None:
-            self._thread = threading.Thread(target=work, name=self._name, daemon=True)
-            self._thread.start()
+        """Start it, unless it was started.
+
+        After an interrupt (Ctrl-C) it is not known whether the thread will begin: the next call starts another,
+        and the first of the two that begins does the work.
+        """
+        if not self._has_begun:
+            thread = threading.Thread(
+                target=self._work_once, args=(work,), name=self._name, daemon=True
+            )
+            self._threads.append(thread)
+            thread.start()
+            self._has_begun = True
+
+    def _work_once(self, work: Callable[[], None]) -> None:
+        if self._claim.acquire(blocking=False):
+            self._has_begun = True
+            work()
 
     def wake(self) -> None:
         """End its pause, or the next one; any thread may say so."""
@@ -80,9 +95,9 @@ class Background:
 
     def join(self) -> None:
         """Wait until it has ended; one that never began has."""
-        thread = self._thread
-        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
-            thread.join()
+        for thread in self._threads:
+            if thread.is_alive() and thread is not threading.current_thread():
+                thread.join()
 
 
 class AsyncBackground:
