@@ -278,7 +278,7 @@ def test_a_repair_stopped_at_any_step_loses_nothing_and_is_done_by_the_next(
         return repair(disk.root, filesystem=disk, clock=clock, workers=SteppedWorkers)
 
     checked = 0
-    for run in stops_to_try(tmp_path / "runs", work, 50, start=share, kills=kills):
+    for run in stops_to_try(tmp_path / "runs", work, 40, start=share, kills=kills):
         if not run.was_stopped:
             assert wrong(run.disk.root) == []
             break
