@@ -163,7 +163,7 @@ def test_a_bad_json_line_is_named(run: Penstock, topic: str, line: str, problem:
     assert result.exit_code == ExitCode.USAGE
     assert "line 2" in result.stderr
     assert problem in result.stderr
-    assert "1 line sent, 1 stored; not stored, send again: --only 2-\n" in result.stderr
+    assert "1 line sent, 1 stored; not stored, correct that, then --only 2-\n" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 
@@ -245,9 +245,12 @@ def test_reading_from_beyond_the_end_is_refused(run: Penstock, topic: str) -> No
 def test_a_queue_beyond_the_topics_is_refused(run: Penstock, topic: str) -> None:
     """pub --queue beyond the last one is a usage error that names the queues there are."""
     result = run("pub", topic, "b", "--queue", 9)
+    lines = run("pub", topic, "--json-lines", "-", stdin='{"body": "b", "queue": 9}\n')
 
     assert result.exit_code == ExitCode.USAGE
     assert "9" in result.stderr
+    assert lines.exit_code == ExitCode.USAGE
+    assert "correct that, then --only 1\n" in lines.stderr
 
 
 def test_status_shows_all_three_services(run: Penstock) -> None:
@@ -273,6 +276,8 @@ def test_status_shows_times_as_times(run: Penstock, topic: str) -> None:
 def test_health_of_a_serving_service_is_exit_code_0(run: Penstock, services: object) -> None:
     """health asks the service's own health RPC; an unknown name is not found."""
     address = services.addresses["reader"]  # type: ignore[attr-defined]
+    for service in ("writer", "reader", "indexer"):
+        assert run("health", service).stdout.endswith("SERVING\n")
 
     assert json_lines(run("health", address, "--json"))[0]["status"] == "SERVING"
     assert run("health", address, "--service", "penstock.v1.Reader").exit_code == ExitCode.DONE
