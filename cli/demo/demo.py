@@ -283,7 +283,7 @@ def run(*, stay: bool, spark: bool) -> int:
     leave = False
     try:
         services = LocalServices.start(
-            store, home / "services.log", options=SMALL_FILES, addresses=free_addresses()
+            store, home / "services.log", options=SMALL_FILES, addresses=free_addresses(), stay=stay
         )
         console.print("  three services on an empty store:")
         for name, address in services.addresses.items():

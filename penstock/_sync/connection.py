@@ -142,7 +142,7 @@ class Connection:
         return way_to(self.addresses.of(service))
 
     def error_of(self, call: Call[Any], error: grpc.RpcError) -> PenstockError:
-        """Return what a call that failed is to be raised as."""
+        """Return the exception for a failed call."""
         return call.error_of(error, self.way_to(call.method.service))
 
     def renew(self, method: Method, failed_stub: Any) -> None:

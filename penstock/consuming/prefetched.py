@@ -1,4 +1,4 @@
-"""What a subscription has received and not handed on yet, bounded by messages and bytes by who asks for more."""
+"""Messages that a subscription has received and not yet handed on; its receiver bounds them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class _UnreadAnswer:
 
 
 class Prefetched:
-    """Records in the order they came; an error stands where its record would.
+    """Records in the order they came; an error has the place of its record.
 
-    One thread may add while another one takes. An interrupt (Ctrl-C) of the one that takes raises wherever a call
-    returns: what changes with a record that is handed out changes after the last call, and so all of it or nothing.
-    ``current`` is what was handed out last and is acknowledged when the next is asked for.
+    One thread may add while another one takes. An interrupt (Ctrl-C) of the one that takes raises wherever a
+    call returns, so all state of a handed out record changes after the last call. ``current`` was handed out
+    last; it is acknowledged when the next one is asked for.
     """
 
     def __init__(self, outcomes: Settles, on_damaged: OnDamaged | None) -> None:

@@ -198,7 +198,7 @@ class ProducerState:
         return batches
 
     def next_frame(self, now: float) -> ProducerBatch | None:
-        """Return the next batch to send, which from now on counts as sent; None if none is due."""
+        """Return the next batch to send, which is sent from now on; None if none is due."""
         lingers = self._lingers
         for queue in self._pending:
             if queue.in_flight >= self._queue_frames_max or now < queue.not_before:
@@ -290,9 +290,9 @@ class ProducerState:
         return []
 
     def settle(self, error: PenstockError, now: float) -> list[ProducerBatch]:
-        """Decide what a stream that ended with ``error`` leaves; return the batches that are done now.
+        """Decide the batches of a stream that ended with ``error``; return those that are done now.
 
-        What has waited too long has failed, and so has what has nothing more to wait for.
+        Those that have waited too long have failed, and so have those that have nothing more to wait for.
         """
         self._take_back()
         limit = now - self.options.delivery_timeout_s
@@ -322,7 +322,7 @@ class ProducerState:
 
     @staticmethod
     def topics_changed(done: Iterable[ProducerBatch]) -> set[str]:
-        """Return the topics of which batches that are done have met a queue that is not there any more."""
+        """Return the topics whose batches have met a missing queue."""
         return {each.queue.topic for each in done if isinstance(each.error, QueueNotFound)}
 
     def take_failures(self) -> DeliveryFailed | None:
