@@ -235,13 +235,11 @@ def test_a_line_for_a_queue_that_the_topic_has_not_is_to_be_corrected(
     run: Penstock, topic: str
 ) -> None:
     """To send the same line again cannot help."""
-    lines = run("pub", topic, "--json-lines", "-", stdin='{"body": "b", "queue": 9}
-')
+    lines = run("pub", topic, "--json-lines", "-", stdin='{"body": "b", "queue": 9}\n')
 
     assert lines.exit_code == ExitCode.USAGE
     assert "queues 0 to 1, not 9" in lines.stderr
-    assert "correct that, then --only 1
-" in lines.stderr
+    assert "correct that, then --only 1\n" in lines.stderr
 
 
 def test_status_shows_all_three_services(run: Penstock) -> None:
