@@ -18,10 +18,10 @@ from cli.failures import ExitCode, describe
 from cli.jobs import app as jobs
 from cli.producers import transactions
 from cli.session import DEFAULT_TIMEOUT_S, Session, check_address
-from cli.streams import open_standard_streams, stdout_problem
 from cli.upkeep import retention
 from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
 from services.config.usage import CONTEXT, wrong_usage_in_one_line
+from services.stdio import open_standard_streams, stdout_problem
 
 GLOBAL_FLAGS = ("--json", "--debug")
 GLOBAL_VALUES = ("--writer", "--reader", "--indexer", "--timeout")

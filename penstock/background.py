@@ -15,7 +15,8 @@ from queue import Empty, SimpleQueue
 class WakeUp:
     """Wakes one thread that waits.
 
-    `threading.Event` is not used: an interrupt (Ctrl-C) of who sets it may leave its lock held for ever.
+    `threading.Event` is not used: an interrupt (Ctrl-C) of the thread that sets it may leave its lock held
+    for ever.
     """
 
     def __init__(self) -> None:

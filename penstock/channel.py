@@ -1,7 +1,7 @@
-"""Channels to the three services, in grpc's two kinds: what the two connections do not share.
+"""Channels to the three services, in grpc's two kinds: the part that the two connections do not share.
 
-Settings of all channels stand here, and whatever waits in one way in a thread and in another in an
-event loop: `ServiceChannels` and `AsyncServiceChannels` have the same methods.
+The module has the settings of all channels, and everything that waits in one way in a thread and in another
+in an event loop: `ServiceChannels` and `AsyncServiceChannels` have the same methods.
 """
 
 from __future__ import annotations

@@ -30,7 +30,6 @@
     │   ├── CommitDecided       a staged commit is decided and cannot be aborted
     │   └── VersionTooOld       whether a version was committed is not known any more
     └── reading
-        ├── IndexIncomplete     files of the index are gone and are being made again; retry
         ├── RecordNotFound      no record starts at that commit offset
         ├── DamagedRecord       the bytes on disk are not the record that was stored
         ├── UnreadableBody      the body of a record that is whole cannot be unpacked
@@ -256,10 +255,6 @@ class VersionTooOld(StoreError):
         )
         self.app_id = app_id
         self.version = version
-
-
-class IndexIncomplete(StoreError):
-    """The index lacks what it had, so that a query by key would miss messages; try again later."""
 
 
 class RecordNotFound(StoreError):

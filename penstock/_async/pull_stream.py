@@ -27,7 +27,8 @@ _LOOK_S: Final = 1.0
 class AsyncPullStream(AsyncIterator[PullResult], AsyncClosing):
     """Pulls that the reader sends ahead; made by `AsyncClient.pull_stream`, used by one task.
 
-    The stream is read beside ``next``: after an interrupt or a cancellation it goes on, and no result is lost.
+    A thread or task of its own reads the stream, so after an interrupt or a cancellation of ``next`` it goes
+    on and no result is lost.
     """
 
     def __init__(self, channels: AsyncServiceChannels, call: Call[PullResult]) -> None:

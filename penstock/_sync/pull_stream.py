@@ -28,7 +28,8 @@ _LOOK_S: Final = 1.0
 class PullStream(Iterator[PullResult], Closing):
     """Pulls that the reader sends ahead; made by `Client.pull_stream`, used by one thread.
 
-    The stream is read beside ``next``: after an interrupt or a cancellation it goes on, and no result is lost.
+    A thread or task of its own reads the stream, so after an interrupt or a cancellation of ``next`` it goes
+    on and no result is lost.
     """
 
     def __init__(self, channels: ServiceChannels, call: Call[PullResult]) -> None:

@@ -15,7 +15,7 @@ import typer
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from services import streams
+from services import stdio
 from services.config.groups import ESSENTIALS, HelpEntry, help_entries
 from services.config.settings import KINDS, ProcessSettings
 from services.config.usage import CONTEXT, EXIT_USAGE, wrong_usage_in_one_line
@@ -148,5 +148,5 @@ def _file(path: Path, prog: str) -> dict[str, Given]:
 
 
 def _exit(prog: str, problem: str) -> NoReturn:
-    streams.say(f"{prog}: {problem}", is_error=True)
+    stdio.say(f"{prog}: {problem}", is_error=True)
     raise SystemExit(EXIT_USAGE)

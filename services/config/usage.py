@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import typer
 
-from services import streams
+from services import stdio
 
 EXIT_USAGE: Final = 2
 CONTEXT: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"]}
@@ -27,5 +27,5 @@ def wrong_usage_in_one_line(program: str = "penstock") -> Iterator[None]:
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else program
         problem = " ".join(str(error.format_message()).split()).rstrip(".")
-        streams.say(f"{command}: {problem}; see {command} --help", is_error=True)
+        stdio.say(f"{command}: {problem}; see {command} --help", is_error=True)
         raise typer.Exit(EXIT_USAGE) from None

@@ -18,7 +18,7 @@ from services.rpc.calls import PARSED_BYTES_MAX, CallHandlers, Interceptor
 from services.rpc.core.server import CoreServer
 from services.rpc.health import Health
 from services.rpc.limits import server_options
-from services.rpc.listening import CannotListen
+from services.rpc.ports import CannotListen
 from services.rpc.reflection import Reflection
 
 _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"]

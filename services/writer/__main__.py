@@ -18,17 +18,17 @@ from penstock.v1 import (
 from services import logs, process
 from services.config.flags import load
 from services.config.settings import WriterSettings
-from services.messaging.messaging import Messaging, Upstreams
-from services.messaging.sends.batch_stream import BatchCalls, HalfBatches
-from services.rocketmq.v2 import service_pb2
+from services.gateway.messaging import Messaging, Upstreams
+from services.gateway.sends.batch_stream import BatchCalls, HalfBatches
+from services.gateway.v2 import service_pb2
 from services.rpc.in_process import InProcessService
-from services.rpc.listening import check_free
+from services.rpc.ports import check_free
 from services.rpc.server import Contract, RpcServer
 from services.upstream import Upstream, WaitingCalls
 from services.writer.acks import Acks
 from services.writer.dead_letters import DeadLetterServicer
-from services.writer.dispatching import LoopDispatch
 from services.writer.full_disk import open_with_space
+from services.writer.loop_dispatch import LoopDispatch
 from services.writer.retention import RetentionServicer
 from services.writer.servicer import WriterServicer
 from services.writer.timers import TimerServicer

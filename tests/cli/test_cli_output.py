@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
@@ -11,10 +12,12 @@ from typing import Any
 
 import pytest
 from real_processes import until
+from run_cli import Penstock, json_lines
 
 from cli.failures import ExitCode
 from cli.local_services import LocalServices
-from penstock import Client
+from penstock import Client, Message
+from penstock.errors import InvalidArgument
 
 BODIES = ["plain", "caffè €", "last"]
 Started = Callable[..., "subprocess.CompletedProcess[bytes]"]
@@ -134,3 +137,40 @@ def test_a_command_whose_output_is_lost_fails_in_one_line(
     assert done.returncode == ExitCode.FAILED
     assert done.stderr.startswith(b"penstock: stdout: ")
     assert done.stderr.count(b"\n") == 1
+
+
+def test_with_stdout_and_stderr_closed_a_command_still_does_its_work(
+    start: Started, client: Client, topic: str
+) -> None:
+    """No socket gets their descriptors, to which errors would be written."""
+    assert start("pub", topic, "body", to=">&- 2>&-").returncode == ExitCode.FAILED
+    assert [record.body for record in client.consume(topic, follow=False)] == [b"body"]
+
+
+def test_a_body_that_cannot_be_unpacked_is_found_and_shown_as_it_is_stored(
+    run: Penstock, client: Client, topic: str
+) -> None:
+    client.produce_many([Message(topic=topic, body=b"\xffnot zlib", keys=("k",), sys_flag=1)])
+    client.wait_indexed(client.writer_status().appended_offset)
+
+    found = run("query", topic, "k")
+    assert (found.exit_code, "cannot be unpacked" in found.stdout) == (ExitCode.DONE, True)
+    (line,) = json_lines(run("--json", "query", topic, "k"))
+    assert base64.b64decode(line["body_base64"]) == b"\xffnot zlib"
+    assert line["body_problem"].startswith("it is no zlib stream")
+    assert run("message", line["message_id"]).exit_code == ExitCode.DONE
+    (by_id,) = json_lines(run("--json", "message", line["commit_offset"]))
+    assert by_id == line
+
+    received = client.receive(topic, group=f"of-{topic}", wait_ms=25_000)
+    assert client.dead_letter(received) == []
+    assert "cannot be unpacked" in run("dlq", "show", f"of-{topic}").stdout
+
+
+@pytest.mark.parametrize("sys_flag", [-1, 0x2, 0x8, 0x801])
+def test_a_message_says_of_its_system_flag_only_how_it_is_compressed(
+    client: Client, topic: str, sys_flag: int
+) -> None:
+    with pytest.raises(InvalidArgument, match="sys_flag") as refused:
+        client.produce_many([Message(topic=topic, body=b"x", sys_flag=sys_flag)])
+    assert refused.value.field.endswith("sys_flag")

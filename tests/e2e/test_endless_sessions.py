@@ -16,8 +16,8 @@ from real_processes import SMALL_STORE, Running, one_service, until
 from steps_to_try import ALL_STEPS
 
 from penstock import Client
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2, service_pb2_grpc
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2, service_pb2_grpc
 
 SESSIONS = 10_000 if ALL_STEPS else 2_000  # half of the calls that the gateway takes
 OF_A_CONNECTION = 500  # at once: of more calls that wait gRPC cancels some

@@ -26,7 +26,7 @@ from penstock.v1 import (
     transactions_pb2,
     writer_pb2,
 )
-from services.rocketmq.v2 import service_pb2
+from services.gateway.v2 import service_pb2
 
 FLAGS = [
     "--commit-log-file-size", "1MiB", "--consume-queue-file-size", "20000",

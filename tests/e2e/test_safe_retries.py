@@ -26,8 +26,8 @@ from writer_process import WriterProcess
 from penstock import Client, Message, PenstockError, RecordBatch
 from penstock.sequences import RequestToken
 from services.gateway.__main__ import serve as serve_gateway
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2, service_pb2_grpc
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2, service_pb2_grpc
 from storage.format.names import HALF_TOPIC
 
 T = TypeVar("T")

@@ -11,8 +11,8 @@ import pytest
 import structlog
 from grpc_health.v1 import health_pb2
 
-from services.rocketmq.statuses import refusal_of
-from services.rocketmq.v2 import definition_pb2 as v2
+from services.gateway.messages.statuses import refusal_of
+from services.gateway.v2 import definition_pb2 as v2
 from services.rpc.in_process import InProcessService
 from services.rpc.server import Contract
 from services.rpc.status import InvalidArgument

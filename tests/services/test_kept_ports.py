@@ -11,7 +11,7 @@ import pytest
 from services.config.flags import load
 from services.config.settings import ServeSettings, WriterSettings
 from services.rpc.limits import server_options
-from services.rpc.listening import CannotListen, check_free, keep_port
+from services.rpc.ports import CannotListen, check_free, keep_port
 from services.supervisor import CALLS, child_arguments, with_ports
 
 

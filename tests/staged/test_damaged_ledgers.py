@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from engine_store import small_config
 from flips import flipped
 from staged_records import bodies_on_disk, stage
 
-from storage.errors import DamagedLedger, DeviceFailed, StoreFull
+from storage.errors import DamagedLedger, DeviceFailed, StoreBusy, StoreFull
 from storage.files.filesystem import OsFileSystem
 from storage.files.system.os_file import OsFile
 from storage.offline.doctor import doctor
@@ -82,6 +84,46 @@ def test_a_start_makes_a_damaged_file_of_a_ledger_whole_again(
             assert writer.staged.commit("app", 0, [])[1]
         assert f"{path.name} is damaged" in caplog.text
         assert [each.read_bytes() for each in paths] == [whole, whole]
+
+
+def test_a_ledger_of_a_former_version_gets_checksum_and_second_file(tmp_path: Path) -> None:
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        writer.staged.commit("app", 7, [])
+    path, second = both(tmp_path, "ledger.json")
+    whole = path.read_bytes()
+    second.unlink()
+    path.write_bytes(whole.split(b', "checksum"')[0] + b"}")
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        assert writer.staged.commit("app", 7, [])[1]
+    assert path.read_bytes() == second.read_bytes() == whole
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_an_old_file_put_back_in_the_place_of_a_ledger_forgets_no_commit(
+    tmp_path: Path, which: int
+) -> None:
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        writer.staged.commit("app", 0, [])
+        paths = both(tmp_path, "ledger.json")
+        old = paths[0].read_bytes()
+        writer.staged.commit("app", 1, [])
+    new = paths[0].read_bytes()
+    paths[which].write_bytes(old)
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        assert writer.staged.commit("app", 1, [])[1]
+    assert [path.read_bytes() for path in paths] == [new, new]
+
+
+def test_what_a_former_version_has_written_since_counts(tmp_path: Path) -> None:
+    """It knows one file, and no checksum."""
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        writer.staged.commit("app", 0, [])
+    path, second = both(tmp_path, "ledger.json")
+    former = replace(LEDGER, app_id="app", committed=((0, 1),)).to_document()
+    path.write_text(json.dumps(former))
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        assert writer.staged.commit("app", 1, [])[1]
+    assert path.read_bytes() == second.read_bytes()
 
 
 def test_a_broken_ledger_stops_its_application_alone(tmp_path: Path) -> None:
@@ -205,3 +247,94 @@ def test_a_ledger_or_an_intent_that_the_device_does_not_give_is_not_damaged(
     with StoreWriter.open(tmp_path, small_config()) as writer:
         assert writer.staged.commit("app", 1, ["a"])[1]
     assert bodies_on_disk(tmp_path) == [b"x", b"y"]
+
+
+@pytest.mark.parametrize("unread", [0, 1])
+def test_a_damaged_file_beside_one_that_cannot_be_read_now_is_not_the_last_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unread: int
+) -> None:
+    save_ledger(OsFileSystem(), tmp_path, Ledger(app_id="app", committed=((0, 4),)))
+    paths = both(tmp_path, "ledger.json")
+    paths[1 - unread].write_bytes(b"{")
+    read = OsFileSystem.read_bytes
+
+    def failing(filesystem: OsFileSystem, path: Path) -> bytes:
+        if path == paths[unread]:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return read(filesystem, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OsFileSystem, "read_bytes", failing)
+        with pytest.raises(OSError, match="Input/output"):
+            load_ledger(OsFileSystem(), tmp_path)
+    ledger = load_ledger(OsFileSystem(), tmp_path)
+    assert ledger is not None and ledger.last_version == 4
+
+
+@pytest.mark.parametrize("unread", [0, 1])
+@pytest.mark.parametrize(
+    "error",
+    [OSError(errno.EIO, "Input/output error"), StoreBusy("no descriptor", retry_delay_ms=1)],
+)
+def test_a_start_writes_nothing_over_a_newer_ledger_that_it_cannot_read_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unread: int, error: Exception
+) -> None:
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        writer.staged.commit("app", 0, [])
+        paths = both(tmp_path, "ledger.json")
+        old = paths[0].read_bytes()
+        writer.staged.commit("app", 1, [])
+        writer.staged.commit("other", 0, [])
+        (app,) = (tmp_path / "staged").glob("app-*")
+    paths = both(app, "ledger.json")
+    newer = paths[unread].read_bytes()
+    paths[1 - unread].write_bytes(old)
+    read = OsFileSystem.read_bytes
+
+    def failing(filesystem: OsFileSystem, path: Path) -> bytes:
+        if path == paths[unread]:
+            raise error
+        return read(filesystem, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OsFileSystem, "read_bytes", failing)
+        with StoreWriter.open(tmp_path, small_config()) as writer:
+            with pytest.raises(DeviceFailed) as refused:
+                writer.staged.commit("app", 1, [])
+            assert ("device" in str(refused.value)) is isinstance(error, OSError)
+            assert writer.staged.commit("other", 0, [])[1]
+        found = [line["message"] for line in doctor(tmp_path) if app.name in line["file"]]
+        assert found and not any("is damaged" in message for message in found)
+    assert paths[unread].read_bytes() == newer
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        assert writer.staged.commit("app", 1, [])[1]
+
+
+@pytest.mark.parametrize("what", ["open", "read_bytes"])
+def test_a_lack_of_descriptors_refuses_one_application_and_stops_no_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        writer.create_topic("t", 1)
+        stage(writer.staged, "app", 0, "a", [[b"x"]])
+        writer.staged.commit("app", 1, [])
+        writer.staged.commit("whole", 0, [])
+    (app,) = (tmp_path / "staged").glob("app-*")
+    call = getattr(OsFileSystem, what)
+
+    def scarce(filesystem: OsFileSystem, path: Path, **options: bool) -> object:
+        if path.is_relative_to(app):
+            raise StoreBusy(f"{path} cannot be opened now: Too many open files", retry_delay_ms=1)
+        return call(filesystem, path, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OsFileSystem, what, scarce)
+        with StoreWriter.open(tmp_path, small_config()) as writer:
+            with pytest.raises(DeviceFailed, match=r"Too many open files.*when there are"):
+                writer.staged.commit("app", 0, ["a"])
+            assert writer.staged.commit("whole", 0, [])[1]
+        found = [line["message"] for line in doctor(tmp_path) if app.name in line["file"]]
+        assert found and all("cannot be opened now" in message for message in found)
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        writer.staged.commit("app", 0, ["a"])
+    assert bodies_on_disk(tmp_path) == [b"x"]

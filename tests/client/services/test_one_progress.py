@@ -43,6 +43,44 @@ def test_a_group_goes_on_by_commits_after_a_reset(client: Client, topic: str, gr
     assert sum(queue.lag for queue in client.describe_group(group).queues) == 0
 
 
+def test_a_group_goes_on_by_commits_after_a_reset_to_the_latest(
+    client: Client, topic: str, group: str
+) -> None:
+    put(client, topic, b"0", b"1")
+    assert consumed(client, topic, group) == [b"0", b"1"]
+    put(client, topic, b"2")
+    client.reset_group(group, topic, to="latest")
+    put(client, topic, b"3", b"4")
+
+    assert consumed(client, topic, group) == [b"3", b"4"]
+    assert consumed(client, topic, group) == []
+    assert lag(client, topic, group) == 0
+
+
+def test_a_reset_of_one_queue_leaves_the_others_to_commits(
+    client: Client, topic: str, group: str
+) -> None:
+    put(client, topic, b"a", queue_id=0)
+    put(client, topic, b"b", queue_id=1)
+    assert sorted(consumed(client, topic, group)) == [b"a", b"b"]
+    client.reset_group(group, topic, to="earliest", queues=[0])
+    put(client, topic, b"c", queue_id=1)
+
+    assert sorted(consumed(client, topic, group)) == [b"a", b"c"]
+    assert consumed(client, topic, group) == []
+
+
+def test_a_receive_of_an_empty_topic_leaves_a_group_to_commits(
+    client: Client, topic: str, group: str
+) -> None:
+    assert bodies(client.receive(topic, group=group)) == []
+    put(client, topic, b"0", b"1")
+
+    assert consumed(client, topic, group) == [b"0", b"1"]
+    assert consumed(client, topic, group) == []
+    assert bodies(client.receive(topic, group=group)) == []
+
+
 def test_a_commit_acknowledges_what_precedes_it(client: Client, topic: str, group: str) -> None:
     put(client, topic, b"0", b"1", b"2", b"3")
     leased = client.receive(topic, group=group, max_messages=3)
@@ -55,6 +93,19 @@ def test_a_commit_acknowledges_what_precedes_it(client: Client, topic: str, grou
     refused = client.acknowledge(leased)
     assert [each.problem for each in refused] == ["ACKNOWLEDGED", "ACKNOWLEDGED"]
     assert lag(client, topic, group) == 1
+
+
+def test_a_lower_commit_sets_a_group_back_whose_members_have_nothing(
+    client: Client, topic: str, group: str
+) -> None:
+    put(client, topic, b"0", b"1", b"2")
+    leased = client.receive(topic, group=group, max_messages=2)
+    client.acknowledge(leased)
+
+    client.commit_offset(group, topic, 0, 1)
+
+    assert bodies(client.receive(topic, group=group)) == [b"1", b"2"]
+    assert lag(client, topic, group) == 2
 
 
 def test_a_consumer_behind_the_members_of_its_group_does_not_set_them_back(

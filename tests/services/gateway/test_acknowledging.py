@@ -9,8 +9,8 @@ import grpc
 import pytest
 
 from penstock.v1 import leases_pb2
-from services.messaging import acknowledging
-from services.messaging.acknowledging import ACKNOWLEDGE, StreamedAcknowledging
+from services.gateway import acknowledgements
+from services.gateway.acknowledgements import ACKNOWLEDGE, StreamedAcknowledging
 
 DONE = leases_pb2.AcknowledgeResponse(refused=[leases_pb2.RefusedHandle(index=3)])
 
@@ -155,7 +155,7 @@ async def test_a_stream_that_answers_nobody_in_time_is_opened_again_over_a_new_c
     reader: FakeReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who waits on it besides is told at once, and can ask again."""
-    monkeypatch.setattr(acknowledging, "_SILENT_SECONDS", 0.01)
+    monkeypatch.setattr(acknowledgements, "_SILENT_SECONDS", 0.01)
     fakes: Any = reader
     calls = StreamedAcknowledging(fakes, fakes)
     (late, other) = *asked(calls, "a", timeout_s=0.01), *asked(calls, "b")

@@ -14,9 +14,9 @@ from google.protobuf.duration_pb2 import Duration
 from real_processes import until
 
 from penstock.v1 import groups_pb2, leases_pb2
-from services.messaging.receiving import handles_of
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2
+from services.gateway.receives import handles_of
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2
 from storage.errors import StoreBusy, TopicNotFound
 from storage.format.properties import encode_properties
 from storage.format.record import encode_record

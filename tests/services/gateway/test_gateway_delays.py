@@ -10,8 +10,8 @@ from gateway_bed import GatewayBed
 from real_processes import until
 
 from penstock.v1 import timers_pb2, timers_pb2_grpc, writer_pb2
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2
 from storage.format.timers.recall_handle import RecallHandle, decode_recall_handle
 
 DAY_MS = 86_400_000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,17 +12,25 @@ from typing import Any
 
 import grpc
 import pytest
-from background_loop import BackgroundService
+from background_loop import BackgroundLoop, BackgroundService
+from free_ports import free_port
 from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from messaging_bed import CLIENT, MessagingBed, receive_request
+from real_processes import until
 from service_settings import reader_settings, writer_settings
 
+from penstock import Client
 from penstock.v1 import reader_pb2, reader_pb2_grpc
+from services.gateway.receives import Receiving
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2, service_pb2_grpc
+from services.reader import lease_servicer
 from services.reader.__main__ import serve as serve_reader
-from services.rocketmq.v2 import definition_pb2 as v2
+from services.rpc.ports import CannotListen
 from services.writer.__main__ import serve as serve_writer
+from storage.leases.values import ReceivedBatch
 
 MESSAGING = ["apache.rocketmq.v2.MessagingService", "penstock.v1.Gateway"]
 READING = ["penstock.v1.Gateway", "penstock.v1.Groups", "penstock.v1.Leases", "penstock.v1.Reader"]
@@ -71,6 +81,38 @@ def test_each_port_serves_its_own_contracts(tmp_path: Path) -> None:
     assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
+def test_a_port_with_tls_serves_the_same(
+    tmp_path: Path, certificate: tuple[Path, Path], port_shares: list[int]
+) -> None:
+    """It takes its part of half the files that the process may have open."""
+    port = free_port()
+    tls = {
+        "tls_certificate": certificate[0],
+        "tls_key": certificate[1],
+        "connections_max": 777,
+    }
+    credentials = grpc.ssl_channel_credentials(certificate[0].read_bytes())
+    with (
+        running(tmp_path / "store", gateway_tls_listen=f"127.0.0.1:{port}", **tls) as reader,
+        grpc.secure_channel(f"localhost:{port}", credentials) as channel,
+    ):
+        stub = service_pb2_grpc.MessagingServiceStub(channel)
+        answer = stub.Heartbeat(service_pb2.HeartbeatRequest(), metadata=CLIENT, timeout=20)
+    assert answer.status.code == v2.OK
+    assert reader.with_tls == (f"127.0.0.1:{port} with TLS",)
+    assert port_shares == [6, 6]  # of the gateway's two, and the reader's
+
+
+def test_an_address_that_is_taken_ends_the_start(tmp_path: Path) -> None:
+    with (
+        BackgroundService(serve_writer, writer_settings(tmp_path / "store")) as writer,
+        BackgroundLoop() as loop,
+    ):
+        taken = reader_settings(tmp_path / "store", gateway_listen=writer.address)
+        with pytest.raises(CannotListen, match=writer.address):
+            loop.run(serve_reader(taken, asyncio.Event(), lambda *_: None))
+
+
 def test_a_message_is_sent_received_and_acknowledged(bed: MessagingBed) -> None:
     topic = bed.topic()
     assert bed.send(topic, b"one").code == v2.OK
@@ -100,3 +142,120 @@ def test_a_poll_whose_client_has_gone_takes_nothing(bed: MessagingBed, auto_rene
         handle = received.system_properties.receipt_handle
         assert (received.body, received.system_properties.delivery_attempt) == (b"%d" % number, 1)
         assert bed.acknowledge(topic, group, handle) == v2.OK
+
+
+@pytest.mark.parametrize("auto_renew", [True, False], ids=["push", "simple"])
+def test_a_poll_whose_client_says_that_it_goes_is_answered_and_takes_nothing(
+    bed: MessagingBed, monkeypatch: pytest.MonkeyPatch, auto_renew: bool
+) -> None:
+    topic, group = bed.topic(), v2.Resource(name=f"goes-{auto_renew}")
+    leaving = (("x-mq-client-id", "leaving"),)
+    assert bed.receive(topic, group, long_polling_timeout=NEXT_S) == []  # which makes the group
+    wait = Duration(seconds=25)
+    request = receive_request(topic, group, long_polling_timeout=wait, auto_renew=auto_renew)
+    waits = threading.Event()
+    ask = Receiving._ask_in_line
+
+    async def noted(self: Receiving, *asked: Any) -> Any:
+        waits.set()
+        return await ask(self, *asked)
+
+    monkeypatch.setattr(Receiving, "_ask_in_line", noted)
+    poll = bed.stub.ReceiveMessage(request, timeout=30, metadata=leaving)
+    assert waits.wait(30)
+    began = time.monotonic()
+    goodbye = service_pb2.NotifyClientTerminationRequest(group=group)
+    assert bed.call("NotifyClientTermination", goodbye, leaving).status.code == v2.OK
+    answers = list(poll)
+    took = time.monotonic() - began
+    assert bed.send(topic, b"one").code == v2.OK
+    [received] = bed.receive(topic, group)
+
+    assert answers[0].status.code == v2.MESSAGE_NOT_FOUND
+    assert took < 20  # and not at the end of its time
+    assert (received.body, received.system_properties.delivery_attempt) == (b"one", 1)
+
+
+def test_an_answer_whose_client_goes_meanwhile_is_delivered_to_others(
+    bed: MessagingBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lease would be renewed for as long as the client lives, which knows nothing of it."""
+    topic, group = bed.topic(), v2.Resource(name="left")
+    assert bed.send(topic, b"one").code == v2.OK
+    leased, gone = threading.Event(), threading.Event()
+    answer_of = lease_servicer.received
+
+    def received(batch: ReceivedBatch) -> bytes:
+        if batch.record_count and not leased.is_set():
+            leased.set()
+            gone.wait(60)
+            time.sleep(0.2)
+        return answer_of(batch)
+
+    monkeypatch.setattr(lease_servicer, "received", received)
+    request = receive_request(topic, group, auto_renew=True)
+    poll = bed.stub.ReceiveMessage(request, timeout=60, metadata=CLIENT)
+    assert leased.wait(60)
+    poll.cancel()
+    gone.set()
+    [again] = bed.receive(topic, group)
+    assert (again.body, again.system_properties.delivery_attempt) == (b"one", 2)
+
+
+def test_a_stop_ends_polls_and_streams_at_once(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with BackgroundService(serve_writer, writer_settings(store)) as writer:
+        settings = reader_settings(
+            store, gateway_listen="127.0.0.1:0", writer_address=writer.address,
+            drain_grace_seconds=30,
+        )  # fmt: skip
+        reader = BackgroundService(serve_reader, settings)
+        with reader, grpc.insecure_channel(reader.gateway_address) as channel:
+            stub: Any = service_pb2_grpc.MessagingServiceStub(channel)
+            with Client(writer=writer.address) as client:
+                client.create_topic("t", queues=1)
+            asked = receive_request(
+                v2.Resource(name="t"), GROUP, long_polling_timeout=Duration(seconds=30)
+            )
+            polled: list[list[Any]] = []
+            ended: list[Any] = []
+
+            def poll() -> None:
+                polled.append(list(stub.ReceiveMessage(asked, metadata=CLIENT, timeout=40)))
+
+            def listen() -> None:
+                stream = stub.Telemetry(iter(threading.Event().wait, True), metadata=CLIENT)
+                ended.append((list(stream), stream.code()))
+
+            threads = [threading.Thread(target=poll) for _ in range(20)]
+            threads.append(threading.Thread(target=listen))
+            for thread in threads:
+                thread.start()
+            time.sleep(1)
+            assert not polled
+            began = time.monotonic()
+            reader.stop()
+            took = time.monotonic() - began
+            for thread in threads:
+                thread.join(60)
+    assert took < 25  # and not until the end of what waits
+    assert [answers[0].status.code for answers in polled] == [v2.MESSAGE_NOT_FOUND] * 20
+    assert ended == [([], grpc.StatusCode.OK)]
+
+
+def test_clients_go_on_when_the_reader_starts_again(bed: MessagingBed) -> None:
+    topic, group = bed.topic(), v2.Resource(name="restarted")
+    assert bed.send(topic, b"before").code == v2.OK
+    [before] = bed.receive(topic, group)
+    bed.restart_reader()
+    until(lambda: _is_answered(bed, topic))
+    assert bed.acknowledge(topic, group, before.system_properties.receipt_handle) == v2.OK
+    [after] = bed.receive(topic, group)
+    assert after.body == b"after"
+
+
+def _is_answered(bed: MessagingBed, topic: v2.Resource) -> bool:
+    try:
+        return bed.send(topic, b"after").code == v2.OK
+    except grpc.RpcError:
+        return False

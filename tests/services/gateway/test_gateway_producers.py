@@ -14,10 +14,10 @@ from real_processes import until
 from run_cli import penstock
 
 from penstock.v1 import gateway_pb2, gateway_pb2_grpc, writer_pb2
-from services.messaging.sends.batch_stream import BatchStream
-from services.rocketmq.queue_choice import queue_of_message_group
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2
+from services.gateway.messages.queue_choice import queue_of_message_group
+from services.gateway.sends.batch_stream import BatchStream
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2
 
 ENDPOINTS = v2.Endpoints(scheme=v2.IPv4, addresses=[v2.Address(host="127.0.0.1", port=8081)])
 

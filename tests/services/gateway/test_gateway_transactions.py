@@ -20,9 +20,9 @@ from service_settings import gateway_settings, writer_settings
 
 from penstock.v1 import transactions_pb2, transactions_pb2_grpc
 from services.gateway.__main__ import serve as serve_gateway
-from services.messaging.sends.batch_stream import HalfBatches
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2, service_pb2_grpc
+from services.gateway.sends.batch_stream import HalfBatches
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2, service_pb2_grpc
 from services.writer.__main__ import serve as serve_writer
 
 PATIENCE_S = 60.0

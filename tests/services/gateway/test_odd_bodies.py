@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import gzip
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from messaging_bed import MessagingBed
+from google.protobuf.timestamp_pb2 import Timestamp
+from messaging_bed import CLIENT, MessagingBed, message
+from run_cli import json_lines
 
+from cli.failures import ExitCode
 from penstock import LeasedRecord, Record, UnreadableBody
-from services.rocketmq.v2 import definition_pb2 as v2
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2
 
 PLAIN = b"hello " * 100
 READABLE = {
@@ -112,3 +117,50 @@ def test_a_body_that_a_handler_fails_for_becomes_a_dead_letter_and_can_be_sent_a
         (record.stored_body, record.sys_flag, record.keys) for record in resent
     ) == sorted((body, 1, ("k",)) for body in UNREADABLE.values())
     assert sorted(map(read, resent)) == sorted(UNREADABLE.values())
+
+
+def test_the_command_line_shows_such_a_body_as_it_is_stored(bed: MessagingBed, topic: str) -> None:
+    shown = bed.penstock("sub", topic, "--group", "cli")
+    assert (shown.exit_code, shown.stderr) == (ExitCode.DONE, "")
+    assert shown.stdout.count("cannot be unpacked") == len(UNREADABLE)
+    assert len(shown.stdout.splitlines()) == len(BODIES)
+    assert bed.penstock("sub", topic, "--group", "cli").stdout == ""
+    assert bed.penstock("sub", topic, "--bodies").stdout.endswith("\nlast\n")
+
+    lines = json_lines(bed.penstock("--json", "sub", topic))
+    assert ["body_problem" in line for line in lines] == [
+        *[False] * len(READABLE), *[True] * len(UNREADABLE), False,
+    ]  # fmt: skip
+    one = bed.penstock("message", lines[-2]["message_id"])
+    assert one.exit_code == ExitCode.DONE
+    assert "cannot be unpacked: more than 33554432 bytes come of it" in one.stdout
+
+
+def test_what_sub_prints_of_a_clients_message_pub_stores(bed: MessagingBed) -> None:
+    """What the gateway and the store have added is not among the properties of the user."""
+    topic, copy = bed.topic("DELAY"), bed.topic()
+    due = Timestamp()
+    due.FromMilliseconds(time.time_ns() // 1_000_000 + 500)
+    sent = message(topic, b"x", message_type=v2.DELAY, delivery_timestamp=due, tag="t", keys=["k"])
+    sent.user_properties["colour"] = "red"
+    bed.call("SendMessage", service_pb2.SendMessageRequest(messages=[sent]))
+    bed.client.produce(topic.name, b"y", delay_level=1, queue_id=0)
+    bed.receive(topic, v2.Resource(name="waits"), batch_size=1)
+
+    with bed.client.consume(topic.name, wait_ms=500) as records:
+        next(records), next(records)
+    printed = bed.penstock("--json", "sub", topic.name).stdout
+    assert '"BORN_TIMESTAMP"' in printed and '"DELAY"' in printed
+    done = bed.penstock("pub", copy.name, "--json-lines", "-", stdin=printed)
+    assert (done.exit_code, done.stderr) == (ExitCode.DONE, "")
+    copies = {record.body: record for record in bed.client.consume(copy.name, follow=False)}
+    assert (copies[b"x"].keys, copies[b"x"].tag) == (("k",), "t")
+    assert copies[b"x"].properties["colour"] == "red"
+    assert set(copies) == {b"x", b"y"}
+
+
+def test_the_command_clients_asks_the_reader_whose_port_the_gateway_is(bed: MessagingBed) -> None:
+    bed.call("Heartbeat", service_pb2.HeartbeatRequest(client_type=v2.PRODUCER))
+
+    (shown,) = json_lines(bed.penstock("--json", "clients"))
+    assert shown["client"] == dict(CLIENT)["x-mq-client-id"]

@@ -10,11 +10,11 @@ import pytest
 from engine_store import record
 
 from penstock.v1 import transactions_pb2
-from services.messaging import producer_stream
-from services.messaging.producer_stream import ProducerStream
-from services.messaging.telemetry import TelemetryStreams
-from services.messaging.transactions import OrphanedTransactions
-from services.rocketmq.v2 import service_pb2
+from services.gateway import producer_stream
+from services.gateway.producer_stream import ProducerStream
+from services.gateway.telemetry import TelemetryStreams
+from services.gateway.transactions import OrphanedTransactions
+from services.gateway.v2 import service_pb2
 
 NO_RECORD = transactions_pb2.TransactionCheck(transaction_id="t", message_count=1)
 

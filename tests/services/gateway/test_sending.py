@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from penstock.v1 import writer_pb2
-from services.messaging.sends.batch_stream import NotNow, Unanswered
-from services.messaging.sends.sending import Sender, WaitingRoom
-from services.rocketmq.statuses import CallRefused
-from services.rocketmq.v2 import definition_pb2 as v2
+from services.gateway.messages.statuses import CallRefused
+from services.gateway.sends.batch_stream import NotNow, Unanswered
+from services.gateway.sends.sender import Sender, WaitingRoom
+from services.gateway.v2 import definition_pb2 as v2
 from storage.message import ProducerSequence
 
 

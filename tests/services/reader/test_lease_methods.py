@@ -6,6 +6,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -127,6 +128,53 @@ def test_messages_are_handed_out_once_and_acknowledged(
     assert (queue.group_offset, queue.next_offset, queue.lag, queue.leased) == (40, 40, 0, 0)
 
 
+def test_what_is_under_lease_is_lag(
+    services: ThreeServices, topic: str, consumer: Consumer
+) -> None:
+    put(services, topic, b"a", b"b", b"c", b"d")
+    a, b, c = consumer.receive(max_messages=3)
+    assert consumer.acknowledge(b) == []
+    (queue,) = consumer.describe()
+    assert (queue.min_offset, queue.max_offset) == (0, 4)
+    assert (queue.group_offset, queue.next_offset, queue.leased, queue.lag) == (0, 3, 2, 3)
+    assert consumer.acknowledge(a, c) == []
+    assert consumer.describe()[0].lag == 1
+
+
+def test_the_status_counts_what_each_group_has_in_hand(
+    services: ThreeServices, topic: str, consumer: Consumer
+) -> None:
+    """Over all its topics; a group that has done all is there with nothing."""
+    other_topic = f"{topic}-too"
+    create_topic(services, other_topic)
+    put(services, topic, b"a", b"b", b"c", b"d")
+    put(services, other_topic, b"e")
+    a, b, _, _ = consumer.receive()
+    elsewhere = Consumer(services, consumer.group, other_topic)
+    done = Consumer(services, f"{consumer.group}-done", topic)
+    assert len(elsewhere.receive()) == 1
+    assert done.acknowledge(*done.receive()) == []
+    assert consumer.acknowledge(a) == []
+    assert consumer.change(600_000, b) == []  # as a member does that gives it back
+    (leased,) = [each for each in lease_status(services).groups if each.group == consumer.group]
+    assert (leased.leased, leased.waiting) == (4, 0)
+    assert consumer.change(0, b) == []
+
+    status = lease_status(services)
+
+    counts = {each.group: (each.leased, each.waiting) for each in status.groups}
+    assert counts[consumer.group] == (3, 1)
+    assert counts[done.group] == (0, 0)
+    assert [each.group for each in status.groups] == sorted(counts)
+    (path,) = (services.store / "leases").iterdir()
+    assert 0 < status.journal_bytes <= path.stat().st_size
+    assert status.problem == ""
+
+
+def lease_status(services: ThreeServices) -> leases_pb2.LeaseStatus:
+    return services.leases.GetLeaseStatus(leases_pb2.GetLeaseStatusRequest(), timeout=30)
+
+
 def test_an_unknown_group_is_made_as_a_broker_makes_it(
     services: ThreeServices, topic: str, consumer: Consumer
 ) -> None:
@@ -189,6 +237,28 @@ def test_a_message_that_is_given_back_wakes_who_waits(
     assert_in_time(late)
 
 
+def test_what_is_given_back_without_a_delay_comes_at_once(
+    services: ThreeServices, topic: str, consumer: Consumer
+) -> None:
+    put(services, topic, b"a")
+    (leased,) = consumer.receive()
+    assert consumer.change(0, leased) == []
+    (again,) = consumer.receive(wait_ms=25_000)
+    assert again.attempt == 2
+
+
+def test_the_first_handle_stays_good_while_a_lease_is_extended(
+    services: ThreeServices, topic: str, consumer: Consumer
+) -> None:
+    put(services, topic, b"a")
+    (leased,) = consumer.receive(lease_ms=300)
+    while consumer.change(60_000, leased):  # it was over before
+        (leased,) = consumer.receive(lease_ms=300, wait_ms=25_000)
+    time.sleep(0.5)
+    assert consumer.receive() == []
+    assert consumer.acknowledge(leased) == []
+
+
 def test_a_stored_message_wakes_those_who_wait_in_the_order_they_came(
     services: ThreeServices, topic: str, consumer: Consumer, in_line: Callable[[int], None]
 ) -> None:
@@ -199,6 +269,31 @@ def test_a_stored_message_wakes_those_who_wait_in_the_order_they_came(
     for body in (b"a", b"b", b"c"):
         put(services, topic, body)
     assert [bodies(outcome()[0]) for outcome in outcomes] == [[b"a"], [b"b"], [b"c"]]
+
+
+def test_those_in_line_hear_of_the_end_of_a_lease_that_one_beside_the_line_took(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_line: Callable[[int], None]
+) -> None:
+    """With a reader of its own: what watches for the lines of tests before it would wake its line, too."""
+
+    async def sees_nothing(receives: receives.Receives, topic: str) -> None:
+        del receives._watching[topic]
+
+    monkeypatch.setattr(receives.Receives, "_watch", sees_nothing)
+    with three_services(tmp_path / "store") as services:
+        create_topic(services, "t")
+        consumer = Consumer(services, "g", "t")
+        consumer.receive()
+        waiting = in_background(lambda: consumer.receive(timeout_s=90, wait_ms=30_000))
+        in_line(1)
+        put(services, "t", b"a")
+        until = time.monotonic() + LONG_S
+        while not consumer.receive(lease_ms=500):
+            assert time.monotonic() < until
+        ends = time.monotonic() + 0.5
+        again, came = waiting()
+    assert [(each.body, each.attempt) for each in again] == [(b"a", 2)]
+    assert came - ends < LONG_S
 
 
 def test_what_comes_to_a_retry_topic_wakes_who_waits(
@@ -236,6 +331,39 @@ def test_filters_pass_over_what_does_not_match(
     assert bodies(other.receive(sql_expression="price > 3 OR TAGS = 'B'")) == [
         b"1", b"3", b"4", b"5",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("expression", "code"),
+    [
+        (" OR ".join(f"a = '{n}'" for n in range(984)), None),
+        (" AND ".join(f"a <> 'x{n}'" for n in range(3_000)), None),
+        ("NOT " * 10_000 + "TRUE", grpc.StatusCode.INVALID_ARGUMENT),
+        ("(a = 1 OR " * 5_000 + "a = 2" + ")" * 5_000, grpc.StatusCode.INVALID_ARGUMENT),
+    ],
+    ids=["or", "and", "not", "nested"],
+)
+def test_a_long_filter_of_one_member_is_nothing_to_those_who_wait_with_it(
+    services: ThreeServices,
+    topic: str,
+    consumer: Consumer,
+    in_line: Callable[[int], None],
+    expression: str,
+    code: grpc.StatusCode | None,
+) -> None:
+    waits: dict[str, Any] = {"timeout_s": 120, "wait_ms": 30_000, "max_messages": 1}
+    others = [in_background(lambda: consumer.receive(**waits)) for _ in range(2)]
+    in_line(2)
+    one = in_background(lambda: consumer.receive(**waits, sql_expression=expression))
+    if code is None:
+        in_line(3)
+    else:
+        assert one()[0].code() is code
+    wanted = [b"0", b"1", b"2"][: 2 if code else 3]
+    for body in wanted:
+        put(services, topic, body, properties={"a": "983"})
+    answers = [each()[0] for each in (*others, *([] if code else [one]))]
+    assert sorted(body for answer in answers for body in bodies(answer)) == wanted
 
 
 def test_leases_of_a_client_are_renewed_and_released(
@@ -334,6 +462,26 @@ def test_handles_of_others_and_forged_ones_are_refused(
     assert consumer.acknowledge(a, forged, b) == [(1, FORGED)]
     nobody = Consumer(services, "nobody-at-all", topic)
     assert nobody.acknowledge(a) == [(0, FORGED)]
+
+
+def test_messages_of_a_message_group_come_one_after_the_other(
+    services: ThreeServices, topic: str, consumer: Consumer, in_line: Callable[[int], None]
+) -> None:
+    create_group(services, consumer.group, orderly=True)
+    for number in range(4):
+        put(
+            services, topic, b"%d" % number, queue_id=0,
+            properties={"shard": "x"},
+        )  # fmt: skip
+    first = consumer.receive(attempt_id="one")
+    assert bodies(first) == [b"0"]
+    assert consumer.receive() == []
+    assert consumer.receive(attempt_id="one") == first
+    waiting = in_background(lambda: consumer.receive(wait_ms=25_000))
+    in_line(1)
+    assert consumer.acknowledge(*first) == []
+    second, _ = waiting()
+    assert bodies(second) == [b"1"]
 
 
 def test_a_paused_group_receives_nothing(
@@ -451,6 +599,54 @@ def test_requests_that_make_no_sense_name_the_field(
     assert refused.bad_request.field_violations[0].field == field
 
 
+def test_a_wrong_expression_leases_nothing(
+    services: ThreeServices, topic: str, consumer: Consumer
+) -> None:
+    """Messages whose time had come again were handed out before the expression was looked at."""
+    put(services, topic, b"a")
+    (leased,) = consumer.receive()
+    assert consumer.change(0, leased) == []
+    for fields in ({"tag_expression": "||"}, {"sql_expression": "a >"}):
+        with pytest.raises(grpc.RpcError) as refused:
+            consumer.receive(**fields)
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    (again,) = consumer.receive(wait_ms=5_000)
+    assert again.attempt == 2
+
+
+def test_a_client_id_that_is_too_long_is_refused(
+    services: ThreeServices, topic: str, refusal: Any
+) -> None:
+    long = "c" * 513
+    refused = [
+        refusal(
+            services.leases.Receive,
+            leases_pb2.ReceiveRequest(group="g", topic=topic, auto_renew=True, client_id=long),
+        ),
+        refusal(services.leases.RenewLeases, leases_pb2.RenewLeasesRequest(client_ids=["c", long])),
+        refusal(
+            services.leases.ReleaseLeases, leases_pb2.ReleaseLeasesRequest(client_ids=["c", long])
+        ),
+    ]
+    assert {each.code for each in refused} == {grpc.StatusCode.INVALID_ARGUMENT}
+    assert [each.bad_request.field_violations[0].field for each in refused] == [
+        "client_id",
+        "client_ids",
+        "client_ids",
+    ]
+
+
+def test_a_duration_below_zero_is_an_invalid_argument(
+    services: ThreeServices, consumer: Consumer, refusal: Any
+) -> None:
+    request = leases_pb2.ChangeLeasesRequest(
+        group=consumer.group, topic=consumer.topic, receipt_handles=b"x" * 40, duration_ms=-1
+    )
+    refused = refusal(services.leases.ChangeLeases, request)
+    assert refused.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert refused.bad_request.field_violations[0].field == "duration_ms"
+
+
 def test_an_unknown_topic_is_not_found_and_makes_no_group(
     services: ThreeServices, refusal: Any
 ) -> None:
@@ -460,6 +656,18 @@ def test_an_unknown_topic_is_not_found_and_makes_no_group(
     assert refused.info.reason == "TOPIC_NOT_FOUND"
     describe = groups_pb2.DescribeGroupRequest(group="group-of-nothing")
     assert refusal(services.groups.DescribeGroup, describe).info.reason == "GROUP_NOT_FOUND"
+
+
+def test_handles_of_a_wrong_length_are_an_invalid_argument(
+    services: ThreeServices, consumer: Consumer, refusal: Any
+) -> None:
+    for handles in (b"", b"x" * 41, b"x" * 40 * 5_000):
+        request = leases_pb2.AcknowledgeRequest(
+            group=consumer.group, topic=consumer.topic, receipt_handles=handles
+        )
+        refused = refusal(services.leases.Acknowledge, request)
+        assert refused.code is grpc.StatusCode.INVALID_ARGUMENT
+        assert refused.bad_request.field_violations[0].field == "receipt_handles"
 
 
 def test_names_of_groups_that_are_made_up_fill_no_more_than_a_table(
@@ -481,3 +689,28 @@ def test_names_of_groups_that_are_made_up_fill_no_more_than_a_table(
     assert consumer.receive() == []
     create_group(services, "made-up")
     assert Consumer(services, "made-up", topic).receive() == []
+
+
+def test_without_a_duration_messages_wait_as_the_group_says(
+    services: ThreeServices, topic: str
+) -> None:
+    """Each by its own attempts; they are counted as waiting, not as leased."""
+    steps = groups_pb2.CustomizedBackoff(next_ms=[100, 60_000])
+    create_group(services, f"of-{topic}", backoff=groups_pb2.Backoff(customized=steps))
+    consumer = Consumer(services, f"of-{topic}", topic)
+    put(services, topic, b"a", b"b")
+    a, b = received = consumer.receive(wait_ms=5_000)
+    assert consumer.change(0, a) == []
+    (again,) = consumer.receive(wait_ms=5_000)
+    assert (again.body, again.attempt) == (b"a", 2)
+
+    request = leases_pb2.ChangeLeasesRequest(
+        group=consumer.group, topic=topic, receipt_handles=again.handle + b.handle
+    )
+    answer = services.leases.ChangeLeases(request, timeout=20)
+    assert (list(answer.refused), answer.lease_end_ms) == ([], 0)
+    (soon,) = consumer.receive(wait_ms=20_000)
+    assert (soon.body, soon.attempt) == (b"b", 2)
+    (queue,) = consumer.describe()
+    assert (queue.leased, queue.waiting, queue.lag) == (1, 1, 2)
+    assert len(received) == 2

@@ -147,6 +147,27 @@ async def test_what_fills_an_answer_is_followed_by_the_next_one(line: Line) -> N
     assert await line.counts() == [2, 2, 1]
 
 
+class FaultyLeases(CountedLeases):
+    """What one member asks meets a fault of the program."""
+
+    def receive(self, group: str, topic: str, question: ReceiveQuestion) -> ReceivedBatch:
+        if question.tag_expression == "faulty":
+            raise RecursionError("maximum recursion depth exceeded")
+        return super().receive(group, topic, question)
+
+
+async def test_a_fault_that_one_question_meets_is_told_to_who_asked_it(line: Line) -> None:
+    line.leases.__class__ = FaultyLeases
+    await line.join()
+    faulty = line.receives.wait(KEY, replace(QUESTION, tag_expression="faulty"), 60.0)
+    with pytest.raises(RecursionError):
+        await faulty
+    line.leases.message_count = 1
+    line.receives.wake("group", "topic")
+
+    assert await line.counts() == [1]
+
+
 async def test_who_asks_what_another_one_waits_for_is_not_looked_up(line: Line) -> None:
     other = ReceiveQuestion(tag_expression="paid")
     assert not line.receives.has_nothing(KEY, QUESTION)
@@ -161,6 +182,27 @@ async def test_who_asks_what_another_one_waits_for_is_not_looked_up(line: Line) 
     assert not line.receives.has_nothing(KEY, QUESTION)  # until it was asked again
     await settle()
     assert line.receives.has_nothing(KEY, QUESTION)
+
+
+async def test_there_is_something_after_an_answer_that_was_filled_though_another_one_gave_up(
+    line: Line,
+) -> None:
+    """Who has given up is in the line for a moment more, and was not asked for."""
+    await line.join()
+    await line.join()
+    line.leases.message_count = 10
+
+    async def ask() -> bool:
+        return line.receives.has_nothing(KEY, QUESTION)
+
+    line.receives.wake("group", "topic")
+    asked_between = asyncio.create_task(
+        ask()
+    )  # the line is served before it, the other one gone after
+    line.waiting[1].cancel()
+
+    assert not await asked_between
+    assert line.waiting[0].done() and line.leases.message_count == 8
 
 
 @pytest.mark.parametrize(("has_order", "asked_count"), [(False, 1), (True, 4)])

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from services.writer.eager import EagerCoroutine
+from services.writer.eager_coroutine import EagerCoroutine
 
 
 class Operation:

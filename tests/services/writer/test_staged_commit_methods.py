@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import gc
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -18,8 +23,13 @@ from staged_records import staged
 
 from penstock.v1 import staged_commits_pb2 as pb
 from penstock.v1 import writer_pb2, writer_pb2_grpc
+from services.writer import staged_commits
 from services.writer.acks import Acks
 from services.writer.servicer import WriterServicer
+from storage.errors import InvalidBatch
+from storage.files.filesystem import OsFileSystem
+from storage.files.protocol import Buffer
+from storage.files.system.os_file import OsFile
 from storage.writer import StoreWriter
 
 
@@ -120,6 +130,35 @@ def test_a_damaged_ledger_is_data_loss_for_its_application_alone(writer: Any, re
     assert commit(writer, "unbroken", 0, "a").committed.record_count == 1
 
 
+@pytest.mark.parametrize(
+    ("number", "code", "reason"),
+    [
+        (errno.EIO, "FAILED_PRECONDITION", "DEVICE_FAILED"),
+        (errno.EMFILE, "RESOURCE_EXHAUSTED", "STORE_BUSY"),
+        (errno.ENOMEM, "RESOURCE_EXHAUSTED", "STORE_BUSY"),
+    ],
+)
+def test_a_stage_that_cannot_be_read_now_is_not_damaged_and_the_next_commit_stores_it(
+    writer: Any, refusal: Any, monkeypatch: pytest.MonkeyPatch, number: int, code: str, reason: str
+) -> None:
+    app_id = f"unread {number}"
+    writer.StageRecords(iter(frames(app_id, 0, "a", [b"1"])), timeout=20)
+    given = OsFileSystem.open
+
+    def failing(filesystem: OsFileSystem, path: Path, *, writable: bool) -> OsFile:
+        if path.suffix == ".stage":
+            raise OSError(number, os.strerror(number), str(path))
+        return given(filesystem, path, writable=writable)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OsFileSystem, "open", failing)
+        request = pb.CommitStagedRequest(app_id=app_id, version=0, attempts=["a"])
+        refused = refusal(writer.CommitStaged, request)
+    assert (refused.code, refused.info.reason) == (grpc.StatusCode[code], reason)
+    assert ".stage" in refused.message
+    assert commit(writer, app_id, 0, "a").committed.record_count == 1
+
+
 def test_an_abort_removes_and_a_commit_of_it_is_not_found(writer: Any, refusal: Any) -> None:
     writer.StageRecords(iter(frames("aborted", 0, "a", [b"1"])), timeout=20)
     request = pb.AbortStagedRequest(app_id="aborted", version=0, attempts=["a", "b"])
@@ -153,6 +192,19 @@ def test_refused_stages_say_why_and_leave_nothing(
     assert not [path for path in files_below(directory, ".stage") if "bad" in str(path)]
 
 
+def test_an_attempt_id_is_taken_once(writer: Any, refusal: Any) -> None:
+    writer.StageRecords(iter(frames("twice", 0, "a", [b"1"])), timeout=20)
+    refused = refusal(writer.StageRecords, iter(frames("twice", 0, "a", [b"1"])))
+    assert (refused.code, refused.info.reason) == (grpc.StatusCode.ALREADY_EXISTS, "STAGE_EXISTS")
+
+
+def test_a_committed_version_cannot_be_aborted(writer: Any, refusal: Any) -> None:
+    commit(writer, "empty", 0)
+    refused = refusal(writer.AbortStaged, pb.AbortStagedRequest(app_id="empty", all=True))
+    assert refused.code is grpc.StatusCode.FAILED_PRECONDITION
+    assert refused.info.reason == "COMMIT_DECIDED"
+
+
 def test_a_broken_stream_leaves_no_stage(
     writer: Any, directory: Path, background: BackgroundLoop
 ) -> None:
@@ -168,3 +220,89 @@ def test_a_broken_stream_leaves_no_stage(
     until(lambda: bool(files()))
     call.cancel()
     until(lambda: not files())
+
+
+class _Refusing:
+    """An attempt whose records are refused, which somebody hears of only who still waits."""
+
+    def __init__(self) -> None:
+        self.was_discarded = False
+
+    def add(self, _records: memoryview) -> int:
+        raise InvalidBatch(0, "no record")
+
+    def discard(self) -> None:
+        self.was_discarded = True
+
+
+async def test_a_refusal_that_the_caller_does_not_wait_for_is_no_lost_error() -> None:
+    """The records were refused while the next ones were waited for, and then the caller went."""
+    staging, waiting, problems = _Refusing(), asyncio.Event(), []
+    asyncio.get_running_loop().set_exception_handler(lambda _, about: problems.append(about))
+
+    async def requests() -> AsyncIterator[bytes]:
+        for frame in frames("left", 0, "a", [b"1"]):
+            yield frame.SerializeToString()
+        waiting.set()
+        await asyncio.Event().wait()
+
+    store: Any = SimpleNamespace(stage=lambda *_, **__: staging)
+    stage = staged_commits.StagedCommitMethods(store).stage_records(requests(), Any)  # type: ignore[arg-type]
+    call = asyncio.ensure_future(stage)
+    await waiting.wait()
+    await asyncio.sleep(0.1)
+    call.cancel()
+    await asyncio.wait({call})
+    assert call.cancelled() and staging.was_discarded
+    del call, stage
+    gc.collect()
+    assert problems == []
+
+
+class _Context:
+    """A call that was not cancelled when it was asked."""
+
+    def cancelled(self) -> bool:
+        return False
+
+
+async def test_a_call_that_is_cancelled_while_a_block_is_written_leaves_the_writer_as_it_was(
+    directory: Path, store: StoreWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread writes on when its call is gone: its file must not be closed under it."""
+    loop, writing = asyncio.get_running_loop(), asyncio.Event()
+    written: list[BaseException | None] = []
+
+    def write_slowly(file: OsFile, data: Buffer, position: int) -> None:
+        if "unsealed" in str(file.path) and b"slow block" in bytes(data):
+            loop.call_soon_threadsafe(writing.set)
+            time.sleep(0.2)
+            try:
+                pwrite(file, data, position)
+            except OSError as error:
+                written.append(error)
+                raise
+            written.append(None)
+        else:
+            pwrite(file, data, position)
+
+    pwrite = OsFile.pwrite
+    monkeypatch.setattr(OsFile, "pwrite", write_slowly)
+
+    async def requests() -> AsyncIterator[bytes]:
+        for frame in frames("cut off", 0, "a", [b"slow block"]):
+            yield frame.SerializeToString()
+
+    methods = staged_commits.StagedCommitMethods(store.staged)
+    call = asyncio.ensure_future(methods.stage_records(requests(), _Context()))  # type: ignore[arg-type]
+    await writing.wait()
+    call.cancel()
+    await asyncio.wait({call})
+    assert call.cancelled()
+    await asyncio.to_thread(until, lambda: bool(written))
+
+    assert (written, store.failure()) == ([None], None)
+    assert not [each for each in files_below(directory, ".stage") if "cut" in str(each)]
+    attempt = store.staged.stage("cut off", 0, "a")  # its id is free again
+    assert attempt is not None
+    attempt.discard()

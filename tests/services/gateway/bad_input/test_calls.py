@@ -7,8 +7,8 @@ import random
 import pytest
 from messaging_bed import ENDPOINTS, MessagingBed, codes_of, every_call, receive_request
 
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2
 
 EXPECTED = {
     "QueryRoute": {v2.OK},

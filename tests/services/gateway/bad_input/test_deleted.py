@@ -12,8 +12,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from messaging_bed import MessagingBed, message, receive_request
 from real_processes import until
 
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2
 
 SOON_S = 2
 

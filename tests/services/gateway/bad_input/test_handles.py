@@ -8,7 +8,7 @@ import string
 from messaging_bed import MessagingBed
 from real_processes import until
 
-from services.rocketmq.v2 import definition_pb2 as v2
+from services.gateway.v2 import definition_pb2 as v2
 
 
 def forged(handle: str) -> list[str]:

@@ -9,9 +9,9 @@ import grpc
 import pytest
 
 from penstock.v1 import transactions_pb2 as pb
-from services.messaging.transactions import TransactionEnds
-from services.rocketmq.statuses import CallRefused
-from services.rocketmq.v2 import definition_pb2 as v2
+from services.gateway.messages.statuses import CallRefused
+from services.gateway.transactions import TransactionEnds
+from services.gateway.v2 import definition_pb2 as v2
 
 COMMIT, ROLLBACK = pb.RESOLUTION_COMMIT, pb.RESOLUTION_ROLLBACK
 

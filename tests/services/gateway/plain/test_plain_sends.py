@@ -9,17 +9,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from steps_to_try import examples_to_try
 
-from services.rocketmq.plain_sends.fields import REQUEST_SIZE_MAX, TEXTS_MAX, USER_COUNT_MAX
-from services.rocketmq.plain_sends.sends import PlainSends, answer_of
-from services.rocketmq.sent_messages import (
+from services.gateway.messages.plain_sends.fields import REQUEST_SIZE_MAX, TEXTS_MAX, USER_COUNT_MAX
+from services.gateway.messages.plain_sends.sends import PlainSends, answer_of
+from services.gateway.messages.sent_messages import (
     Stamp,
     check_message,
     record_of,
     topic_of_messages,
 )
-from services.rocketmq.statuses import OK
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2
+from services.gateway.messages.statuses import OK
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2
 from storage.format.names import topic_name_problem
 from storage.format.record import decode_record
 
