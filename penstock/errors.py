@@ -12,7 +12,7 @@
     │   ├── TopicExists          a topic of that name exists
     │   ├── GroupExists          a consumer group of that name exists
     │   ├── TransactionExists    messages of another run are pending under the transaction id
-    │   ├── StageExists          an attempt of that id is or was staged
+    │   ├── StageExists          an attempt of that id is staged already
     │   ├── ResourceExhausted    full or busy; if ``retry_delay_ms`` is above 0, try again then
     │   ├── OffsetOutOfRange     a consumer is beyond the end of its queue
     │   └── Unimplemented        this version does not serve it
@@ -131,7 +131,7 @@ class StageNotFound(NotFound):
 
 
 class StageExists(PenstockError):
-    """An attempt of that id is or was staged; take another id."""
+    """An attempt of that id is staged or being staged; take another id."""
 
     code = grpc.StatusCode.ALREADY_EXISTS
 
@@ -186,7 +186,7 @@ class Unavailable(PenstockError):
 
     @property
     def never_taken(self) -> bool:
-        """Whether the request certainly did nothing: it never left, or the service says so."""
+        """Whether the request certainly did nothing: it never left, or the service refused it at its stop."""
         return self.reason in _TURNED_AWAY or self.never_left
 
     @property
@@ -232,7 +232,7 @@ class TransactionRefused(PenstockError):
 
 
 class DataLoss(PenstockError):
-    """A stored record is damaged.
+    """A stored record, or a file of a staged commit, is damaged.
 
     An iterator raises it for the record in ``damage``; its next iteration, or a pull at ``next_offset``, goes
     on after the record.
@@ -364,7 +364,7 @@ _BY_REASON: Final[dict[str, type[PenstockError]]] = {
 
 
 class RpcError(Protocol):
-    """What the errors of grpc and of grpc.aio have in common."""
+    """The common part of the errors of grpc and of grpc.aio."""
 
     def code(self) -> grpc.StatusCode:
         """Return the status."""

@@ -1,4 +1,4 @@
-"""How many queues topics have, as a client knows it for a while."""
+"""Numbers of topics' queues, as a client knows them for a while."""
 
 from __future__ import annotations
 

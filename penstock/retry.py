@@ -1,4 +1,4 @@
-"""Which failed calls are tried again, and after how long; pure decisions, no sleeping."""
+"""Decisions which failed calls are tried again, and after how long; no sleeping."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.errors import DeadlineExceeded, PenstockError, ResourceExhausted, 
 
 
 class Repeat(Enum):
-    """What a second attempt of a call could do."""
+    """The effect of a second attempt of a call."""
 
     SAFE = "nothing that the first attempt did not do: repeat when unreachable"
     KNOWN = "nothing, as the writer knows what it names: repeat when unreachable or silent"

@@ -112,7 +112,7 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOffset:
-    """How far a consumer group came in one queue; ``queue_offset`` is the next one to consume."""
+    """A consumer group's progress in one queue; ``queue_offset`` is the next one to consume."""
 
     topic: str
     queue_id: int
@@ -212,7 +212,7 @@ class RetentionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderStatus:
-    """What the reader sees of the store."""
+    """The reader's view of the store."""
 
     min_commit_offset: int
     visible_offset: int
@@ -222,7 +222,7 @@ class ReaderStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexerStatus:
-    """How far the index is."""
+    """The index's progress."""
 
     indexed_offset: int
     confirm_offset: int

@@ -149,9 +149,9 @@ class AsyncConnection:
         return call.error_of(error, self.way_to(call.method.service))
 
     def renew(self, method: Method, failed_stub: Any) -> None:
-        """Have calls to a method's service go over a new connection: the one of ``failed_stub`` may be dead.
+        """Move calls to a method's service to a new connection: the one of ``failed_stub`` may be dead.
 
-        Does nothing where there is another one already.
+        Does nothing if there is another one already.
         """
         self.channels.renew(method, failed_stub)
 

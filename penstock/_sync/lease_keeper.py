@@ -88,7 +88,7 @@ class LeaseKeeper:
             self._try(leases.renew([self.client_id, *self._former_ids]))
 
     def _release_former(self) -> None:
-        """Have the leases end that were made for former client ids and did not arrive."""
+        """End the leases of former client ids whose messages did not arrive."""
         done = []
         for each, sent_count in list(self._former_ids.items()):  # another thread may add one
             if sent_count is None and not self.outcomes.unsettled(each):

@@ -50,7 +50,7 @@ _STALLED_DELAY_S: Final = 0.05
 
 
 class QueueProgress:
-    """How far one queue was fetched, handed out and committed."""
+    """The fetched, the handed out and the committed offset of one queue."""
 
     __slots__ = (
         "attempts",

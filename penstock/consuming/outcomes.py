@@ -82,7 +82,7 @@ class Outcomes:
         }
 
     def put_back(self, settlement: Settlement, settled: SettledHandles) -> None:
-        """Have handles sent again that were not."""
+        """Put back handles that were not sent, to be sent again."""
         self._waiting.appendleft((settlement, settled))
 
     def _add(self, client_id: str, settlement: Settlement, settled: SettledHandles) -> None:

@@ -48,7 +48,7 @@ class Prefetched:
 
     @property
     def message_count(self) -> int:
-        """How many records are left."""
+        """The number of records that are left."""
         return self._added_count - self._passed_count
 
     @property
@@ -69,7 +69,7 @@ class Prefetched:
             self._parts.append(_UnreadAnswer(received, client_id))
 
     def add_error(self, error: DataLoss) -> None:
-        """Have an error raised in its place."""
+        """Add an error in a record's place."""
         self._parts.append(error)
 
     def acknowledge_current(self) -> None:

@@ -22,10 +22,9 @@ from storage.checkpoint.trust import Trust, trust_in
 from storage.errors import StoreBusy, StoreFull
 from storage.index.checkpointer import IndexCheckpointer
 from storage.index.consistency import agrees_with_log
-from storage.index.directory import IndexDirectory
+from storage.index.directory import IndexDirectory, IndexStart
 from storage.index.follower import IndexFollower, KeysAfter, LogReader
 from storage.index.recovery import (
-    Start,
     older_files,
     recover_foreign,
     recover_from_slot,
@@ -266,10 +265,10 @@ class IndexBuilder:
                 index_timestamp_ms=self._checkpoint.durable.broker_fields.index_timestamp_ms,
                 unclean=self._unclean,
             )
-            start = Start(position)
+            start = IndexStart(position)
         self._begin(start)
 
-    def _begin(self, start: Start) -> None:
+    def _begin(self, start: IndexStart) -> None:
         """Index on from where the files reach up to."""
         self._scrub.forget()
         self._scrub.note_missing(self._directory.missing())

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
 
 
-class Place(NamedTuple):
-    """Where a file begins in the log: keys of the record there that older files have are skipped."""
+class IndexStart(NamedTuple):
+    """From where on the log is indexed: ``skip`` are the keys of the record there that older files have."""
 
-    commit_offset: int
-    skip: int
-    seed: IndexHeader  # of the file before
+    position: int
+    skip: int = 0
+    seed: IndexHeader = IndexHeader()  # of the file before
 
 
 class IndexDirectory:
@@ -128,7 +128,7 @@ class IndexDirectory:
         row = self.rows.get(number)
         return row is None or row.header == self.head(self.path(number))
 
-    def place_of(self, number: int, min_commit_offset: int) -> Place:
+    def start_of(self, number: int, min_commit_offset: int) -> IndexStart:
         """Return where the file of a number begins, or would begin: after the files before it."""
         before = {other: header for other, header in self.headers().items() if other < number}
         seed = before[max(before)] if before else IndexHeader()
@@ -143,7 +143,7 @@ class IndexDirectory:
             skip += at_end
             if at_end < before[other].next_entry - 1:
                 break
-        return Place(begin, skip, seed)
+        return IndexStart(begin, skip, seed)
 
     def put(
         self,

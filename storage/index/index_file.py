@@ -11,7 +11,6 @@ that is not derived: from a count of entries known to be durable, ``truncate`` m
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
-from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +18,7 @@ import numpy.typing as npt
 from storage.format import index as layout
 from storage.format.index import IndexEntry, IndexHeader
 from storage.kernels.index.entries import put_keys, rebuild_slots
-from storage.view.index.checksums import used_bytes
+from storage.view.index.checksums import checksum_of
 from storage.view.index.index_file import IndexFileView, IndexShape
 
 if TYPE_CHECKING:
@@ -133,7 +132,7 @@ class IndexFile(IndexFileView):
 
     def checksum(self) -> int:
         """Return the checksum of header, slots and the entries that are counted."""
-        return crc32(self._array[: used_bytes(self.header_bytes, self.shape)].data)
+        return checksum_of(self._file, self.header_bytes, self.shape)
 
     def sync(self) -> None:
         """Make everything put so far durable; the file's name takes a sync of the directory."""

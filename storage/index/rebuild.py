@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from storage.index.directory import IndexDirectory
 
 
-class _OneFile:
+class RebuiltFile:
     """Takes keys until the file is full, and leaves out the others."""
 
     def __init__(self, file: IndexFile) -> None:
@@ -61,18 +61,18 @@ class FileRebuild:
             if headers[number].end_commit_offset >= begin:  # both have keys of one record
                 begin = record_end(log, begin)
             self._end = min(end_commit_offset, begin)
-        place = directory.place_of(number, min_commit_offset)
+        start = directory.start_of(number, min_commit_offset)
         directory.clear_rebuilds()
         self._file = IndexFile.create(
             filesystem,
             directory.checksums / self.path.name,
             directory.shape,
-            seed_timestamp_ms=place.seed.end_timestamp_ms,
-            seed_commit_offset=place.seed.end_commit_offset,
+            seed_timestamp_ms=start.seed.end_timestamp_ms,
+            seed_commit_offset=start.seed.end_commit_offset,
         )
-        self._target = _OneFile(self._file)
-        keys = KeysAfter(self._target, place.skip)
-        self._follower = IndexFollower(log, place.commit_offset, keys, on_filled=IndexFile.close)
+        self._target = RebuiltFile(self._file)
+        keys = KeysAfter(self._target, start.skip)
+        self._follower = IndexFollower(log, start.position, keys, on_filled=IndexFile.close)
 
     @property
     def number(self) -> int:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import closing
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from storage.format.index import IndexHeader
 from storage.index.consistency import agrees_with_log, count_covering, record_end
-from storage.index.directory import IndexDirectory
+from storage.index.directory import IndexDirectory, IndexStart
 from storage.index.follower import IndexFollower, LogReader
 from storage.index.index_file import IndexFile
 from storage.view.index.index_file import IndexShape
@@ -26,13 +26,6 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 
 
-class Start(NamedTuple):
-    """From where on the log is indexed; ``skip`` are the keys of the record there that the files have."""
-
-    position: int
-    skip: int = 0
-
-
 def recover_from_slot(
     directory: IndexDirectory,
     log: LogReader,
@@ -40,7 +33,7 @@ def recover_from_slot(
     *,
     min_commit_offset: int,
     end_commit_offset: int,
-) -> Start | None:
+) -> IndexStart | None:
     """Take the newest file back to what the slot says; return where to index from, None if it is not ours.
 
     Where that cannot be, and where the log has lost what older files hold, the files before are kept, as
@@ -55,11 +48,11 @@ def recover_from_slot(
     if is_whole and slot.indexed_offset <= end_commit_offset:
         if slot.file_name == 0:
             directory.keep([])
-            return Start(slot.indexed_offset)
+            return IndexStart(slot.indexed_offset)
         if _take_back(directory, log, slot, older, min_commit_offset):
-            place = directory.place_of(slot.file_name + 1, min_commit_offset)
-            is_within = place.commit_offset == slot.indexed_offset  # a record that is half in
-            return Start(slot.indexed_offset, place.skip if is_within else 0)
+            after = directory.start_of(slot.file_name + 1, min_commit_offset)
+            is_within = after.position == slot.indexed_offset  # a record that is half in
+            return IndexStart(slot.indexed_offset, after.skip if is_within else 0)
     return start_after(directory, older, slot.file_name, min_commit_offset)
 
 
@@ -114,7 +107,7 @@ def older_files(
 
 def start_after(
     directory: IndexDirectory, older: list[int], newest: int, min_commit_offset: int
-) -> Start:
+) -> IndexStart:
     """Keep the files ``older``, but for missing or changed ones at the end; return where to index from.
 
     Interrupted at any point, it does the same when it runs again.
@@ -127,8 +120,7 @@ def start_after(
             "index file %s is missing; what it held is indexed again", directory.path(number)
         )
     directory.keep(older)
-    place = directory.place_of(max(older, default=0) + 1, min_commit_offset)
-    return Start(place.commit_offset, place.skip)
+    return directory.start_of(max(older, default=0) + 1, min_commit_offset)
 
 
 def _is_blank(header: IndexHeader) -> bool:

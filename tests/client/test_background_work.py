@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
-from penstock import Client
+from penstock import AsyncClient, Cancelled, Client
+from penstock._async.connection import AsyncConnection
 from penstock._sync.connection import Connection
 from penstock.background import Background
 from penstock.calls import records
@@ -32,6 +34,13 @@ def test_a_thread_whose_start_was_interrupted_is_started_again() -> None:
     interrupt_start(background)
     background.start(worked.set)
     assert worked.wait(PATIENCE_S)
+    background.join()
+
+
+def test_a_thread_whose_start_was_interrupted_can_be_joined() -> None:
+    background = Background("test")
+    interrupt_start(background)
+    background.stop()
     background.join()
 
 
@@ -101,6 +110,28 @@ def test_a_stream_of_pulls_that_fails_unexpectedly_raises_and_does_not_end(clien
         next(client.pull_stream("orders", 0, 0))
 
 
+@pytest.mark.usefixtures("unreadable")
+async def test_an_asyncio_stream_of_pulls_that_fails_unexpectedly_raises_and_does_not_end(
+    aclient: AsyncClient,
+) -> None:
+    await aclient.produce("orders", b"0", queue_id=0)
+    with pytest.raises(RuntimeError, match="unexpected"):
+        await anext(aclient.pull_stream("orders", 0, 0))
+
+
+async def test_an_asyncio_stream_of_pulls_whose_reading_task_is_cancelled_raises(
+    aclient: AsyncClient,
+) -> None:
+    await aclient.produce("orders", b"0", queue_id=0)
+    stream = aclient.pull_stream("orders", 0, 0, follow=True)
+    await anext(stream)
+    task = stream._ahead.background._task
+    assert task is not None
+    task.cancel()
+    with pytest.raises(Cancelled):
+        await asyncio.wait_for(anext(stream), PATIENCE_S)
+
+
 def test_a_subscription_whose_receive_fails_unexpectedly_raises_and_does_not_wait(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +141,15 @@ def test_a_subscription_whose_receive_fails_unexpectedly_raises_and_does_not_wai
         pytest.raises(RuntimeError, match="unexpected"),
     ):
         next(messages)
+
+
+async def test_an_asyncio_subscription_whose_receive_fails_unexpectedly_raises_and_does_not_wait(
+    aclient: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AsyncConnection, "error_of", unexpected)
+    async with aclient.subscribe("orders", group="g", idle_s=IDLE_S) as messages:
+        with pytest.raises(RuntimeError, match="unexpected"):
+            await anext(messages)
 
 
 def test_a_consumer_whose_pull_cannot_be_sent_raises_and_does_not_wait(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
 
 import grpc
 import pytest
 from fake_penstock import FakePenstock, rich_status
+from grpc_health.v1 import health_pb2
 
 from penstock import (
     Client,
@@ -14,14 +17,24 @@ from penstock import (
     DeadlineExceeded,
     InvalidArgument,
     Message,
+    MessageNotFound,
     PullStatus,
     RecordBatch,
     ResourceExhausted,
+    RetryPolicy,
     TopicExists,
     TopicNotFound,
     Unavailable,
     UnknownOutcome,
 )
+from penstock.calls import produce
+from penstock.calls.call import Attempts
+from penstock.channel import Lane
+from penstock.readiness import Readiness
+from penstock.sequences import Sequences
+from penstock.wire import Method
+from storage.clock import SystemClock
+from storage.format.producers.sequence import SEQUENCE_PROPERTY_SIZE
 
 UNAVAILABLE = rich_status(grpc.StatusCode.UNAVAILABLE, "away")
 BUSY = rich_status(grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", retry_delay_ms=5)
@@ -65,6 +78,34 @@ def test_produce_many_answers_in_the_order_given(client: Client) -> None:
     assert [each.queue_offset for each in results] == [0, 0, 1, 1, 2, 2]
 
 
+def test_a_batch_is_stored_as_it_was_encoded(client: Client, fake: FakePenstock) -> None:
+    """All records arrive in their queues with keys and tags."""
+    batch = RecordBatch("orders", queue_id=1)
+    batch.add(b"a", keys=["k"], tag="t", properties={"p": "v"}, flag=-3)
+    assert batch.add_many([b"b", b"c"], keys=[["x"], []], tags="u", queue_ids=[1, 3]) == 2
+
+    stored = client.produce_batch(batch)
+
+    assert stored.record_count == 3
+    size = stored.end_commit_offset - stored.commit_offset
+    assert size == batch.size + SEQUENCE_PROPERTY_SIZE
+    assert fake.store.bodies("orders", 1) == [b"a", b"b"]
+    assert fake.store.bodies("orders", 3) == [b"c"]
+    first, second = client.pull("orders", 1, 0).records
+    assert (first.keys, first.tag, first.flag, first.properties["p"]) == (("k",), "t", -3, "v")
+    assert (second.keys, second.tag) == (("x",), "u")
+
+
+def test_a_message_is_found_by_its_id_and_by_its_commit_offset(client: Client) -> None:
+    """Both ways give the same record, and an unknown one is MessageNotFound."""
+    stored = client.produce("orders", b"pen", queue_id=0, keys=["k"])
+
+    assert client.message(stored.message_id).body == b"pen"
+    assert client.message(stored.commit_offset).message_id == stored.message_id
+    with pytest.raises(MessageNotFound):
+        client.message(10**9)
+
+
 def test_a_query_by_key_pages_and_leaves_out_what_only_shares_the_hash(client: Client) -> None:
     """Every record with the key comes once, newest first over several pages; a collision does not."""
     for n in range(10):
@@ -76,6 +117,38 @@ def test_a_query_by_key_pages_and_leaves_out_what_only_shares_the_hash(client: C
     assert [record.body for record in found] == [b"%d" % n for n in reversed(range(10))]
     assert found.indexed_offset > 0
     assert [r.body for r in client.query_by_key("orders", "n4")] == [b"4"]
+
+
+def test_a_query_by_unique_id_uses_that_id(client: Client) -> None:
+    """A business key of the same text is not found."""
+    client.produce("orders", b"yes", queue_id=0, unique_key="u7")
+    client.produce("orders", b"no", queue_id=0, keys=["u7"])
+
+    assert [r.body for r in client.query_by_key("orders", "u7", unique=True)] == [b"yes"]
+
+
+def test_offsets_by_position_and_time(client: Client) -> None:
+    """Earliest, latest, and both boundaries of a time, as number or datetime."""
+    times = [client.produce("orders", b"x", queue_id=0).store_timestamp_ms for _ in range(4)]
+
+    assert client.offset("orders", 0, "earliest").queue_offset == 0
+    assert client.offset("orders", 0).queue_offset == 4
+    assert client.offset("orders", 0, times[2]).queue_offset == 2
+    moment = datetime.fromtimestamp(times[1] / 1000, UTC)
+    assert client.offset("orders", 0, moment, boundary="upper").queue_offset == 1
+
+
+def test_group_offsets_are_kept_and_listed(client: Client) -> None:
+    """A committed offset comes with its lag."""
+    for _ in range(5):
+        client.produce("orders", b"x", queue_id=1)
+    client.commit_offset("billing", "orders", 1, 3)
+
+    [offset] = client.offsets("billing")
+
+    assert (offset.topic, offset.queue_id, offset.queue_offset, offset.lag) == ("orders", 1, 3, 2)
+    assert client.offsets("billing", "other") == []
+    assert client.groups() == ["billing"]
 
 
 def test_topics_are_administered(client: Client) -> None:
@@ -92,6 +165,17 @@ def test_topics_are_administered(client: Client) -> None:
         client.describe_topic("t")
 
 
+def test_the_services_report_their_state(client: Client) -> None:
+    """Each status call reaches its service."""
+    client.produce("orders", b"x", queue_id=0)
+    end = client.writer_status().appended_offset
+
+    assert end > 0
+    assert client.reader_status().visible_offset == end
+    assert client.indexer_status().indexed_offset == end
+    assert client.wait_indexed(end).indexed_offset == end
+
+
 def test_wait_ready_returns_when_all_serve_and_names_the_one_that_does_not(
     client: Client, fake: FakePenstock
 ) -> None:
@@ -101,6 +185,32 @@ def test_wait_ready_returns_when_all_serve_and_names_the_one_that_does_not(
 
     with pytest.raises(Unavailable, match=r"reader.*not serving"):
         client.wait_ready(1)
+
+
+def test_a_last_look_that_is_cut_off_hides_nothing_of_what_was_seen_before() -> None:
+    class CutOff(grpc.RpcError):
+        def code(self) -> grpc.StatusCode:
+            return grpc.StatusCode.DEADLINE_EXCEEDED
+
+        def details(self) -> str:
+            return "Deadline Exceeded"
+
+    look = Readiness("reader", "here:1", deadline_s=0.0, clock=SystemClock())
+    look.timeout_s()
+    look.is_given(health_pb2.HealthCheckResponse(status=2))
+    look.failed(CutOff())  # type: ignore[arg-type]
+    with pytest.raises(Unavailable, match="not serving"):
+        look.pause_s()
+
+
+def test_wait_ready_outlasts_a_service_that_starts_late(fake: FakePenstock) -> None:
+    """A refused connection is waited out."""
+    fake.stop()
+    with Client(**fake.addresses) as client:
+        with pytest.raises(Unavailable):
+            client.wait_ready(0.2)
+        fake.start()
+        client.wait_ready(10)
 
 
 @pytest.mark.parametrize(
@@ -217,6 +327,33 @@ def test_an_unknown_outcome_has_a_token_by_which_the_same_call_finds_out(
     assert fake.store.requests[-1].age_ms > 0
 
 
+def test_what_the_writer_forgot_is_unknown_and_has_no_token(
+    client: Client, fake: FakePenstock
+) -> None:
+    fake.store.fail_next("Produce", rich_status(grpc.StatusCode.ABORTED, "not known any more"))
+
+    with pytest.raises(UnknownOutcome, match="not known any more") as caught:
+        client.produce("orders", b"x", queue_id=0)
+
+    assert caught.value.token == ""
+    assert fake.store.calls["Produce"] == 1
+
+
+def test_a_refusal_after_a_lost_answer_does_not_say_that_nothing_is_stored(
+    client: Client, fake: FakePenstock
+) -> None:
+    """The writer has stored it, and cannot say so any more: its disk has failed."""
+    fake.store.answers_lost["Produce"] = 1
+    failed = rich_status(grpc.StatusCode.FAILED_PRECONDITION, "read-only")
+    fake.store.faults["Produce"].extend([None, failed])  # type: ignore[list-item]
+
+    with pytest.raises(UnknownOutcome, match="read-only") as caught:
+        client.produce("orders", b"x", queue_id=0)
+
+    client.produce("orders", b"x", queue_id=0, token=caught.value.token)
+    assert fake.store.bodies("orders", 0) == [b"x"]
+
+
 @pytest.mark.parametrize("token", ["x", "1-1", "0-1-1", "1-0-1", "8000000000000000-1-1", "1-1-x"])
 def test_a_token_that_is_none_is_refused(client: Client, token: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
@@ -254,6 +391,49 @@ def test_retries_end_at_the_deadline(fake: FakePenstock) -> None:
         client.wait_ready(30)
         with pytest.raises(ResourceExhausted):
             client.produce("orders", b"x", queue_id=0)
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "raised"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, "failed to connect to all addresses", Unavailable),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", ResourceExhausted),
+    ],
+)
+def test_a_produce_that_would_have_no_time_to_be_answered_is_not_tried_again(
+    status: grpc.StatusCode, message: str, raised: type[Exception]
+) -> None:
+    """Its end would leave open whether it is stored, and it certainly is not."""
+
+    class Failed(grpc.RpcError):
+        def code(self) -> grpc.StatusCode:
+            return status
+
+        def details(self) -> str:
+            return message
+
+        def trailing_metadata(self) -> Any:
+            details = rich_status(status, message, retry_delay_ms=5)
+            return (("grpc-status-details-bin", details.SerializeToString()),)
+
+    class Clock:
+        now = 100.0
+
+        def now_ms(self) -> int:
+            return 0
+
+        def monotonic(self) -> float:
+            return self.now
+
+    clock = Clock()
+    attempts = Attempts(
+        produce.batch(b"records", bytes_max=100), RetryPolicy(), timeout_s=1, clock=clock,
+        sequences=Sequences(clock),
+    )  # fmt: skip
+    assert attempts.after(Failed()) > 0
+    clock.now += 0.95
+    with pytest.raises(raised):
+        attempts.after(Failed())
 
 
 def test_a_deadline_that_passes_is_an_error_of_its_own(client: Client, fake: FakePenstock) -> None:
@@ -301,3 +481,19 @@ def test_an_error_of_the_service_carries_its_details(client: Client, fake: FakeP
     assert caught.value.record_index == 3
     assert caught.value.reason == "INVALID_BATCH"
     assert caught.value.field == "records[3]"
+
+
+def test_a_client_closed_between_two_steps_of_a_call_says_so(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By another thread; grpc alone would raise a ValueError."""
+    found = client.stub
+
+    def closed_meanwhile(method: Method, lane: Lane) -> Any:
+        stub = found(method, lane)
+        client.close()
+        return stub
+
+    monkeypatch.setattr(client, "stub", closed_meanwhile)
+    with pytest.raises(ClientClosed):
+        client.groups()

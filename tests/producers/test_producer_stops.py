@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 from collections import Counter
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from cut_machine import Machine
-from engine_store import record, small_config
+from engine_store import append, record, records_on_disk, small_config
 
 from storage.engine import producers
 from storage.errors import OutcomeForgotten, StoreBusy
@@ -17,11 +18,12 @@ from storage.files.filesystem import OsFileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.format.record import decode_record
 from storage.message import BatchResult, Message, ProducerSequence, PutResult
+from storage.producers import loading, windows
 from storage.testing import ProcessStopped, SteppedClock
 from storage.view.log.walk import RecordRun, walk_log
 from storage.writer import StoreWriter
 
-CUTS = int(os.environ.get("CUTS", "40"))
+CUTS = int(os.environ.get("CUTS", "60"))
 SHARES = 4
 REQUESTS = 14
 ID = 77
@@ -262,3 +264,186 @@ def test_without_what_was_saved_the_log_is_read(tmp_path: Path, damage: str) -> 
     with StoreWriter.open(tmp_path / "s", small_config(), clock=clock) as writer:
         [answered] = writer.put([Message("t", b"a")], producer=ProducerSequence(ID, 1, 5_000))
         assert answered == stored._replace(repeated=True)
+
+
+@pytest.mark.parametrize("left_count", [0, 1, 2, 3])
+@pytest.mark.parametrize("is_repeated_at_once", [True, False])
+def test_a_request_that_was_saved_whole_and_lost_its_end_is_completed(
+    tmp_path: Path, left_count: int, is_repeated_at_once: bool
+) -> None:
+    """The log was cut short after the windows had been saved, as a copy of the directory can be."""
+    store = tmp_path / "s"
+    messages = [Message("t", b"%d" % number) for number in range(3)]
+    with StoreWriter.open(store, small_config(), clock=SteppedClock()) as writer:
+        writer.create_topic("t", 1)
+        writer.put([Message("t", b"before")], producer=ProducerSequence(ID, 1))
+        writer.put(messages, producer=ProducerSequence(ID, 2))
+    records = records_on_disk(store)
+    log = store / "commitlog" / f"{0:020d}"
+    data = log.read_bytes()
+    end = records[left_count].commit_offset + records[left_count].total_size
+    log.write_bytes(data[:end].ljust(len(data), b"\0"))
+    (store / "checkpoint").unlink()
+    if not is_repeated_at_once:
+        with StoreWriter.open(store, small_config(), clock=SteppedClock()) as writer:
+            writer.put([Message("t", b"between")], producer=ProducerSequence(ID, 3))
+    with StoreWriter.open(store, small_config(), clock=SteppedClock()) as writer:
+        writer.put(messages, producer=ProducerSequence(ID, 2, 1_000))
+        again = writer.put(messages, producer=ProducerSequence(ID, 2, 1_000))
+        assert all(each.repeated for each in again)
+    found = sorted(each.body for each in records_on_disk(store))
+    between = [] if is_repeated_at_once else [b"between"]
+    assert found == sorted([b"before", b"0", b"1", b"2", *between])
+
+
+def test_a_tail_that_was_stored_in_the_future_casts_doubt_up_to_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "TAIL_BYTES", 600)
+    clock = SteppedClock()
+    clock.advance(86_400)
+    with StoreWriter.open(tmp_path / "s", small_config(), clock=clock) as writer:
+        writer.create_topic("t", 1)
+        for sequence in range(1, 9):
+            writer.put([Message("t", bytes(100))], producer=ProducerSequence(ID, sequence))
+    for path in (tmp_path / "s" / "config").glob("producers.sequences*"):
+        path.unlink()
+    clock = SteppedClock()  # the day is taken back
+    with StoreWriter.open(tmp_path / "s", small_config(), clock=clock) as writer:
+        with pytest.raises(OutcomeForgotten):
+            writer.put([Message("t", b"m")], producer=ProducerSequence(ID + 1, 1, 1_000))
+        clock.advance(7_200)
+        writer.put([Message("t", b"m")], producer=ProducerSequence(ID + 1, 1, 1_000))
+
+
+@pytest.mark.parametrize("saved", ["nothing", "too long ago"])
+def test_what_was_sent_before_the_log_that_is_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved: str
+) -> None:
+    """The tail of the log does not reach as far back as the request, nor is it read from what was saved on."""
+    monkeypatch.setattr(loading, "TAIL_BYTES", 1 << 16)
+    monkeypatch.setattr(loading, "READ_MAX", 1 << 17)
+    clock = SteppedClock()
+    config = tmp_path / "s" / "config"
+    with StoreWriter.open(tmp_path / "s", small_config(), clock=clock) as writer:
+        writer.create_topic("t", 1)
+        [kept] = writer.put([Message("t", b"kept")], producer=ProducerSequence(ID, 1))
+    old = {path: path.read_bytes() for path in config.glob("producers.sequences*")}
+    assert len(old) == 2
+    with StoreWriter.open(tmp_path / "s", small_config(), clock=clock) as writer:
+        writer.put([Message("t", b"a")], producer=ProducerSequence(ID, 2))
+        for _ in range(5):
+            clock.advance(600)
+            append(writer, record("t", 0, bytes(50_000)))
+        end = writer.appended_offset
+    for path, data in old.items():
+        path.unlink() if saved == "nothing" else path.write_bytes(data)
+    clock.advance(600)
+    with StoreWriter.open(tmp_path / "s", small_config(), clock=clock) as writer:
+        assert end - writer._producers._saved_offset <= loading.TAIL_BYTES
+        with pytest.raises(OutcomeForgotten):
+            writer.put([Message("t", b"a")], producer=ProducerSequence(ID, 2, 3_600_000))
+        repeat = ProducerSequence(ID, 1, 3_600_000)
+        if saved == "nothing":
+            with pytest.raises(OutcomeForgotten):
+                writer.put([Message("t", b"kept")], producer=repeat)
+        else:
+            [answered] = writer.put([Message("t", b"kept")], producer=repeat)
+            assert answered == kept._replace(repeated=True)
+        assert writer.appended_offset == end
+        age_ms = 600_000 - windows.WAY_MS - 1
+        writer.put([Message("t", b"b")], producer=ProducerSequence(ID, 3, age_ms))
+
+
+@pytest.mark.parametrize("as_batch", [True, False])
+@pytest.mark.parametrize("foreign", ["others", "the same size", "another request"])
+def test_of_a_torn_request_with_records_of_others_behind_it_nobody_knows(
+    tmp_path: Path, as_batch: bool, foreign: str
+) -> None:
+    """A broker or an older writer has appended, which save nothing of producers."""
+    machine = Machine(tmp_path)
+    writer = machine.open(flush_mode="sync")
+    writer.create_topic("t", 1)
+    for name in ("flush", "dispatch", "checkpoint"):
+        machine.workers.step(name)
+    send(writer, as_batch, 0)
+    end = writer.appended_offset
+    torn(machine, 2)
+    old = {path: path.read_bytes() for path in machine.store.glob("config/producers.sequences*")}
+    writer = machine.open(flush_mode="sync")
+    left = end - writer.appended_offset
+    if foreign == "another request":
+        writer.put([Message("t", b"x")], producer=ProducerSequence(ID, 9))
+        writer.put([Message("t", b"x" * left)], producer=ProducerSequence(ID, 10))
+    elif foreign == "others":
+        for _ in range(9):
+            writer.put([Message("t", b"other")])
+    else:
+        empty = len(record("t", 0, b""))
+        writer.append_batch(record("t", 0, bytes(left - empty - 16)))  # with the property CRC
+    machine.workers.step("flush")
+    machine.kill()
+    for path in machine.store.glob("config/producers.sequences*"):
+        path.unlink()
+    for path, data in old.items():
+        (machine.store / "config" / path.name).write_bytes(data)
+    writer = machine.open(flush_mode="sync")
+    end = writer.appended_offset
+    for age_ms in (0, 1_000):
+        with pytest.raises(OutcomeForgotten):
+            send(writer, as_batch, age_ms)
+    assert writer.appended_offset == end
+    if foreign == "another request":
+        [known] = writer.put([Message("t", b"x")], producer=ProducerSequence(ID, 9, 1))
+        assert known.repeated
+    writer.close()
+    machine.disk.close()
+
+
+@pytest.mark.parametrize("as_batch", [True, False])
+def test_of_a_torn_request_whose_rest_is_refused_nobody_knows(
+    tmp_path: Path, as_batch: bool
+) -> None:
+    machine = Machine(tmp_path)
+    writer = machine.open(flush_mode="sync")
+    writer.create_topic("t", 1)
+    for name in ("flush", "dispatch", "checkpoint"):
+        machine.workers.step(name)
+    send(writer, as_batch, 0)
+    torn(machine, 2)
+    writer = machine.open(flush_mode="sync")
+    writer.delete_topic("t")
+    end = writer.appended_offset
+    with pytest.raises(OutcomeForgotten, match="first 2 records are stored"):
+        send(writer, as_batch, 1_000)
+    assert writer.appended_offset == end
+    writer.close()
+    machine.disk.close()
+
+
+def test_what_cannot_be_saved_is_saved_later_and_the_store_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(tmp_path)
+    writer = machine.open(flush_mode="sync")
+    writer.create_topic("t", 1)
+    writer.put([Message("t", b"a")], producer=ProducerSequence(ID, 1))
+    machine.workers.step("flush")
+    machine.clock.advance(producers.SAVE_INTERVAL_S)
+    machine.workers.step("producers")
+    write = machine.disk.write_atomically
+
+    def fail(path: Path, *args: object, **options: object) -> None:
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    monkeypatch.setattr(machine.disk, "write_atomically", fail)
+    with pytest.raises(StoreBusy):
+        writer._producers.step()
+    assert "producers.sequences" in writer.status().problem
+    assert writer.writable
+    monkeypatch.setattr(machine.disk, "write_atomically", write)
+    machine.workers.step("producers")
+    assert writer.status().problem == ""
+    assert (machine.store / "config" / "producers.sequences").exists()
+    writer.close()
+    machine.disk.close()

@@ -11,6 +11,7 @@ from engine_store import LOG_FILE_SIZE, QUEUE_FILE_SIZE, record
 
 from storage.errors import InvalidMessage, StoreFull
 from storage.files.disk_space import DiskSpace
+from storage.log.followers import DurableNeed
 from storage.message import PullStatus
 from storage.queues.queue_table import ExpiredFiles
 from storage.reader import StoreReader
@@ -132,6 +133,32 @@ def test_what_is_needed_stays_and_who_needs_it_is_named(store: CleanedStore) -> 
     assert store.log_files[0] > LOG_FILE_SIZE
 
 
+def test_a_hold_that_lets_go_for_moments_keeps_its_files(store: CleanedStore) -> None:
+    """A record that is needed no more is so only when its copy is durable, and may be needed again before."""
+    writer = store.open()
+    store.fill(600)
+    store.age()
+    before = store.log_files
+    need: list[int | None] = [5]
+    writer.followers.register("copies", DurableNeed(lambda: need[0], writer._engine.log))
+    worker = store.machine.workers._workers["retention"]
+    for _ in range(3):
+        worker.step()
+        need[0] = None
+        writer.append_batch(record())
+        worker.step()
+        need[0] = 5
+        worker.step()
+        store.machine.workers.step("flush")
+        worker.step()
+        assert store.log_files[: len(before)] == before
+    need[0] = None
+    worker.step()
+    store.machine.workers.step("flush")
+    store.clean()
+    assert len(store.log_files) < len(before)
+
+
 def test_files_go_at_once_when_asked_for(store: CleanedStore) -> None:
     writer = store.open(retention_ms=0)
     with pytest.raises(InvalidMessage):
@@ -146,6 +173,21 @@ def test_files_go_at_once_when_asked_for(store: CleanedStore) -> None:
         start for start in store.log_files if start <= writer.status().appended_offset
     )
     assert store.served() == store.kept(writer.status().min_commit_offset)
+
+
+def test_what_is_held_for_moments_only_goes_when_it_is_asked_for(store: CleanedStore) -> None:
+    """Who copies records lets go of the log when it is flushed; a busy log is never flushed to its end."""
+    writer = store.open(retention_ms=0)
+    store.fill(600)
+    store.age(1)
+    writer.append_batch(record())
+
+    writer.retention.delete_expired(0)
+    store.machine.workers.step("flush")
+    store.clean()
+
+    end = writer.status().appended_offset
+    assert writer.status().min_commit_offset == end // LOG_FILE_SIZE * LOG_FILE_SIZE > 0
 
 
 def test_what_is_held_for_longer_stays_and_the_answer_comes(store: CleanedStore) -> None:
@@ -298,6 +340,50 @@ def jump(store: CleanedStore, hours: int) -> None:
     clock.now_ms = lambda: right_ms() + hours * HOUR_MS  # type: ignore[method-assign]
 
 
+def test_a_jump_outside_the_hours_for_deleting_is_seen(store: CleanedStore) -> None:
+    clock = store.machine.clock
+    hour = time.localtime(clock.now_ms() // 1000).tm_hour
+    store.open(retention_delete_hours=f"{(hour + 6) % 24:02d}")
+    store.fill(600)
+    before = store.log_files
+    jump(store, LONG_HOURS)
+    store.clean()
+    jump(store, 6)
+
+    store.clean()
+
+    assert store.log_files == before
+
+
+def test_a_clock_that_goes_back_by_a_day_deletes_nothing_until_it_is_right(
+    store: CleanedStore,
+) -> None:
+    """And being set right again is a jump ahead, which is not believed for an hour."""
+    store.open()
+    store.fill(600)
+    before = store.log_files
+    store.age(73)
+    jump(store, -24)
+    store.clean()
+    assert store.log_files == before
+    store.writer.append_batch(record())
+    jump(store, 24)
+    store.clean()
+    assert store.log_files[: len(before)] == before
+    store.machine.clock.advance(3_700)
+    store.clean()
+    assert len(store.log_files) < len(before)
+
+
+def test_a_jump_before_the_first_round_is_seen(store: CleanedStore) -> None:
+    store.open()
+    store.fill(600)
+    before = store.log_files
+    jump(store, LONG_HOURS)
+    store.clean()
+    assert store.log_files == before
+
+
 @pytest.mark.parametrize("kills", [True, False])
 def test_a_jump_while_the_writer_is_down_costs_an_hour(store: CleanedStore, kills: bool) -> None:
     writer = store.open()
@@ -364,3 +450,50 @@ def test_a_topic_made_again_while_its_old_files_go_keeps_its_new_ones(store: Cle
         writer.append_batch(record())
     writer._engine.settle()
     assert queues.release_files(stale) == ([], 0), "of another life of the topic"
+
+
+def test_a_stop_while_many_queues_are_cleaned_makes_the_next_start_no_slower(
+    store: CleanedStore,
+) -> None:
+    writer = store.open(flush_mode="sync")
+    writer.create_topic("many", 70)
+    for queue_id in range(70):
+        records = b"".join([record(topic="many", queue_id=queue_id)] * 120)
+        writer.append_batch(records)
+    store.fill(200)
+    store.age()
+    worker = store.machine.workers._workers["retention"]
+    cleaning = writer.retention._cleaning
+    writer.retention._asked_ms = HOUR_MS
+    for _ in range(300):
+        if cleaning._released:
+            break
+        worker.step()
+    assert len({path.parent for path in cleaning._released}) > 60
+    store.machine.kill()
+
+    writer = store.open(flush_mode="sync")
+
+    assert writer.recovered.start.name == "BOUNDED"
+
+
+def test_queues_are_looked_at_again_after_an_error(store: CleanedStore) -> None:
+    store.open()
+    store.fill(600)
+    store.age()
+    disk = store.machine.disk
+    unlink = disk.unlink
+
+    def fails(path: Path) -> None:
+        if "consumequeue" in path.parts:
+            raise OSError(5, "I/O error")
+        unlink(path)
+
+    disk.unlink = fails  # type: ignore[method-assign]
+    store.clean()
+    assert len(store.queue_files) > 1
+    disk.unlink = unlink  # type: ignore[method-assign]
+
+    store.clean()
+
+    assert len(store.queue_files) == 1

@@ -5,18 +5,22 @@ import errno
 import threading
 
 import pytest
-from engine_store import check_queues_match_log, small_config
+from engine_store import LOG_FILE_SIZE, check_queues_match_log, small_config
 from staged_records import bodies_on_disk, stage, staged
 
 from storage.clock import SystemClock
 from storage.errors import (
     DamagedStage,
+    InvalidMessage,
+    QueueNotFound,
     StoreError,
     StoreFailed,
     StoreFull,
+    TopicNotFound,
     VersionTooOld,
 )
 from storage.files.filesystem import OsFile, OsFileSystem
+from storage.offline.doctor import doctor
 from storage.staged.ledger import Ledger, Outcome
 from storage.writer import StoreWriter
 
@@ -73,6 +77,29 @@ def test_a_disk_that_is_full_while_the_log_grows_leaves_it_decided(writer, files
     outcome, old = writer.staged.commit("app", 0, ["another", "name"])
     assert (outcome.record_count, old) == (20, False)
     assert bodies_on_disk(tmp_path / "s") == big(*range(20))
+
+
+def test_records_of_log_files_that_were_removed_after_the_decision_are_appended_again(tmp_path):
+    """As a broker's retention may do that had the store in between; docs/durability.md says so."""
+    directory, filesystem = tmp_path / "s", FullableFileSystem()
+    numbers = range(50)
+    with StoreWriter.open(directory, small_config(), filesystem=filesystem) as writer:
+        writer.create_topic("t", 2)
+        stage(writer.staged, "app", 0, "a", [big(i, i + 1) for i in numbers[::2]])
+        filesystem.full = f"commitlog/{3 * LOG_FILE_SIZE:020d}"
+        with pytest.raises(StoreFull):
+            writer.staged.commit("app", 0, ["a"])
+    before = bodies_on_disk(directory)
+    min((directory / "commitlog").iterdir()).unlink()
+    kept = bodies_on_disk(directory)
+    assert 0 < len(kept) < len(before) < len(numbers)
+
+    with StoreWriter.open(directory, small_config()) as writer:
+        assert writer.staged.commit("app", 0, [])[1]
+
+    wanted = big(*numbers)
+    lost = [body for body in wanted if body in before and body not in kept]
+    assert bodies_on_disk(directory) == kept + lost + wanted[len(before) :]
 
 
 def test_resume_completes_what_a_full_disk_stopped(writer, filesystem, tmp_path):
@@ -185,6 +212,47 @@ def test_a_stage_that_is_lost_after_the_decision_is_reported_and_nothing_else_st
         assert again.staged.commit("app", 1, ["b"])[0].record_count == 1
 
 
+def test_a_decided_stage_that_cannot_be_read_now_is_completed_when_it_can(
+    writer, filesystem, tmp_path, monkeypatch
+):
+    stage(writer.staged, "app", 0, "a", [big(i) for i in range(10)])
+    filesystem.full = "commitlog"
+    with pytest.raises(StoreFull):
+        writer.staged.commit("app", 0, ["a"])
+    writer.close()
+    read = OsFile.pread
+
+    def failing(file, length, position):
+        if file.path.suffix == ".stage" and length > 100_000 // 10:
+            raise OSError(errno.EIO, "Input/output error", str(file.path))
+        return read(file, length, position)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OsFile, "pread", failing)
+        again = StoreWriter.open(tmp_path / "s", small_config())
+        assert "Input/output error" in again.staged.status()[0].open[0].problem
+        with pytest.raises(OSError, match="Input/output"):
+            again.staged.commit("app", 0, ["a"])
+    with again:
+        again.staged.resume()
+        assert again.staged.commit("app", 0, ["a"])[1]
+    assert bodies_on_disk(tmp_path / "s") == [body for i in range(10) for body in big(i)]
+
+
+def test_topics_are_looked_at_before_the_decision(writer, tmp_path):
+    stage(writer.staged, "app", 0, "a", [big(1, 2)], queue_count=2)
+    writer.update_topic("t", queue_count=1)
+    with pytest.raises(QueueNotFound):
+        writer.staged.commit("app", 0, ["a"])
+    writer.update_topic("t", queue_count=2, perm=4)
+    with pytest.raises(InvalidMessage, match="perm"):
+        writer.staged.commit("app", 0, ["a"])
+    writer.delete_topic("t")
+    with pytest.raises(TopicNotFound):
+        writer.staged.commit("app", 0, ["a"])
+    assert bodies_on_disk(tmp_path / "s") == []
+
+
 def test_what_is_decided_is_stored_whatever_the_topics_allow_since(writer, filesystem, tmp_path):
     writer.create_topic("gone", 1)
     staging = writer.staged.stage("app", 0, "a")
@@ -256,6 +324,18 @@ def _swallow(writer, *arguments):
         writer.staged.commit(*arguments)
 
 
+def test_versions_with_too_many_gaps_are_refused_rather_than_guessed():
+    ledger = Ledger(app_id="app")
+    for version in (10, 20, 30, 31, 29):
+        ledger = ledger.with_committed(outcome(version), ranges_max=2)
+    assert ledger.committed == ((20, 20), (29, 31))
+    assert not ledger.holds(10)
+    assert ledger.is_forgotten(10)
+    assert ledger.is_forgotten(15)
+    assert not ledger.is_forgotten(21)
+    assert Ledger.from_document(ledger.to_document()) == ledger
+
+
 def test_a_forgotten_version_is_refused(writer):
     app = writer.staged
     app.commit("app", 100, [])
@@ -272,3 +352,25 @@ def outcome(version):
     return Outcome(
         version=version, commit_offset=0, end_commit_offset=0, record_count=0, committed_ms=0
     )
+
+
+def test_doctor_names_what_is_open_and_what_of_it_is_lost(writer, filesystem, tmp_path):
+    stage(writer.staged, "open", 0, "a", [big(1, 2)])
+    stage(writer.staged, "decided", 3, "a", [big(i) for i in range(10)])
+    filesystem.full = "commitlog"
+    with pytest.raises(StoreFull):
+        writer.staged.commit("decided", 3, ["a"])
+    writer.close()
+
+    def found():
+        return [
+            (line["severity"], line["message"])
+            for line in doctor(tmp_path / "s")
+            if "staged" in line["file"]
+        ]
+
+    decided = ("warning", "a commit was decided and is not complete; the next start completes it")
+    assert sorted(found()) == [("note", "2 records are staged and not committed"), decided]
+    (path,) = (tmp_path / "s" / "staged").glob("decided*/*/*.stage")
+    path.unlink()
+    assert ("damage", "the stage of attempt 'a', which is decided, is lost") in found()

@@ -30,14 +30,15 @@ def index(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
     for file in files:
         number = int(file.name)
         row, header = rows.get(number), file.header_bytes()
-        is_newest = file is files[-1]
-        if row is not None and row.header != header and (is_newest or not is_ours):
+        may_grow = not is_ours or number >= slot.file_name
+        if row is not None and row.header != header and may_grow:
             row = None  # it was put to since
         problem = file_problem(disk, file.path, file.size, shape, row)
         if problem:
-            # After a stop that was not in order the start takes the newest file back without being asked.
+            # The next start rebuilds a file that was cut; after a kill it takes the newest one back.
+            is_for_a_start = file.size != shape.file_size or (may_grow and store.abort_found)
             yield Finding(
-                severity=WARNING if is_newest and store.abort_found else DAMAGE,
+                severity=WARNING if is_for_a_start else DAMAGE,
                 kind=kinds.INDEX_FILE, file=f"index/{file.name}",
                 message=f"{problem}: queries by key may miss messages; the indexer rebuilds it from the log",
             )  # fmt: skip

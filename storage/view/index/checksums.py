@@ -52,6 +52,12 @@ def read_checksum(file: ReadFile, byte_count: int) -> Iterator[int]:
         yield checksum
 
 
+def checksum_of(file: ReadFile, header: bytes, shape: IndexShape) -> int:
+    """Return the checksum of a file with that header."""
+    *_, checksum = read_checksum(file, used_bytes(header, shape))
+    return checksum
+
+
 def file_problem(
     filesystem: ReadFileSystem, path: Path, size: int, shape: IndexShape, row: ChecksumRow | None
 ) -> str:
@@ -62,10 +68,10 @@ def file_problem(
         return ""
     file = filesystem.open(path, writable=False)
     try:
-        *_, checksum = read_checksum(file, used_bytes(row.header, shape))
+        is_right = checksum_of(file, row.header, shape) == row.checksum
     finally:
         file.close()
-    return "" if checksum == row.checksum else "does not have its checksum"
+    return "" if is_right else "does not have its checksum"
 
 
 def missing_files(

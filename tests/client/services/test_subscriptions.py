@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from itertools import islice
 
+import grpc
 import pytest
 from real_processes import until
 
@@ -19,6 +20,8 @@ from penstock import (
     Subscription,
     TopicNotFound,
 )
+from penstock._sync.receiver import Receiver
+from penstock.consuming.in_flight import Answered
 from penstock.values import Message
 
 GROUP = "billing"
@@ -252,6 +255,64 @@ def test_batches_are_received_and_acknowledged_by_hand(client: Client, topic: st
     assert again.body == rest.records[3].body
 
 
+def test_a_reset_moves_a_group_back(client: Client, topic: str) -> None:
+    produce(client, topic, 8)
+    with client.subscribe(topic, group=GROUP) as messages:
+        assert len(list(islice(messages, 8))) == 8
+
+    preview = client.reset_group(GROUP, topic, "earliest", preview=True)
+    assert sum(each.lag_after for each in preview) == 8
+    assert lag(client, topic) == 0
+    client.reset_group(GROUP, topic, "earliest")
+    assert lag(client, topic) == 8
+
+
+def test_what_a_lost_answer_leased_comes_again_while_the_member_lives(
+    client: Client, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its leases are not renewed with those of the messages that came."""
+    bodies = produce(client, topic, 3)
+    lost: list[object] = []
+
+    class Lost(grpc.RpcError):
+        def code(self) -> grpc.StatusCode:
+            return grpc.StatusCode.UNAVAILABLE
+
+        def details(self) -> str:
+            return "the connection was reset"
+
+        def trailing_metadata(self) -> tuple[()]:
+            return ()
+
+    take = Receiver._take
+
+    def lose_the_first(receiver: Receiver, answered: Answered) -> None:
+        if not lost and not isinstance(answered.outcome, Exception):
+            lost.append(answered.outcome)
+            answered = answered._replace(outcome=Lost())
+        take(receiver, answered)
+
+    monkeypatch.setattr(Receiver, "_take", lose_the_first)
+    with client.subscribe(topic, group=GROUP, lease_ms=600_000) as messages:
+        seen = [(next(messages)) for _ in range(3)]
+
+    assert lost
+    assert sorted(message.body for message in seen) == sorted(bodies)
+    assert {message.attempt for message in seen} == {2}
+
+
+def test_a_delay_that_is_no_number_is_refused_at_once(client: Client, topic: str) -> None:
+    produce(client, topic, 1)
+    with client.subscribe(topic, group=GROUP) as messages:
+        message = next(messages)
+        for wrong in (-1, 1.5, "1s"):
+            with pytest.raises(InvalidArgument, match="delay_ms"):
+                message.nack(delay_ms=wrong)  # type: ignore[arg-type]
+    for field in ("prefetch", "lease_ms"):
+        with pytest.raises(InvalidArgument, match=field):
+            client.subscribe(topic, group=GROUP, **{field: 0})  # type: ignore[arg-type]
+
+
 def test_batches_are_acknowledged_but_for_what_was_settled(client: Client, topic: str) -> None:
     """One message of a batch given back, one made a dead letter; a batch that an exception interrupts."""
     bodies = produce(client, topic, 100)
@@ -278,6 +339,25 @@ def test_batches_are_acknowledged_but_for_what_was_settled(client: Client, topic
     assert b"4" in [record.body for record in client.consume("%DLQ%batches", follow=False)]
 
 
+def test_a_batch_that_an_exception_interrupts_is_given_back(client: Client, topic: str) -> None:
+    """By the group's backoff, which the reader knows, and no handle of it is good any more."""
+    client.create_group("interrupted", backoff=[100])
+    produce(client, topic, 12)
+    with (
+        pytest.raises(ZeroDivisionError),
+        client.subscribe(topic, group="interrupted") as messages,
+    ):
+        first = next(messages.batches(5))
+        failed = [message.body for message in first]
+        raise ZeroDivisionError
+
+    with client.subscribe(topic, group="interrupted") as messages:
+        again = {message.body: message.attempt for message in islice(messages, 12)}
+
+    assert len(again) == 12
+    assert {again[body] for body in failed} == {2}
+
+
 def test_what_waits_here_is_bounded_by_bytes(client: Client, topic: str) -> None:
     """Of 64 messages of 10 KB a member holds few, and another one gets most of them."""
     client.create_group("bytes")
@@ -289,6 +369,17 @@ def test_what_waits_here_is_bounded_by_bytes(client: Client, topic: str) -> None
         next(messages)
         other = client.receive(topic, group="bytes", max_messages=64)
         assert len(other.records) >= 50
+
+
+def test_what_waits_here_is_bounded_by_number(client: Client, topic: str) -> None:
+    """A receive brings as many at most, and the next one is made when no more than half of them wait."""
+    client.create_group("few")
+    produce(client, topic, 64)
+    until(lambda: lag(client, topic, group="few") == 64)
+    with client.subscribe(topic, group="few", prefetch=4, lease_ms=600_000) as messages:
+        next(messages)
+        other = client.receive(topic, group="few", max_messages=64)
+        assert len(other.records) >= 64 - 1 - 4 // 2 - 4
 
 
 def test_nothing_is_stored_of_what_members_do(client: Client, topic: str) -> None:
@@ -318,6 +409,20 @@ def test_nothing_is_stored_of_what_members_do(client: Client, topic: str) -> Non
     assert client.writer_status().appended_offset > end
 
 
+def test_given_back_messages_wait_and_are_not_under_lease(client: Client, topic: str) -> None:
+    client.create_group("patient", backoff=[60_000])
+    produce(client, topic, 8)
+    until(lambda: lag(client, topic, group="patient") == 8)
+    received = client.receive(topic, group="patient", max_messages=5)
+    width = received.handle_width
+
+    assert client.change_leases(received, handles=received.receipt_handles[: 3 * width]) == []
+    queues = client.describe_group("patient", topic).queues
+    assert sum(each.leased for each in queues) == 2
+    assert sum(each.waiting for each in queues) == 3
+    assert sum(each.lag for each in queues) == 8
+
+
 async def test_asyncio_iterates_and_handles_alike(aclient: AsyncClient, topic: str) -> None:
     await aclient.produce_many([Message(topic=topic, body=b"%d" % n) for n in range(60)])
     seen: list[bytes] = []
@@ -340,3 +445,19 @@ async def test_asyncio_iterates_and_handles_alike(aclient: AsyncClient, topic: s
     await subscription.run(handle, concurrency=16)
 
     assert Counter(seen) == Counter(b"%d" % n for n in range(60))
+
+
+async def test_asyncio_has_batches_alike(aclient: AsyncClient, topic: str) -> None:
+    await aclient.produce_many([Message(topic=topic, body=b"%d" % n) for n in range(60)])
+    seen: list[bytes] = []
+
+    async with aclient.subscribe(topic, group=GROUP) as messages:
+        async for batch in messages.batches():
+            assert len(batch) <= 32
+            seen += [message.body for message in batch]
+            if len(seen) == 60:
+                break
+
+    assert Counter(seen) == Counter(b"%d" % n for n in range(60))
+    queues = (await aclient.describe_group(GROUP, topic)).queues
+    assert sum(each.lag for each in queues) == 0
