@@ -246,7 +246,7 @@ def test_a_broker_s_store_is_repaired_too(tmp_path: Path, variant: str) -> None:
     assert [line for line in offline.dump(store) if line["type"] == "message"] == served
 
 
-@pytest.mark.parametrize(("kills", "share"), [(True, 0), (False, 38)])
+@pytest.mark.parametrize(("kills", "share"), [(True, 0), (False, 19)])
 def test_a_repair_stopped_at_any_step_loses_nothing_and_is_done_by_the_next(
     tmp_path: Path, kills: bool, share: int
 ) -> None:
