@@ -13,8 +13,8 @@ SHELL  := /bin/bash
 # Every service and worker of a test would compile all of its modules again at its start.
 unexport PYTHONDONTWRITEBYTECODE
 
-KERNEL_SOURCES := $(wildcard storage/kernels/*.py storage/kernels/*/*.py storage/format/*.py storage/format/*/*.py services/varint_kernels.py services/writer/produce_kernels.py services/rocketmq/plain_*/*.py)
-PROTO_SOURCES  := $(wildcard protos/penstock/v1/*.proto protos/services/rocketmq/v2/*.proto)
+KERNEL_SOURCES := $(wildcard storage/kernels/*.py storage/kernels/*/*.py storage/format/*.py storage/format/*/*.py services/varint_kernels.py services/writer/produce_kernels.py services/gateway/messages/plain_*/*.py)
+PROTO_SOURCES  := $(wildcard protos/penstock/v1/*.proto protos/services/gateway/v2/*.proto)
 # They try a share of their steps in `make test`, and all of them with ALL_STEPS=1.
 STEP_TESTS = $(shell grep -rl "^from steps_to_try" tests --include "test_*.py" | grep -v tests/faults/ | sort)
 PROTOC = $(BIN)/python -m grpc_tools.protoc -I protos $(PROTO_SOURCES)
@@ -54,7 +54,7 @@ check: setup ## Format, lint, strict types, import rules, stubs and lock file up
 	@echo "imports"; $(BIN)/lint-imports --no-cache
 	@echo "stubs";   fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
 	  $(PROTOC) --python_out="$$fresh" --pyi_out="$$fresh" --grpc_python_out="$$fresh"; \
-	  for stubs in penstock/v1 services/rocketmq/v2; do \
+	  for stubs in penstock/v1 services/gateway/v2; do \
 	    diff -r -x __init__.py -x __pycache__ "$$fresh/$$stubs" $$stubs \
 	      || { echo "$$stubs is not what protos/ generates: run make protos"; exit 1; }; done
 	@echo "client";  fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
@@ -69,7 +69,7 @@ format: setup ## Format the code and fix what the linter can
 client: $(STAMPS)/installed ## Write the synchronous client from the asyncio one
 	@$(BIN)/python -m penstock._async
 
-protos: $(STAMPS)/installed ## Generate penstock/v1 and services/rocketmq/v2 from protos/
+protos: $(STAMPS)/installed ## Generate penstock/v1 and services/gateway/v2 from protos/
 	@$(PROTOC) --python_out=. --pyi_out=. --grpc_python_out=.
 
 docs: setup ## Write the settings table of docs/operations.md again
@@ -137,7 +137,7 @@ $(STAMPS)/installed: requirements.lock pyproject.toml | $(BIN)/python
 
 $(STAMPS)/kernels: $(STAMPS)/installed $(KERNEL_SOURCES)
 	@echo "compiling the kernels (once: a minute or two on two idle cores)"
-	@$(BIN)/python -m storage.kernels services.writer.produce_kernels services.rocketmq.plain_deliveries.reading services.rocketmq.plain_deliveries.writing services.rocketmq.plain_sends.reading services.rocketmq.plain_sends.writing
+	@$(BIN)/python -m storage.kernels services.writer.produce_kernels services.gateway.messages.plain_deliveries.record_kernels services.gateway.messages.plain_deliveries.answer_kernels services.gateway.messages.plain_sends.request_kernels services.gateway.messages.plain_sends.record_kernels
 	@touch $@
 
 $(STAMPS)/spark: $(STAMPS)/kernels requirements-spark.lock

@@ -26,7 +26,6 @@ from storage.config import StoreConfig
 from storage.files.filesystem import OsFileSystem
 from storage.format.hosts import encode_host
 from storage.format.index import file_size
-from storage.format.index_checksums import block_count
 from storage.format.record import encode_for_batch
 from storage.kernels import batch, client_records, columns, queue, scan, warm
 from storage.kernels.index import entries
@@ -98,7 +97,6 @@ class Loops:
         self.starts = np.zeros(many + 1, np.int64)
         self.index_file = np.zeros(file_size(INDEX_SLOTS, INDEX_ENTRIES), np.uint8)
         self.index_file[:] = 0
-        self.index_sums = np.zeros(block_count(INDEX_SLOTS, INDEX_ENTRIES), np.int64)
         self.hashes, self.places, self.times = (np.zeros(3 * many, np.int64) for _ in range(3))
         self.index_base = 0
 
@@ -183,7 +181,6 @@ class Loops:
             self.times,
             0,
             keys,
-            self.index_sums,
         )
         assert done == keys, "the index file is full"
         self.index_base += self.end

@@ -26,7 +26,7 @@ from bench.figures import Figure, show
 from bench.resident import wait_until_warmed
 from penstock.v1 import common_pb2, reader_pb2, reader_pb2_grpc, writer_pb2, writer_pb2_grpc
 from services import loops
-from services.settings import WriterSettings
+from services.config.settings import WriterSettings
 from storage.config import StoreConfig
 from storage.files.allocator import WARM_FILES
 from storage.format.properties import encode_properties

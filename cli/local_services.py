@@ -19,6 +19,11 @@ NAMES: Final = ("writer", "reader", "indexer")
 START_SECONDS_MAX: Final = 60.0
 STOP_SECONDS_MAX: Final = 30.0
 _POLL_SECONDS: Final = 0.02
+# Linux signals this process when the one that started it ends, however that is (PR_SET_PDEATHSIG).
+_WITH_PARENT: Final = (
+    "import ctypes, signal; ctypes.CDLL(None).prctl(1, signal.SIGTERM); "
+    "import cli.main as command; command.main()"
+)
 _SERVING: Final = re.compile(r"^penstock: (writer|reader|indexer) serves on (\S+)", re.MULTILINE)
 
 
@@ -32,16 +37,26 @@ class LocalServices:
 
     @classmethod
     def start(
-        cls, store: Path, log: Path, *, options: Sequence[str] = (), addresses: Mapping[str, str]
+        cls,
+        store: Path,
+        log: Path,
+        *,
+        options: Sequence[str] = (),
+        addresses: Mapping[str, str],
+        stay: bool = False,
     ) -> LocalServices:
-        """Start the services and return once all three serve; their output goes to ``log``."""
+        """Start the services and return once all three serve; their output goes to ``log``.
+
+        They stop when this thread ends, also of a process that is killed, unless they are to ``stay``.
+        """
         listens = [
             f"--{name}-listen={address}"
             for name, address in {"gateway": "none", **addresses}.items()
         ]
+        program = ("-m", "cli.main") if stay else ("-c", _WITH_PARENT)
         with log.open("wb") as output:
             process = subprocess.Popen(  # noqa: S603  our own program
-                [sys.executable, "-m", "cli.main", "serve", f"--store={store}", *listens, *options],
+                [sys.executable, *program, "serve", f"--store={store}", *listens, *options],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -19,9 +18,10 @@ from cli.failures import ExitCode, describe
 from cli.jobs import app as jobs
 from cli.producers import transactions
 from cli.session import DEFAULT_TIMEOUT_S, Session, check_address
-from cli.streams import open_standard_streams, stdout_problem
 from cli.upkeep import retention
 from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
+from services.config.usage import CONTEXT, wrong_usage_in_one_line
+from services.stdio import open_standard_streams, stdout_problem
 
 GLOBAL_FLAGS = ("--json", "--debug")
 GLOBAL_VALUES = ("--writer", "--reader", "--indexer", "--timeout")
@@ -72,7 +72,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=CONTEXT,
     epilog="Options of this page may also follow any command. Exit codes: docs/operations.md.",
 )
 
@@ -140,23 +140,6 @@ def hoisted(args: Sequence[str]) -> list[str]:
         else:
             rest.append(word)
     return front + rest
-
-
-@contextlib.contextmanager
-def wrong_usage_in_one_line() -> Iterator[None]:
-    """Tell what typer finds wrong with the arguments in one line, not in a frame of five."""
-    try:
-        yield
-    except Exception as error:
-        # A group without a command raises its help, which stands on stdout by then.
-        if not hasattr(error, "format_message") or type(error).__name__ == "NoArgsIsHelpError":
-            raise
-        # An option whose value is left out is found by a parser that knows no command.
-        context = getattr(error, "ctx", None)
-        command = context.command_path if context is not None else "penstock"
-        problem = " ".join(str(error.format_message()).split()).rstrip(".")
-        print(f"{command}: {problem}; see {command} --help", file=sys.stderr)  # noqa: T201
-        raise typer.Exit(ExitCode.USAGE) from None
 
 
 def is_for_typer(error: Exception) -> bool:

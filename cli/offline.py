@@ -1,4 +1,4 @@
-"""``penstock dump|doctor|ask``: any store directory, a broker's too, without touching it."""
+"""``penstock dump|doctor``: any store directory, a broker's too, without touching it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from cli.failures import CommandFailed, ExitCode
-from cli.session import Session, counted, json_text, print_json, session_of
+from cli.session import Session, counted, print_json, session_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,7 +38,6 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("dump", rich_help_panel=PANEL)(dump)
     app.command("doctor", rich_help_panel=PANEL)(doctor)
-    app.command("ask", rich_help_panel=PANEL)(ask)
 
 
 def dump(context: typer.Context, directory: Directory, spec: Spec = None) -> None:
@@ -144,38 +143,6 @@ def _say_repair(session: Session, directory: Path, report: RepairReport) -> list
     return losses if where else found
 
 
-def ask(
-    context: typer.Context,
-    directory: Directory,
-    questions: Annotated[Path, typer.Argument(help="JSON list of questions; see docs/format.md.")],
-    spec: Spec = None,
-) -> None:
-    """Answer questions about a store as a broker would: pulls, keys, ids, times. Prints JSON.
-
-    Exit code 2 if some of them are not valid questions; the others are answered.
-    """
-    from storage.offline import ask as answers_of
-    from storage.offline.ask import problem_of
-
-    asked = read_json(questions)
-    if not isinstance(asked, list) or not all(isinstance(question, dict) for question in asked):
-        raise CommandFailed(f"{questions}: not a list of questions", ExitCode.USAGE)
-    answers = list(answers_of(existing(directory), asked, read_spec(spec)))
-    if session_of(context).as_json:
-        for answer in answers:
-            print_json(answer)
-    else:
-        _print_list(answers)
-    wrong = [
-        f"number {number}: {problem}"
-        for number, each in enumerate(answers, start=1)
-        if (problem := problem_of(each["question"], each["answer"]))
-    ]
-    if wrong:
-        problem = f"{len(wrong)} of {counted(len(answers), 'question')} cannot be asked: {wrong[0]}"
-        raise CommandFailed(f"{questions}: {problem}", ExitCode.USAGE)
-
-
 def existing(directory: Path) -> Path:
     """Return the directory; an empty one may become a store and is not one yet."""
     with suppress(OSError):  # what cannot be listed is refused where it is opened
@@ -200,13 +167,6 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise CommandFailed(f"{path}: not JSON: {error}", ExitCode.USAGE) from error
-
-
-def _print_list(values: list[dict[str, Any]]) -> None:
-    sys.stdout.write("[\n")
-    for number, value in enumerate(values, start=1):
-        sys.stdout.write(json_text(value) + (",\n" if number < len(values) else "\n"))
-    sys.stdout.write("]\n")
 
 
 def _fields(line: dict[str, Any]) -> str:

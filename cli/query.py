@@ -78,7 +78,7 @@ def query(
                     f"[red]damaged[/] commit offset {damage.commit_offset}: {damage.reason}"
                 )
             for missing in uncovered:
-                advice = "; it is being made again, ask again later" if missing.file_name else ""
+                advice = "; it is being rebuilt, ask again later" if missing.file_name else ""
                 session.console(sys.stderr).print(f"[red]uncovered[/] {missing}{advice}")
     if damaged or uncovered:
         raise typer.Exit(ExitCode.DAMAGED)

@@ -1,4 +1,4 @@
-"""The table of settings in docs/operations.md, made from the settings' own fields.
+"""The tables of settings in docs/operations.md, made from the settings' own fields.
 
 ``python -m cli.settings_table`` rewrites the part of the page between its two markers.
 """
@@ -7,59 +7,39 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from pydantic import ByteSize
 from pydantic.fields import FieldInfo
 
-from services.process_settings import ENV_PREFIX, ProcessSettings
-from services.settings import (
-    GatewaySettings,
-    IndexerSettings,
-    ReaderSettings,
-    ServeSettings,
-    WriterSettings,
-    size_text,
-)
+from services.config.flags import default_text, flag_of
+from services.config.groups import GROUPS, help_entries
+from services.config.settings import KINDS
 
 PAGE: Final = Path("docs/operations.md")
 BEGIN: Final = "<!-- settings: made by `make docs` -->"
 END: Final = "<!-- /settings -->"
-KINDS: Final[dict[str, type[ProcessSettings]]] = {
-    "writer": WriterSettings,
-    "reader": ReaderSettings,
-    "indexer": IndexerSettings,
-    "gateway": GatewaySettings,
-    "serve": ServeSettings,
-}
-
-
-def rows() -> list[tuple[str, str, str, str]]:
-    """Return flag, default, who takes it, and meaning of every setting."""
-    found: dict[str, tuple[dict[str, str], str]] = {}
-    for service, kind in KINDS.items():
-        for name, field in kind.model_fields.items():
-            defaults, _ = found.setdefault(name, ({}, field.description or ""))
-            defaults[service] = _default(field)
-    return [
-        (name, _defaults(defaults), _services(defaults), meaning)
-        for name, (defaults, meaning) in found.items()
-    ]
 
 
 def table() -> str:
-    """Return the table as Markdown."""
-    lines = ["| Flag | Variable | Default | Of | Meaning |", "|---|---|---|---|---|"]
-    for name, default, services, meaning in rows():
-        flag = f"`--{name.replace('_', '-')}`"
-        lines.append(
-            f"| {flag} | `{ENV_PREFIX}{name.upper()}` | {default} | {services} | {meaning} |"
-        )
-    return "\n".join(lines)
+    """Return a table for each group as Markdown."""
+    lines = []
+    for title, groups in GROUPS.items():
+        lines += [f"**{title}**", "", "| Flag | Default | Of | Meaning |", "|---|---|---|---|"]
+        for name, entry in (item for group in groups for item in help_entries(group).items()):
+            fields = {
+                service: kind.model_fields[name]
+                for service, kind in KINDS.items()
+                if name in kind.model_fields
+            }
+            services = "all" if len(fields) == len(KINDS) else ", ".join(fields)
+            cells = f"`{flag_of(name)}`", _defaults(fields), services, entry.meaning
+            lines.append(f"| {' | '.join(cells)} |")
+        lines.append("")
+    return "\n".join(lines).rstrip()
 
 
 def with_table(page: str) -> str:
-    """Return the page with a fresh table between its markers."""
+    """Return the page with fresh tables between its markers."""
     head, found, rest = page.partition(BEGIN)
     _, closed, tail = rest.partition(END)
     if not (found and closed):
@@ -67,24 +47,17 @@ def with_table(page: str) -> str:
     return f"{head}{BEGIN}\n\n{table()}\n\n{END}{tail}"
 
 
-def _default(field: FieldInfo) -> str:
-    if field.is_required():
-        return "needed"
-    value: Any = field.default
-    if value is None or value == "":
-        return "none"
-    if isinstance(value, ByteSize):
-        return f"`{size_text(value)}`"
-    return f"`{str(value).lower()}`" if isinstance(value, bool) else f"`{value}`"
-
-
-def _defaults(defaults: dict[str, str]) -> str:
-    values = list(dict.fromkeys(defaults.values()))
-    return values[0] if len(values) == 1 else "; ".join(f"{v} {k}" for k, v in defaults.items())
-
-
-def _services(defaults: dict[str, str]) -> str:
-    return "all" if len(defaults) == len(KINDS) else ", ".join(defaults)
+def _defaults(fields: dict[str, FieldInfo]) -> str:
+    defaults = {
+        kind: "needed"
+        if field.is_required()
+        else f"`{text}`"
+        if (text := default_text(field))
+        else "none"
+        for kind, field in fields.items()
+    }
+    values = set(defaults.values())
+    return values.pop() if len(values) == 1 else "; ".join(f"{v} {k}" for k, v in defaults.items())
 
 
 def main() -> int:

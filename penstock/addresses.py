@@ -1,4 +1,4 @@
-"""Where the services are by default, and what an address is: for those who serve and who call."""
+"""The services' default addresses, and the rules for an address: for services and clients."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def address_problem(address: str, *, port_min: int = 1) -> str:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether HOST:PORT is of this machine alone, by its host: who listens there is reached from nowhere else."""
+    """Whether HOST:PORT is reached from this machine alone, by its host."""
     host = _ip_of(address)
     return host.is_loopback if host is not None else host_of(address).lower() == "localhost"
 
 
 def is_this_machine(address: str) -> bool:
-    """Whether a client reaches this machine at HOST:PORT, by its host: 0.0.0.0 and [::] do that, too."""
+    """Whether a client reaches this machine at HOST:PORT, by its host: 0.0.0.0 and [::] included."""
     host = _ip_of(address)
     return is_loopback(address) or (host is not None and host.is_unspecified)
 
@@ -82,7 +82,7 @@ def host_of(address: str) -> str:
 
 
 def _ip_of(address: str) -> IPv4Address | IPv6Address | None:
-    """Return the IP address of HOST:PORT, one of IPv4 where IPv6 stands for it; None for a name."""
+    """Return the IP address of HOST:PORT, as IPv4 where an IPv6 address maps one; None for a name."""
     try:
         ip = ip_address(host_of(address))
     except ValueError:

@@ -1,7 +1,7 @@
-"""Channels to the three services, in grpc's two kinds: what the two connections do not share.
+"""Channels to the three services, in grpc's two kinds: the part that the two connections do not share.
 
-Settings of all channels stand here, and whatever waits in one way in a thread and in another in an
-event loop: `ServiceChannels` and `AsyncServiceChannels` have the same methods.
+The module has the settings of all channels, and everything that waits in one way in a thread and in another
+in an event loop: `ServiceChannels` and `AsyncServiceChannels` have the same methods.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, Final, Generic, Literal, TypeVar
 
 import grpc
 
 from penstock.addresses import Addresses, Service, channel_options
+from penstock.background import Background
 from penstock.errors import CANCELLED_HERE, ClientClosed, UsedElsewhere
 from penstock.wire import Method
 from storage.clock import Clock
@@ -114,27 +116,19 @@ class CallThread:
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._background = Background("penstock-calls")
 
     def __del__(self) -> None:
-        self.end()
+        self._jobs.put(
+            None
+        )  # not earlier: what is given after a close finds the channel closed and says so
 
     def do(self, job: Callable[[], object]) -> None:
         """Have it done soon, after what was given before; nothing is done at the interpreter's end."""
         if sys.is_finalizing():  # no thread begins any more, and the process ends its calls
             return
         self._jobs.put(job)
-        if self._thread is None or not self._thread.is_alive():
-            arguments = (self._jobs,)
-            thread = threading.Thread(
-                target=_do, args=arguments, name="penstock-calls", daemon=True
-            )
-            thread.start()
-            self._thread = thread
-
-    def end(self) -> None:
-        """Have it end after what was given before."""
-        self._jobs.put(None)
+        self._background.start(partial(_do, self._jobs))
 
 
 def _do(jobs: SimpleQueue[Callable[[], object] | None]) -> None:
@@ -143,7 +137,6 @@ def _do(jobs: SimpleQueue[Callable[[], object] | None]) -> None:
             job()
         except Exception:  # noqa: BLE001  the others have to be done
             _log.exception("a call failed")
-    jobs.put(None)  # for another thread, if two were started at once
 
 
 class _OpenChannels(ABC, Generic[ChannelT]):
@@ -257,12 +250,35 @@ class ServiceChannels(_OpenChannels[grpc.Channel]):
         """Close the channels; calls under way fail. Closing twice does nothing."""
         for channel in self._refuse():
             channel.close()
-        self.call_thread.end()
 
     def pause(self, seconds: float) -> None:
         """Wait; raises ClientClosed as soon as the channels are closed."""
         self._closed.wait(seconds)
         self.check_open()
+
+    def ask(self, stub: Any, request: Any, timeout_s: float, lane: Lane) -> Any:
+        """Return the answer to a unary call; the call thread makes those of iterators.
+
+        Raises grpc's RpcError; ValueError or ClientClosed where the channels were closed.
+        """
+        if lane == "calls" or sys.is_finalizing():
+            return stub(request, timeout=timeout_s)
+        outcomes: SimpleQueue[Any] = SimpleQueue()
+
+        def send() -> None:
+            try:
+                stub.future(request, timeout=timeout_s).add_done_callback(outcomes.put)
+            except Exception as error:  # noqa: BLE001  the caller raises it
+                outcomes.put(error)
+
+        self.call_thread.do(send)
+        outcome = outcomes.get()
+        if not isinstance(outcome, grpc.Future):
+            raise outcome
+        try:
+            return outcome.result()
+        except grpc.FutureCancelledError as error:
+            raise ClientClosed("the client was closed") from error
 
     def send_stream(self, method: Method, requests: Iterator[bytes], timeout_s: float) -> Any:
         """Send a stream of requests and return its one answer."""
@@ -306,6 +322,10 @@ class AsyncServiceChannels(_OpenChannels[grpc.aio.Channel]):
         """Wait; raises ClientClosed if the channels were closed meanwhile."""
         await asyncio.sleep(seconds)
         self.check_open()
+
+    async def ask(self, stub: Any, request: Any, timeout_s: float, _: Lane) -> Any:
+        """Return the answer to a unary call. Raises grpc's RpcError."""
+        return await stub(request, timeout=timeout_s)
 
     async def send_stream(self, method: Method, requests: Iterator[bytes], timeout_s: float) -> Any:
         """Send a stream of requests and return its one answer.

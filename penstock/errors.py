@@ -1,4 +1,4 @@
-"""What a client call can raise, as a tree::
+"""Exceptions of client calls, as a tree::
 
     PenstockError
     ├── the request was refused; nothing was stored
@@ -7,25 +7,25 @@
     │   ├── NotFound
     │   │   ├── TopicNotFound    there is no topic of that name
     │   │   ├── GroupNotFound    there is no consumer group of that name
-    │   │   ├── MessageNotFound  nothing is stored under that id
+    │   │   ├── MessageNotFound  no message is stored under that id
     │   │   └── StageNotFound    a commit names an attempt that is not staged
     │   ├── TopicExists          a topic of that name exists
     │   ├── GroupExists          a consumer group of that name exists
     │   ├── TransactionExists    messages of another run are pending under the transaction id
     │   ├── StageExists          an attempt of that id is staged already
-    │   ├── ResourceExhausted    full or busy; try again after ``retry_delay_ms`` if that is above 0
-    │   ├── OffsetOutOfRange     a consumer stands beyond the end of its queue
-    │   └── Unimplemented        not served by this version
+    │   ├── ResourceExhausted    full or busy; if ``retry_delay_ms`` is above 0, try again then
+    │   ├── OffsetOutOfRange     a consumer is beyond the end of its queue
+    │   └── Unimplemented        this version does not serve it
     ├── FailedPrecondition       read-only after a failed write, or a device fails; not acknowledged
     ├── the service did not answer
     │   ├── Unavailable          not reachable, or too busy to take the call
     │   ├── DeadlineExceeded     no answer in time
-    │   └── Cancelled            given up by the caller's side
+    │   └── Cancelled            the caller's side cancelled it
     ├── UnknownOutcome           a produce had no answer; the same call with its ``token`` finds out
-    ├── TransactionRefused       a transaction did not end as asked; ``state`` is what it is
+    ├── TransactionRefused       a transaction did not end as asked; see ``state``
     ├── DataLoss                 a stored record is damaged; ``next_offset`` is after it
-    ├── UnreadableBody           a body cannot be unpacked; its record has it as it is stored
-    ├── IndexDamaged             a query by key may lack records of a range, until the index is repaired
+    ├── UnreadableBody           a body cannot be decompressed; its record is whole
+    ├── IndexDamaged             a query by key may lack records of a range until the index is rebuilt
     ├── BatchFull                the record does not fit into the batch any more
     ├── DeliveryFailed           some sends of a producer failed; ``errors`` has each
     ├── ServiceFailed            a bug of the service (INTERNAL, UNKNOWN and the rest)
@@ -87,17 +87,17 @@ class PenstockError(PicklableError):
 
 
 class InvalidArgument(PenstockError):
-    """The request breaks a rule; ``field`` or ``record_index`` says where, the message what to do."""
+    """The request breaks a rule; ``field`` or ``record_index`` names the place."""
 
     code = grpc.StatusCode.INVALID_ARGUMENT
 
 
 class QueueNotFound(InvalidArgument):
-    """The queue is not one of the topic's."""
+    """The topic has no such queue."""
 
 
 class NotFound(PenstockError):
-    """What was asked for does not exist."""
+    """There is no such topic, queue, group, message or attempt."""
 
     code = grpc.StatusCode.NOT_FOUND
 
@@ -131,7 +131,7 @@ class StageNotFound(NotFound):
 
 
 class StageExists(PenstockError):
-    """An attempt of that id is staged already, or being staged; take another id."""
+    """An attempt of that id is staged or being staged; take another id."""
 
     code = grpc.StatusCode.ALREADY_EXISTS
 
@@ -143,7 +143,7 @@ class TransactionExists(PenstockError):
 
 
 class ResourceExhausted(PenstockError):
-    """The store is full or busy; worth another try after ``retry_delay_ms`` when that is above 0."""
+    """The store is full or busy; if ``retry_delay_ms`` is above 0, try again after it."""
 
     code = grpc.StatusCode.RESOURCE_EXHAUSTED
 
@@ -151,14 +151,14 @@ class ResourceExhausted(PenstockError):
 class FailedPrecondition(PenstockError):
     """The service cannot do this in its state, such as writing after a failed sync.
 
-    What was in flight when the sync failed was not acknowledged, but may turn up after a restart.
+    Messages in flight when a sync failed were not acknowledged, but may be there after a restart.
     """
 
     code = grpc.StatusCode.FAILED_PRECONDITION
 
 
 class OffsetOutOfRange(PenstockError):
-    """A consumer stands beyond the end of its queue; ``next_offset`` is the next to read."""
+    """A consumer is beyond the end of its queue; ``next_offset`` is the next to read."""
 
     code = grpc.StatusCode.OUT_OF_RANGE
 
@@ -180,13 +180,13 @@ class Unimplemented(PenstockError):
 
 
 class Unavailable(PenstockError):
-    """The service could not be reached, is shutting down, or cancelled the call as too many wait."""
+    """The service cannot be reached, shuts down, or cancelled the call as too many wait."""
 
     code = grpc.StatusCode.UNAVAILABLE
 
     @property
     def never_taken(self) -> bool:
-        """Whether the request certainly did nothing: it never left, or the service says so."""
+        """Whether the request certainly did nothing: it never left, or the service refused it at its stop."""
         return self.reason in _TURNED_AWAY or self.never_left
 
     @property
@@ -202,17 +202,17 @@ class DeadlineExceeded(PenstockError):
 
 
 class Cancelled(PenstockError):
-    """The caller's side gave the call up."""
+    """This side cancelled the call."""
 
     code = grpc.StatusCode.CANCELLED
 
 
 class UnknownOutcome(PenstockError):
-    """A produce was sent but not answered, in all the time it had: stored or not.
+    """A produce was sent and got no answer in time: stored or not.
 
-    The same call with ``token=error.token`` returns where the messages are, and stores them unless they are; they are
-    never stored twice. The token is empty where the writer itself does not know any more. The message ends with ``advice``,
-    which says so.
+    The same call with ``token=error.token`` returns where the messages are, and stores them only if they are
+    not stored. The token is empty if the writer has forgotten the request. The message ends with ``advice``,
+    which names the token.
     """
 
     def __init__(self, message: str, *, token: str = "", **fields: Any) -> None:
@@ -232,9 +232,10 @@ class TransactionRefused(PenstockError):
 
 
 class DataLoss(PenstockError):
-    """The bytes of a stored record are not what was stored.
+    """A stored record, or a file of a staged commit, is damaged.
 
-    From an iterator it is about the record in ``damage``; ``next`` again, or a pull at ``next_offset``, goes on after it.
+    An iterator raises it for the record in ``damage``; its next iteration, or a pull at ``next_offset``, goes
+    on after the record.
     """
 
     code = grpc.StatusCode.DATA_LOSS
@@ -257,10 +258,10 @@ class DataLoss(PenstockError):
 
 
 class UnreadableBody(PenstockError):
-    """The body of one message cannot be unpacked: it is not compressed as it says, or too long.
+    """The body of one message cannot be decompressed, or has too many bytes then.
 
-    ``problem`` says why. The record is whole: it is skipped or settled like any other, and its
-    ``stored_body`` has the bytes.
+    ``problem`` has the reason. The record is whole: skip or settle it like any other; its ``stored_body`` has
+    the bytes.
     """
 
     code = grpc.StatusCode.FAILED_PRECONDITION
@@ -282,15 +283,15 @@ class UnreadableBody(PenstockError):
 
 
 class IndexDamaged(PenstockError):
-    """Records of a range may be missing in the answer to a query by key.
+    """The answer to a query by key may lack records of a range, ``uncovered``.
 
-    ``uncovered`` is the range. Where it names a file of the index the indexer makes that again; ask again later.
+    If the range names a file of the index, the indexer rebuilds it: ask again later.
     """
 
     code = grpc.StatusCode.UNAVAILABLE
 
     def __init__(self, uncovered: UncoveredRange) -> None:
-        advice = "; it is being made again" if uncovered.file_name else ""
+        advice = "; it is being rebuilt" if uncovered.file_name else ""
         super().__init__(f"{uncovered}{advice}")
         self.uncovered = uncovered
 
@@ -302,7 +303,7 @@ class BatchFull(PenstockError):
 
 
 class DeliveryFailed(PenstockError):
-    """Some messages sent through a producer were not (or not certainly) stored."""
+    """Some messages sent through a producer were not acknowledged."""
 
     def __init__(self, errors: Sequence[PenstockError], message_count: int) -> None:
         first = errors[0]
@@ -316,13 +317,16 @@ class DeliveryFailed(PenstockError):
 
 
 class ServiceFailed(PenstockError):
-    """The service failed in a way it does not explain; its log has the request id."""
+    """The service failed for a reason it does not name; its log has the request id."""
 
     code = grpc.StatusCode.INTERNAL
 
 
 class UsedElsewhere(PenstockError):
-    """An asyncio client, or an iterator or producer, was used in another event loop or process than before; make one there."""
+    """An asyncio client was used in another event loop, or an open iterator or producer after a fork.
+
+    Make one there.
+    """
 
     code = grpc.StatusCode.FAILED_PRECONDITION
 
@@ -360,7 +364,7 @@ _BY_REASON: Final[dict[str, type[PenstockError]]] = {
 
 
 class RpcError(Protocol):
-    """What the errors of grpc and of grpc.aio have in common."""
+    """The common part of the errors of grpc and of grpc.aio."""
 
     def code(self) -> grpc.StatusCode:
         """Return the status."""

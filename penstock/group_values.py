@@ -49,9 +49,9 @@ class Group:
 class GroupQueue:
     """Progress of a group in one queue.
 
-    Before ``group_offset`` everything is done; from ``next_offset`` on nothing was handed out. Between them
-    some are leased and some wait: given back, their lease over, or, in an orderly group, after an earlier one
-    of their message group. ``lag`` counts all that are not done.
+    Messages before ``group_offset`` are done; those from ``next_offset`` on were never delivered. Between
+    them some are leased, and some wait for their next delivery or, in an orderly group, for an earlier one of
+    their message group. ``lag`` counts all that are not done.
     """
 
     topic: str
@@ -84,10 +84,9 @@ class GroupLeases:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseStatus:
-    """The journal of leases, and what is handed out of it by group.
+    """The journal of leases, and the leased messages by group.
 
-    ``problem`` says why nothing more is leased or acknowledged until the reader starts again; "" if
-    nothing is wrong.
+    ``problem`` is why leases and acknowledgements are refused until the reader starts again; "" if none.
     """
 
     journal_bytes: int
@@ -97,7 +96,7 @@ class LeaseStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueReset:
-    """What a reset did in one queue, or would do."""
+    """A reset's effect on one queue."""
 
     topic: str
     queue_id: int

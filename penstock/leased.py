@@ -63,8 +63,8 @@ class RefusedHandle:
 class LeasedRecord(Record):
     """A record that is leased to a subscription; it has a record's fields.
 
-    It is settled once: acknowledged, given back, or made a dead letter. The first of these counts; it is
-    sent a few milliseconds later, many at a time.
+    It is settled once: acknowledged, given back, or made a dead letter. The first of these wins; it is sent a
+    few milliseconds later, many at a time.
     """
 
     __slots__ = ("_client_id", "_outcomes", "attempt", "is_settled", "receipt_handle")
@@ -88,13 +88,13 @@ class LeasedRecord(Record):
         self._outcomes = outcomes
 
     def ack(self) -> None:
-        """Say that it is done: it is not handed out again."""
+        """Acknowledge: the message is done and not delivered again."""
         if not self.is_settled:
             self._outcomes.acknowledge(self._client_id, self.receipt_handle, 1)
             self.is_settled = True
 
     def nack(self, delay_ms: int | None = None) -> None:
-        """Give it back: it is handed out again after ``delay_ms``, or else by the group's backoff.
+        """Give it back: it comes again after ``delay_ms``, or by the group's backoff.
 
         After the group's last attempt it becomes a dead letter instead. Raises InvalidArgument for a delay
         that is not a number of whole milliseconds from 0 on.
@@ -105,14 +105,14 @@ class LeasedRecord(Record):
             self.is_settled = True
 
     def dead_letter(self) -> None:
-        """Move it to the group's dead letters now."""
+        """Make it a dead letter of the group now."""
         if not self.is_settled:
             self._outcomes.dead_letter(self._client_id, self.receipt_handle, 1)
             self.is_settled = True
 
 
 class LeasedBatch(Sequence[LeasedRecord]):
-    """Records that are leased to a subscription together: a sequence of them, settled one by one or at once.
+    """Records that are leased to a subscription together: a sequence, settled one by one or at once.
 
     ``records`` and ``receipt_handles`` have the same without an object for each message.
     """
@@ -179,7 +179,7 @@ class LeasedBatch(Sequence[LeasedRecord]):
         return self._leased
 
     def _settle(self, settle: Callable[[str, bytes, int], None]) -> None:
-        """Settle what is not settled yet; it counts as settled afterwards, as an interrupt may come before."""
+        """Settle the unsettled messages; they are marked afterwards, as an interrupt may come before."""
         unsettled = [record for record in self._leased or () if not record.is_settled]
         handles, count = self.receipt_handles, 0 if self._settled else len(self.records)
         if self._leased is not None:
@@ -192,11 +192,11 @@ class LeasedBatch(Sequence[LeasedRecord]):
         self._settled = True
 
     def ack(self) -> None:
-        """Say that those are done that are not settled yet."""
+        """Acknowledge the messages that are not settled yet."""
         self._settle(self._outcomes.acknowledge)
 
     def nack(self, delay_ms: int | None = None) -> None:
-        """Give those back that are not settled yet; see `LeasedRecord.nack`."""
+        """Give back the messages that are not settled yet; see `LeasedRecord.nack`."""
         _check_delay(delay_ms)
         give_back = self._outcomes.give_back
         self._settle(
@@ -204,7 +204,7 @@ class LeasedBatch(Sequence[LeasedRecord]):
         )
 
     def dead_letter(self) -> None:
-        """Move those to the group's dead letters that are not settled yet."""
+        """Make dead letters of the messages that are not settled yet."""
         self._settle(self._outcomes.dead_letter)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""How many queues topics have, as a client knows it for a while."""
+"""Numbers of topics' queues, as a client knows them for a while."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class QueueCounts:
         self._known: dict[str, tuple[int, float]] = {}
 
     def known(self, topic: str) -> int | None:
-        """Return a topic's number, None if it is to be asked for."""
+        """Return a topic's number of queues, None if it must be asked for."""
         count, until = self._known.get(topic, (0, float("-inf")))
         return count if self._clock.monotonic() < until else None
 

@@ -1,4 +1,4 @@
-"""How a client waits for a service to serve: its own health, asked until it says so."""
+"""Waiting for a service to serve: its own health is asked until it reports SERVING."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POLL_S: Final = 0.05
 
 
 class Readiness:
-    """Looks at one service's own health until it says SERVING, or the time is over."""
+    """Asks one service's own health until it reports SERVING, or the time is over."""
 
     def __init__(self, service: Service, address: str, *, deadline_s: float, clock: Clock) -> None:
         self.call = status.health(service)
@@ -33,7 +33,7 @@ class Readiness:
         return max(0.01, min(self._left_s, 1))
 
     def is_given(self, answer: Any) -> bool:
-        """Whether a look's answer says SERVING."""
+        """Whether an answer reports SERVING."""
         self._problem = "answers, but is not serving"
         return self.call.interpret(answer)
 

@@ -183,13 +183,13 @@ class Record:
 
     @property
     def stored_body(self) -> bytes:
-        """The body as it is stored: compressed as `compression_flags` says."""
+        """The body as stored, compressed by `compression_flags`."""
         begin = self._body_begin()
         return bytes(self._data[begin : begin + self._head[_BODY_LENGTH]])
 
     @property
     def compression_flags(self) -> int:
-        """The bits of the system flag that say how `stored_body` is compressed; 0: it is not."""
+        """The bits of the system flag that name the compression of `stored_body`; 0: none."""
         sys_flag = self.sys_flag
         return sys_flag & COMPRESSION_BITS if sys_flag & COMPRESSED else 0
 
@@ -217,7 +217,7 @@ class Record:
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """All properties, KEYS, TAGS and UNIQ_KEY included; what the store says of itself is left out."""
+        """All properties, KEYS, TAGS and UNIQ_KEY included; the store's own are left out."""
         if self._properties is None:
             _, at = self._topic_range()
             begin = at + PROPERTIES_LENGTH.size

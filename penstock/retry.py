@@ -1,4 +1,4 @@
-"""Which failed calls are tried again, and after how long; pure decisions, no sleeping."""
+"""Decisions which failed calls are tried again, and after how long; no sleeping."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.errors import DeadlineExceeded, PenstockError, ResourceExhausted, 
 
 
 class Repeat(Enum):
-    """What a second attempt of a call could do."""
+    """The effect of a second attempt of a call."""
 
     SAFE = "nothing that the first attempt did not do: repeat when unreachable"
     KNOWN = "nothing, as the writer knows what it names: repeat when unreachable or silent"
@@ -29,10 +29,10 @@ SLOW_BYTES_S: Final = 256 << 10  # a second, over the slowest link that is not t
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How long to wait between attempts; a service's own ``retry_delay_ms`` goes first.
+    """How long to wait between attempts; a service's own ``retry_delay_ms`` wins.
 
-    ``unreachable_s_max`` gives an address where nobody listens less time than the call has. A request that is stored
-    once however often it comes gets half of the time that is left in each attempt, ``answer_s_min`` at least.
+    ``unreachable_s_max`` bounds the time for an address where nobody listens. An attempt of a request that is
+    stored once gets half of the time that is left, ``answer_s_min`` at least.
     """
 
     first_delay_ms: int = 20

@@ -1,4 +1,4 @@
-"""Which request of which producer: what lets a writer tell a request that is sent again from a new one."""
+"""Producer ids and sequences, by which the writer recognizes a request that is sent again."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ class RequestToken(NamedTuple):
         return max(0, clock.now_ms() - self.first_ms) / 1_000
 
     def dated(self, age_s: float, clock: Clock) -> RequestToken:
-        """Return what to tell somebody who is to send it again: it was first sent so long ago."""
+        """Return the token with the time of its first attempt, for somebody who may send it again."""
         return self._replace(first_ms=clock.now_ms() - self.age_ms(age_s))
 
     def age_ms(self, age_s: float) -> int:
-        """Return the age of the request if the monotonic clock went on for so long since it was first sent; 1 at least.
+        """Return the request's age, 1 at least; its first attempt was ``age_s`` of the monotonic clock ago.
 
-        All that the machine has slept since the token was made is added.
+        The machine's sleep since the token was made is added.
         """
         return int(age_s * 1_000) + 1 + max(0, suspended_ms() - self.suspended_ms)
 
@@ -83,9 +83,9 @@ class RequestToken(NamedTuple):
 class Sequences:
     """Numbers the requests of one producer; safe to use from several threads.
 
-    A request that is not answered must not be left too far behind, or the writer forgets what became of those
-    of its time: then the producer goes on as a new one. So it does in a process that was forked, and when a
-    request is left to be asked for later.
+    The writer forgets a request that is too far behind the producer's newest. So the producer takes a new id
+    when an unanswered request would fall too far behind, after a fork, and when a request is left to be asked
+    for later.
     """
 
     def __init__(self, clock: Clock) -> None:

@@ -1,4 +1,4 @@
-"""What a client is told of transactions."""
+"""Results of calls about transactions."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedTransaction:
-    """What became of a transaction that was to be ended.
+    """The outcome of a request to end a transaction.
 
-    ``state`` is ``committed``, ``rolled back``, ``given up``, ``not found``, ``other topic``, ``topic gone`` or
-    ``damaged``; with the last three it is still pending. ``already``: an earlier call had ended it.
+    ``state`` is ``committed``, ``rolled back``, ``given up``, ``not found``, ``other topic``, ``topic gone``
+    or ``damaged``; with the last three it is still pending. ``already``: an earlier call had ended it.
     """
 
     transaction_id: str
@@ -49,7 +49,7 @@ class PendingTransactions(list[PendingTransaction]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionCheck:
-    """A question: what is to become of this transaction? ``records`` are its messages, as they are stored."""
+    """The question whether to commit a transaction. ``records`` are its messages, as stored."""
 
     transaction_id: str
     topics: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What calls return, as frozen values; times are Unix milliseconds, sizes bytes."""
+"""Results of calls, as frozen values; times are Unix milliseconds, sizes bytes."""
 
 from __future__ import annotations
 
@@ -35,11 +35,10 @@ __all__ = [
 class Stored:
     """Where one message was stored.
 
-    ``message_id`` and ``unique_key`` are empty for messages of a record batch: the writer
-    returns none per record. ``commit_offset`` finds such a message too; it is -1 when the writer
-    stored the batch with other record sizes than the client sent, or in two parts. Of a message that is delivered later
-    ``queue_offset`` is -1, and ``recall_handle`` recalls it unless it has a delay level. ``repeated`` says that an
-    earlier attempt had stored it.
+    Messages of a record batch have no ``message_id`` and ``unique_key``; ``commit_offset`` finds them too. It
+    is -1 if the writer stored the batch with other record sizes than the client sent, or in two parts. A
+    delayed message has ``queue_offset`` -1 and, unless it has a delay level, a ``recall_handle``.
+    ``repeated``: an earlier attempt had stored it.
     """
 
     topic: str
@@ -55,10 +54,10 @@ class Stored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimerCounts:
-    """Messages that wait for their time, and what became of others since the writer's start.
+    """Delayed messages that wait, and outcomes of others since the writer's start.
 
-    ``due_within_s`` counts those with a time of delivery that are due within so many seconds; ``next_due_ms`` is 0
-    where nothing waits.
+    ``due_within_s`` counts those that are due within so many seconds; ``next_due_ms`` is 0 if no message
+    waits.
     """
 
     pending_count: int
@@ -75,7 +74,7 @@ class TimerCounts:
 class StoredBatch:
     """Where a record batch was stored: ``[commit_offset, end_commit_offset)``.
 
-    ``repeated`` says that an earlier attempt had stored it. Where that one was cut short, others' records may lie
+    ``repeated``: an earlier attempt had stored it. If that one was cut short, records of others may lie
     between, and a queue has two ranges.
     """
 
@@ -113,7 +112,7 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOffset:
-    """How far a consumer group came in one queue; ``queue_offset`` is the next one to consume."""
+    """A consumer group's progress in one queue; ``queue_offset`` is the next one to consume."""
 
     topic: str
     queue_id: int
@@ -176,7 +175,7 @@ class WriterStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetainedFile:
-    """One file of the log: when it is deleted by its age (0: never), and who needs it or an older one."""
+    """One file of the log: when it is deleted by its age (0: never), and who holds it."""
 
     start_offset: int
     size_bytes: int
@@ -188,10 +187,10 @@ class RetainedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionReport:
-    """How retention is set (``retention_ms`` 0: nothing is deleted), what it has done and will do.
+    """Retention's settings (``retention_ms`` 0: off), its past deletions and the next ones.
 
-    ``holds`` has from which commit offset on each follower needs the log. Times are Unix milliseconds.
-    ``is_deleting`` says of ``delete_expired`` that the deletion was not done in a minute, and goes on.
+    ``holds`` has the commit offset from which on each follower needs the log. ``is_deleting``: a deletion by
+    ``delete_expired`` took longer than a minute, and goes on.
     """
 
     retention_ms: int
@@ -213,7 +212,7 @@ class RetentionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderStatus:
-    """What the reader sees of the store."""
+    """The reader's view of the store."""
 
     min_commit_offset: int
     visible_offset: int
@@ -223,7 +222,7 @@ class ReaderStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexerStatus:
-    """How far the index is."""
+    """The index's progress."""
 
     indexed_offset: int
     confirm_offset: int
@@ -247,9 +246,9 @@ class Staged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """What a commit stored, records of others between them; ``already``: an earlier call did.
+    """The records of a commit, with records of others between; ``already``: an earlier call stored them.
 
-    Of a version that was committed long ago only that is known: then the counts are -1.
+    The counts are -1 for a version that was committed long ago.
     """
 
     version: int
@@ -262,7 +261,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenStagedCommit:
-    """A staged commit under way; ``problem`` says why one that is decided is not."""
+    """A staged commit under way; ``problem`` is why a decided one is not complete."""
 
     version: int
     decided: bool
@@ -272,9 +271,9 @@ class OpenStagedCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedApplication:
-    """An application's highest committed version (-1: none), last commit and its open ones.
+    """An application's highest committed version (-1: none), last commit and open staged commits.
 
-    ``problem`` says why the writer refuses it, empty if it does not; ``app_id`` is then its directory's name.
+    ``problem`` is why the writer refuses it, empty if it does not; ``app_id`` is then its directory's name.
     """
 
     app_id: str

@@ -33,7 +33,7 @@ _SCALAR_SIZES: Final = {1: 8, 5: 4}  # fixed64 and fixed32 by wire type
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One RPC: who serves it, its path, how its messages become bytes and back, what of it streams."""
+    """One RPC: its service, its path, how its messages become bytes and back, and which of them stream."""
 
     service: Service
     path: str

@@ -1,4 +1,4 @@
-"""The event loop that services and their benches run on."""
+"""The event loop that services run on, and tasks on it that may outlive whoever awaits them."""
 
 from __future__ import annotations
 
@@ -22,3 +22,15 @@ def _factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
+
+
+def retrieve(ended: asyncio.Future[Any]) -> None:
+    """Retrieve how a task ended, for ``add_done_callback``: asyncio logs errors that nobody retrieves."""
+    if not ended.cancelled():
+        ended.exception()
+
+
+async def shielded(task: asyncio.Future[T]) -> T:
+    """Wait for a task that goes on when its caller is cancelled. Raises what it raises."""
+    task.add_done_callback(retrieve)
+    return await asyncio.shield(task)

@@ -11,13 +11,15 @@ import ctypes
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Final, NoReturn
 
-from services import logs, loops, memory, streams
-from services.process_settings import ListenSettings
-from services.rpc.listening import CannotListen
+from services import logs, loops, memory, stdio
+from services.config.settings import ListenSettings
+from services.rpc.ports import CannotListen
 from storage.errors import NotAStore, StoreError, StoreLocked, UnsupportedFormat
 from storage.files import open_files
 
@@ -32,17 +34,19 @@ EXIT_CODE_OF: Final[dict[type[BaseException], int]] = {
 SERVING_LINE: Final = "{service} serves on {address}"
 
 _PR_SET_PDEATHSIG: Final = 1
+_LOOK_SECONDS: Final = 0.05
+_SIGNS: Final = ("checkpoint", "commitlog", "consumequeue", "config")
 
 
 def run(
     service: str, settings: ListenSettings, serve: Callable[[asyncio.Event], Awaitable[None]]
 ) -> int:
     """Run ``serve`` until it ends; it is given an event which a stop signal sets."""
-    streams.hold()
+    stdio.hold()
     logs.configure(service=service, level=settings.log_level, log_format=settings.log_format)
     if settings.supervised:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if streams.is_unread():  # the supervisor ended before it could be asked to signal that
+        if stdio.is_unread():  # the supervisor ended before it could be asked to signal that
             return 0
     memory.keep_buffers()
     memory.set_aside()
@@ -63,7 +67,7 @@ def run(
 
 def fail(service: str, problem: str, code: int) -> int:
     """Say in one line why the process ends; return its exit code."""
-    streams.say(f"penstock {service}: {problem}", is_error=True)
+    stdio.say(f"penstock {service}: {problem}", is_error=True)
     return code
 
 
@@ -74,20 +78,62 @@ def leave(code: int) -> NoReturn:
     around them, which sometimes aborts a process that had stopped in order.
     """
     logging.shutdown()
-    streams.end()
+    stdio.end()
     os._exit(code)
 
 
 def announce(service: str, address: str) -> None:
     """Print the address that it serves on to stdout, for the process that started it."""
     memory.settle()
-    streams.say(SERVING_LINE.format(service=service, address=address))
+    stdio.say(SERVING_LINE.format(service=service, address=address))
 
 
 async def sleep_until(stop: asyncio.Event, seconds: float) -> None:
     """Sleep, but not longer than until ``stop`` is set."""
     with suppress(TimeoutError):
         await asyncio.wait_for(stop.wait(), seconds)
+
+
+async def wait_for_store(
+    directory: Path,
+    stop: asyncio.Event,
+    *,
+    timeout_seconds: float,
+    wanted: Sequence[str] = (),
+) -> bool:
+    """Return True once there is a store with all files ``wanted``; False once ``stop`` is set.
+
+    Raises NotAStore if the directory holds something else, or no store in time.
+    """
+    until = time.monotonic() + timeout_seconds
+    said = False
+    while not stop.is_set():
+        problem = _what_is_missing(directory, wanted)
+        if not problem:
+            return True
+        if time.monotonic() >= until:
+            raise NotAStore(problem)
+        if not said:
+            logs.get_logger().info("waiting for the writer", problem=problem)
+            said = True
+        await sleep_until(stop, _LOOK_SECONDS)
+    return False
+
+
+def _what_is_missing(directory: Path, wanted: Sequence[str]) -> str:
+    try:
+        names = {entry.name for entry in directory.iterdir()}
+    except FileNotFoundError:
+        return f"{directory} does not exist: no writer has made a store there"
+    except OSError as error:
+        raise NotAStore(f"{directory} cannot be read: {error.strerror}") from error
+    if not names - {"lock", "abort"}:
+        return f"{directory} is empty: no writer has made a store there"
+    if not names.intersection(_SIGNS):
+        raise NotAStore(f"{directory} is not a store: it has no commitlog, and it is not empty")
+    if not all((directory / name).exists() for name in wanted):
+        return f"{directory}: no writer has opened this store yet"
+    return ""
 
 
 async def _until_stopped(

@@ -16,17 +16,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from services import streams
-from services.flags import load
-from services.messaging_settings import NONE
-from services.process_settings import ListenSettings
-from services.rpc.listening import CannotListen, check_free, keep_port
-from services.settings import (
+from services import stdio
+from services.config.flags import load
+from services.config.settings import (
     IndexerSettings,
+    ListenSettings,
     ReaderSettings,
     ServeSettings,
     WriterSettings,
 )
+from services.config.values import NONE
+from services.rpc.ports import CannotListen, check_free, keep_port
 
 SERVICES: Final[dict[str, type[ListenSettings]]] = {
     "writer": WriterSettings,
@@ -48,11 +48,11 @@ _KILL_AFTER_SECONDS: Final = 15.0  # beyond the drain grace
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run until a signal to stop, or until a service cannot start; return the exit code."""
-    streams.hold()
+    stdio.hold()
     try:
         return _run(argv)
     finally:
-        streams.end()
+        stdio.end()
 
 
 def _run(argv: Sequence[str] | None) -> int:
@@ -62,13 +62,13 @@ def _run(argv: Sequence[str] | None) -> int:
         for service in SERVICES:  # before any of them makes anything
             load(SERVICES[service], child_arguments(service, settings), prog="penstock serve")
     except ValueError as error:
-        streams.say(f"penstock serve: {error}", is_error=True)
+        stdio.say(f"penstock serve: {error}", is_error=True)
         return 2
     try:
         for listen in listens_of(settings).values():
             check_free(listen)
     except CannotListen as error:
-        streams.say(f"penstock serve: {error}", is_error=True)
+        stdio.say(f"penstock serve: {error}", is_error=True)
         return 6
     with with_ports(settings) as settings:
         return asyncio.run(_supervise(settings))
@@ -266,7 +266,7 @@ def _how(code: int) -> str:
 
 
 def _say(text: str, *, error: bool = False) -> None:
-    streams.say(f"penstock: {text}", is_error=error)
+    stdio.say(f"penstock: {text}", is_error=error)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,6 @@
     │   └── VersionTooOld       whether a version was committed is not known any more
     └── reading
         ├── QueueRebuilding     the writer rebuilds units of the queue; retry after ``retry_delay_ms``
-        ├── IndexIncomplete     files of the index are gone and are being made again; retry
         ├── RecordNotFound      no record starts at that commit offset
         ├── DamagedRecord       the bytes on disk are not the record that was stored
         ├── UnreadableBody      the body of a record that is whole cannot be unpacked
@@ -267,10 +266,6 @@ class QueueRebuilding(StoreError):
         self.topic = topic
         self.queue_id = queue_id
         self.retry_delay_ms = 500
-
-
-class IndexIncomplete(StoreError):
-    """The index lacks what it had, so that a query by key would miss messages; try again later."""
 
 
 class RecordNotFound(StoreError):

@@ -85,14 +85,14 @@ DELAYED_RECORD: Final = FindingKind(
     "restore its log file from a backup",
 )  # fmt: skip
 INDEX_FILE: Final = FindingKind(
-    "index-file", "commit offsets", "keys that queries do not find, until it is made again",
+    "index-file", "commit offsets", "keys that queries do not find, until it is rebuilt",
     REPAIR,
 )  # fmt: skip
 INDEX_ENTRIES: Final = FindingKind(
-    "index-entries", "", "keys that queries do not find, until it is made again", REPAIR
+    "index-entries", "", "keys that queries do not find, until it is rebuilt", REPAIR
 )
 INDEX_FILE_MISSING: Final = FindingKind(
-    "index-file-missing", "commit offsets", "keys that queries do not find, until it is made again",
+    "index-file-missing", "commit offsets", "keys that queries do not find, until it is rebuilt",
     START,
 )  # fmt: skip
 INDEX_BEHIND: Final = FindingKind(

@@ -207,12 +207,12 @@ class StoreIndexer:
 
     @property
     def damaged_count(self) -> int:
-        """How many files were found to be damaged since the start; they are made again."""
+        """How many files were found to be damaged or missing since the start; they are rebuilt."""
         return self._builder.damaged_count
 
     @property
     def scrub_progress(self) -> str:
-        """The file that is being checked and how far, empty between two."""
+        """The file that is checked or rebuilt, empty between two."""
         return self._builder.scrub_progress
 
     @property
@@ -241,11 +241,11 @@ class StoreIndexer:
         return False
 
     def check_all(self) -> None:
-        """Have every block of every index file checked at once, and what is damaged made again."""
+        """Check every full index file at once, and rebuild what is damaged."""
         self._builder.check_all()
 
     def wait_repaired(self, timeout_s: float) -> bool:
-        """Block until no file is known to be damaged or to be checked; False when time is up.
+        """Block until no file is missing, and every one was checked that was asked for; False when time is up.
 
         Raises StoreFailed when the indexer has failed.
         """

@@ -147,7 +147,7 @@ class PullResult:
 class UncoveredRange:
     """Records that begin in ``[begin_commit_offset, end_commit_offset)`` may be missing in an answer.
 
-    ``file_name`` is the index file that is to blame, empty where the log is, or a file without a trace; ``reason`` is what is wrong with it.
+    ``file_name`` is the index file that is missing, empty where a part of the log is; ``reason`` is what is wrong with it.
     """
 
     begin_commit_offset: int
@@ -168,7 +168,7 @@ class UncoveredRange:
 class KeyQueryResult:
     """Answer to a query by key, by ascending commit offset within the page.
 
-    Records may be missing from the ranges ``uncovered`` until the indexer has made them again.
+    Records may be missing from the ranges ``uncovered`` until the indexer has rebuilt the files.
     """
 
     record_count: int

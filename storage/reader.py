@@ -363,9 +363,8 @@ class StoreReader:
         """Return the newest messages of a topic that carry a key, a page at a time.
 
         Topic, key and store time are compared in the records themselves; those of a former topic of the
-        name do not count. What an index file may lack is named as ``uncovered``, and our indexer is asked to make
-        the file again. Raises TopicNotFound, and InvalidMessage for an empty key or a foreign token;
-        IndexIncomplete while the index lacks what it had.
+        name do not count. The range of a missing index file is named as ``uncovered``. Raises TopicNotFound,
+        and InvalidMessage for an empty key or a foreign token.
         """
         self._visibility.update()
         if topic not in self.topics and not self._queues.has_topic(topic):
@@ -381,7 +380,7 @@ class StoreReader:
             end_timestamp_ms=end_timestamp_ms,
             max_messages=max_messages,
             page_token=page_token,
-            indexed_offset=self.indexed_offset,
+            indexed_offset=lambda: self.indexed_offset,
         )
 
     # ---- consumer groups

@@ -9,8 +9,8 @@ import grpc
 
 from bench.controls import echo
 from services import loops, memory
+from services.config.settings import WriterSettings
 from services.rpc.limits import server_options
-from services.settings import WriterSettings
 
 
 async def _unary(_request: bytes, _context: Any) -> bytes:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 from services import memory
-from services.process_settings import ProcessSettings
+from services.config.settings import ProcessSettings
 from services.rpc.core.served_call import Handler
 from services.rpc.core.server import CoreServer
 from services.rpc.limits import server_options

@@ -23,8 +23,8 @@ from bench import drivers
 from bench.figures import Figure, show
 from penstock.v1 import writer_pb2, writer_pb2_grpc
 from services import loops
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2
 from storage.files import open_files
 
 CLIENTS: Final = 2_000

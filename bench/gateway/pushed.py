@@ -25,9 +25,9 @@ from bench.figures import Figure, beside, show
 from bench.resident import cpu_seconds, wait_until_warmed
 from penstock.v1 import writer_pb2, writer_pb2_grpc
 from services import loops
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2
-from services.settings import WriterSettings
+from services.config.settings import WriterSettings
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2
 from storage.files.allocator import WARM_FILES
 
 TOPIC: Final = "bench"

@@ -30,7 +30,7 @@ from bench.resident import cpu_seconds, wait_until_warmed
 from penstock import AsyncClient
 from penstock.v1 import writer_pb2
 from services import loops
-from services.settings import WriterSettings
+from services.config.settings import WriterSettings
 from storage.files.allocator import WARM_FILES
 
 TOPIC: Final = "bench"

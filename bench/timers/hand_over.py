@@ -28,7 +28,7 @@ from bench.figures import Figure, show
 from bench.timers import pending as timers
 from penstock import Client, PenstockError
 from penstock.v1 import writer_pb2
-from services.rpc.listening import keep_port
+from services.rpc.ports import keep_port
 from storage.clock import SystemClock
 from storage.errors import StoreBusy
 from storage.writer import StoreWriter

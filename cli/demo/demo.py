@@ -25,8 +25,8 @@ from cli.demo.spark import is_set_up, read_with_spark
 from cli.failures import CommandFailed, ExitCode, describe
 from cli.local_services import LocalServices
 from cli.session import progress_bar
-from cli.streams import open_standard_streams
 from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
+from services.stdio import open_standard_streams
 
 if TYPE_CHECKING:
     from penstock import Client, Record
@@ -283,7 +283,7 @@ def run(*, stay: bool, spark: bool) -> int:
     leave = False
     try:
         services = LocalServices.start(
-            store, home / "services.log", options=SMALL_FILES, addresses=free_addresses()
+            store, home / "services.log", options=SMALL_FILES, addresses=free_addresses(), stay=stay
         )
         console.print("  three services on an empty store:")
         for name, address in services.addresses.items():

@@ -17,7 +17,7 @@ from penstock.addresses import (
 )
 from penstock.calls import status
 from penstock.calls.call import Attempts, Call, Plan
-from penstock.channel import CALL_FAILED, NOT_CONNECTED, AsyncServiceChannels, failure_of
+from penstock.channel import CALL_FAILED, NOT_CONNECTED, AsyncServiceChannels, Lane, failure_of
 from penstock.errors import ClientClosed, PenstockError
 from penstock.proxies import way_to
 from penstock.queue_counts import QueueCounts
@@ -82,11 +82,16 @@ class AsyncConnection:
                     ready.failed(error)
                 await self.channels.pause(ready.pause_s())
 
-    async def run(self, call: Call[T], *, timeout_s: float | None = None) -> T:
-        """Send a call, again where that is safe, and return what its answer means."""
+    async def run(
+        self, call: Call[T], *, timeout_s: float | None = None, lane: Lane = "calls"
+    ) -> T:
+        """Send a call, again where that is safe, and return what its answer means.
+
+        In the lane of iterators an interrupt (Ctrl-C) of the caller leaves no lock of grpc's held.
+        """
         timeout_s = self.timeout_s if timeout_s is None else timeout_s
         self.channels.allow(timeout_s + call.wait_ms / 1000)
-        stub = self.stub(call.method)
+        stub = self.stub(call.method, lane)
         with Attempts(
             call,
             self.retry,
@@ -97,12 +102,14 @@ class AsyncConnection:
         ) as attempts:
             while True:
                 try:
-                    response = await stub(attempts.request(), timeout=attempts.answer_s())
+                    response = await self.channels.ask(
+                        stub, attempts.request(), attempts.answer_s(), lane
+                    )
                 except CALL_FAILED as error:
                     await self.channels.pause(attempts.after(failure_of(error)))
                     if attempts.is_silent:
                         self.renew(call.method, stub)
-                        stub = self.stub(call.method)
+                        stub = self.stub(call.method, lane)
                 except ValueError as error:
                     if self.channels.is_closed:  # by another thread, since the stub was there
                         raise ClientClosed("the client was closed") from error
@@ -110,7 +117,9 @@ class AsyncConnection:
                 else:
                     return call.interpret(response)
 
-    async def run_plan(self, plan: Plan[T], *, timeout_s: float | None = None) -> T:
+    async def run_plan(
+        self, plan: Plan[T], *, timeout_s: float | None = None, lane: Lane = "calls"
+    ) -> T:
         """Run a plan's calls one after the other and return its value."""
         result: Any = None
         while True:
@@ -119,7 +128,7 @@ class AsyncConnection:
             except StopIteration as stop:
                 value: T = stop.value
                 return value
-            result = await self.run(call, timeout_s=timeout_s)
+            result = await self.run(call, timeout_s=timeout_s, lane=lane)
 
     async def wait_connected(self, service: Service, timeout_s: float) -> bool:
         """Wait for a connection; False if it does not come in time. Any answer proves one."""
@@ -136,16 +145,16 @@ class AsyncConnection:
         return way_to(self.addresses.of(service))
 
     def error_of(self, call: Call[Any], error: grpc.RpcError) -> PenstockError:
-        """Return what a call that failed is to be raised as."""
+        """Return the exception for a failed call."""
         return call.error_of(error, self.way_to(call.method.service))
 
     def renew(self, method: Method, failed_stub: Any) -> None:
-        """Have calls to a method's service go over a new connection: the one of ``failed_stub`` may be dead.
+        """Move calls to a method's service to a new connection: the one of ``failed_stub`` may be dead.
 
-        Does nothing where there is another one already.
+        Does nothing if there is another one already.
         """
         self.channels.renew(method, failed_stub)
 
-    def stub(self, method: Method) -> Any:
+    def stub(self, method: Method, lane: Lane = "calls") -> Any:
         """Return grpc's callable for a method."""
-        return self.channels.stub(method)
+        return self.channels.stub(method, lane)

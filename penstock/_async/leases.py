@@ -1,4 +1,4 @@
-"""What a client does with leases itself, batch by batch; a subscription does it for you."""
+"""Leases by hand, batch by batch; a subscription does it for you."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class AsyncLeaseCalls(AsyncConnection):
         sql: str = "",
         timeout_s: float | None = None,
     ) -> Received:
-        """Lease messages of a topic to this call's caller, waiting up to ``wait_ms`` for the first one.
+        """Lease messages of a topic, waiting up to ``wait_ms`` for the first one.
 
-        Those that are not acknowledged within ``lease_ms`` are handed out again. ``tag`` is an expression,
-        ``sql`` an SQL92 filter over properties; one of the two may be given.
+        A message that is not acknowledged within ``lease_ms`` is delivered again. Give ``tag``, an
+        expression, or ``sql``, an SQL92 filter over properties, or neither.
         """
         call = leases.receive(
             topic,
@@ -43,9 +43,9 @@ class AsyncLeaseCalls(AsyncConnection):
     async def acknowledge(
         self, received: Received, handles: bytes | None = None, *, timeout_s: float | None = None
     ) -> list[RefusedHandle]:
-        """End the leases of what was received, or of these handles of it: the messages are done.
+        """Acknowledge the received messages, or those of ``handles``: they are done.
 
-        Returns the handles that were refused, because the lease had ended for one.
+        Returns the handles that were refused, such as those of ended leases.
         """
         handles = received.receipt_handles if handles is None else handles
         call = leases.acknowledge(received.group, received.topic, handles)
@@ -59,7 +59,7 @@ class AsyncLeaseCalls(AsyncConnection):
         *,
         timeout_s: float | None = None,
     ) -> list[RefusedHandle]:
-        """Have leases last ``duration_ms`` from now: longer for more time, shorter to give back.
+        """End leases ``duration_ms`` from now: later for more time, sooner to give messages back.
 
         Without it messages are given back by the group's backoff. Returns the handles that were refused.
         """

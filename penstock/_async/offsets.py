@@ -1,4 +1,4 @@
-"""What a client does with offsets of queues and of consumer groups."""
+"""Offsets of queues and of consumer groups."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
+from penstock.background import AsyncBackground, AsyncWakeUp
 from penstock.calls.call import Call
 from penstock.channel import (
     CALL_FAILED,
@@ -14,7 +15,6 @@ from penstock.channel import (
     failure_of,
     is_cancellation,
 )
-from penstock.consuming.background import AsyncBackground, AsyncWakeUp
 from penstock.consuming.closing import AsyncClosing
 from penstock.errors import Cancelled, ClientClosed
 from penstock.proxies import way_to
@@ -27,7 +27,8 @@ _LOOK_S: Final = 1.0
 class AsyncPullStream(AsyncIterator[PullResult], AsyncClosing):
     """Pulls that the reader sends ahead; made by `AsyncClient.pull_stream`, used by one task.
 
-    A cancellation of ``next`` loses none: the stream is read beside it. After an interrupt results may be repeated.
+    A thread or task of its own reads the stream, so after an interrupt or a cancellation of ``next`` it goes
+    on and no result is lost.
     """
 
     def __init__(self, channels: AsyncServiceChannels, call: Call[PullResult]) -> None:

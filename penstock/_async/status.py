@@ -1,4 +1,4 @@
-"""What a client asks the services about themselves."""
+"""The services' states, and retention."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class AsyncStatus(AsyncConnection):
     ) -> RetentionReport:
         """Delete the files of the log that are older than that, or than the retention, at once.
 
-        What is needed stays, and the newest file. After a minute returns with ``is_deleting``, and the deletion
-        goes on. One call at a time: others are tried again. Raises InvalidArgument without an age where nothing is
-        deleted unasked.
+        Files that somebody needs and the newest file stay. A deletion that takes longer than a minute goes
+        on, and the report has ``is_deleting``. A second call meanwhile is retried. Raises InvalidArgument
+        without an age where retention is off.
         """
         return await self.run(retention.delete_expired(older_than_ms), timeout_s=timeout_s)

@@ -22,11 +22,10 @@ _GONE_MS: Final = 1_000  # after which what a member had that has gone is handed
 class AsyncSubscription(AsyncIterator[LeasedRecord]):
     """Messages leased to this member of a group; made by `AsyncClient.subscribe`, used by one task.
 
-    A message is acknowledged when the next one is asked for, unless it was settled before; leaving
-    the ``async with`` block acknowledges the last one too, or gives it back if an exception is on its
-    way. Leases are renewed for as long as the subscription is open. Its reader may be away for a
-    while: the subscription goes on when it is back. After an interrupt or a cancellation of ``next`` the
-    iteration goes on with the next message.
+    A message is acknowledged when the next one is asked for, unless it was settled before. Leaving the
+    ``async with`` block acknowledges the last one, or gives it back after an exception. Leases are renewed
+    while the subscription is open. It outlasts a restart of the reader. After an interrupt or a cancellation
+    of ``next`` the iteration goes on with the next message.
     """
 
     def __init__(self, client: AsyncConnection, options: SubscribeOptions) -> None:
@@ -64,10 +63,11 @@ class AsyncSubscription(AsyncIterator[LeasedRecord]):
         return self._receiver.prefetched.next_record()
 
     def batches(self, max_messages: int = 32) -> AsyncLeasedBatches:
-        """Return an iterator over batches: up to ``max_messages``, as many as there are without waiting for more.
+        """Return an iterator over batches of up to ``max_messages``; it does not wait for more.
 
-        A batch is acknowledged when the next one is asked for, but for those of its messages that were
-        settled. A damaged record raises DataLoss, unless ``on_damaged`` is given; the next iteration goes on after it.
+        A batch is acknowledged when the next one is asked for; messages that were settled before keep their
+        outcome. A damaged record raises DataLoss, unless ``on_damaged`` is given; the next iteration goes on
+        after it.
         """
         if max_messages < 1:
             raise InvalidArgument("max_messages: at least 1", field="max_messages")
@@ -88,9 +88,8 @@ class AsyncSubscription(AsyncIterator[LeasedRecord]):
     async def run(self, handler: Callable[[LeasedRecord], Any], *, concurrency: int = 8) -> None:
         """Call ``handler`` with each message, up to ``concurrency`` at once, until it is closed.
 
-        What it returns from is acknowledged, what it raises for is given back and comes again by the
-        group's backoff, unless the handler settled the message itself. A damaged record is logged, unless
-        ``on_damaged`` is given.
+        A return acknowledges the message; an exception gives it back, by the group's backoff. The handler may
+        settle the message itself. A damaged record is logged, unless ``on_damaged`` is given.
         """
         try:
             async with AsyncHandlers(concurrency) as handlers:
@@ -108,11 +107,11 @@ class AsyncSubscription(AsyncIterator[LeasedRecord]):
             await self.close()
 
     def stop(self) -> None:
-        """Have the iteration, or `run`, end after the messages in hand; any thread may say so."""
+        """End the iteration, or `run`, after the messages in hand; any thread may call it."""
         self._receiver.stop()
 
     async def close(self) -> None:
-        """Send what is settled and give the rest back. Closing twice does nothing."""
+        """Send the outcomes of settled messages and give the rest back. Closing twice does nothing."""
         await self._receiver.close()
         self._keeper.background.stop()
         await self._keeper.background.join()
@@ -136,7 +135,7 @@ class AsyncSubscription(AsyncIterator[LeasedRecord]):
 
 
 class AsyncLeasedBatches(AsyncIterator[LeasedBatch], AsyncClosing):
-    """What a subscription has, in batches. An interrupt or a cancellation does not end it, as it would a generator."""
+    """Batches of a subscription. Unlike a generator it survives an interrupt or a cancellation."""
 
     def __init__(self, subscription: AsyncSubscription, max_messages: int) -> None:
         self._subscription = subscription
@@ -144,7 +143,7 @@ class AsyncLeasedBatches(AsyncIterator[LeasedBatch], AsyncClosing):
         self._is_closed = False
 
     async def close(self) -> None:
-        """End the iteration; the subscription stays open, and has the last batch. Closing twice does nothing."""
+        """End the iteration; the subscription stays open, with the last batch. Closing twice does nothing."""
         self._is_closed = True
 
     async def __anext__(self) -> LeasedBatch:

@@ -1,4 +1,4 @@
-"""What a client does with topics."""
+"""Topics: create, list, describe, change, delete."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ class AsyncTopics(AsyncConnection):
         force: bool = False,
         timeout_s: float | None = None,
     ) -> Topic:
-        """Change what is given of a topic and return it; ``queues`` stands for both counts that are not given.
+        """Change the given settings of a topic and return it; ``queues`` sets both counts.
 
-        Raises FailedPrecondition, unless with ``force``, where read queues go that are written to or that a
-        group has not read to the end; the message says which group, how much and where.
+        Raises FailedPrecondition if read queues would go that are written to or that a group has not read to
+        the end, unless ``force`` is set; the message names group, count and queue.
         """
         call = topics.update(
             name,

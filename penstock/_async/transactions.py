@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Self
 
 from penstock._async.topics import AsyncTopics
+from penstock.background import AsyncBackground
 from penstock.batch import NO_PROPERTIES, Keys, RecordBatch
 from penstock.calls import transactions
 from penstock.channel import CALL_FAILED, failure_of
-from penstock.consuming.background import AsyncBackground
 from penstock.errors import (
     ClientClosed,
     PenstockError,
@@ -29,8 +29,8 @@ _WATCH_AGAIN_S: Final = 1.0
 class AsyncTransaction:
     """One transaction of messages of a topic; use it as an async context manager.
 
-    What is sent is stored at once and seen by nobody. Leaving the ``async with`` block commits all of it, in one
-    batch; an exception rolls it back. Who neither commits nor rolls back, because it died, is asked by checks.
+    Sent messages are stored at once and seen by nobody. Leaving the ``async with`` block commits them in one
+    batch; an exception rolls them back. The writer asks checkers about a transaction whose producer died.
     `AsyncTransactionCalls.transaction` makes one.
     """
 
@@ -63,13 +63,14 @@ class AsyncTransaction:
         flag: int = 0,
         timeout_s: float | None = None,
     ) -> str:
-        """Store one message, of another topic if one is given; return the unique key it will have.
+        """Store one message, of another topic if one is given; return its unique key.
 
-        On return it is as durable as the writer's flush mode promises. A lost answer does no harm: the message
-        is sent again and stored once. After an error call it again with the same message, or roll back: a commit
-        includes what was stored without an answer.
+        On return it is as durable as the writer's flush mode promises. If the answer is lost, the message is
+        sent again and stored once. After an error send the same message again, or roll back: a commit
+        includes messages that were stored without an answer.
 
-        Raises TransactionExists, with nothing stored, where messages of another run are pending under the transaction id.
+        Raises TransactionExists, with nothing stored, if messages of another run are pending under the
+        transaction id.
         """
         name = topic or self.topic
         given = (name, body, key_tuple(keys), tag, dict(properties), queue_id, flag)
@@ -111,14 +112,14 @@ class AsyncTransaction:
         return unique_key
 
     async def commit(self, *, timeout_s: float | None = None) -> EndedTransaction | None:
-        """Have consumers see all that was sent; None if that is nothing. Safe to call again after an error.
+        """Show the sent messages to consumers; None if there are none. Safe to call again after an error.
 
         Raises TransactionRefused if it was rolled back or given up meanwhile, or its topic was deleted.
         """
         return await self._end(commit=True, timeout_s=timeout_s)
 
     async def rollback(self, *, timeout_s: float | None = None) -> EndedTransaction | None:
-        """Have nobody ever see what was sent; None if that is nothing. Safe to call again after an error."""
+        """Discard the sent messages; None if there are none. Safe to call again after an error."""
         return await self._end(commit=False, timeout_s=timeout_s)
 
     async def _end(self, *, commit: bool, timeout_s: float | None) -> EndedTransaction | None:
@@ -220,8 +221,10 @@ class AsyncTransactionCalls(AsyncTopics):
     ) -> AsyncTransaction:
         """Return a transaction: ``async with client.transaction("orders") as t: await t.send(b"...")``.
 
-        ``transaction_id`` says which one it is where a checker has to know, such as the number of an order and of the
-        attempt; none: a random one. It is for one run: another is refused while messages of the first are pending, and after its end. ``immunity_s`` is how long nobody is asked about it, 0: as the writer is set.
+        ``transaction_id`` is what a checker gets, such as the number of an order and of the attempt; without
+        it the id is random. An id is for one run: it is refused while messages of another run are pending,
+        and after its end. Nobody is asked about the transaction for ``immunity_s``, or, with 0, for as long
+        as the writer is set to.
         """
         made = transaction_id or secrets.token_hex(16).upper()
         return AsyncTransaction(self, topic, made, immunity_s=immunity_s)
@@ -231,8 +234,8 @@ class AsyncTransactionCalls(AsyncTopics):
     ) -> AsyncTransactionChecker:
         """Answer questions about transactions of topics that their producers left open.
 
-        ``checker`` returns True to commit, False to roll back, None if that is not known yet: it is asked again
-        later. Use what is returned as an async context manager.
+        ``checker`` returns True to commit, False to roll back, None if that is not known yet: it is asked
+        again later. Use the result as an async context manager.
         """
         return AsyncTransactionChecker(self, topics, checker)
 

@@ -30,11 +30,11 @@ from penstock.values import Message, PullResult, StagedApplication, Stored, Stor
 
 
 class Client(TransactionCalls, Offsets, LeaseCalls, Groups, Status):
-    """A connection to one store's writer, reader and indexer; safe to share between threads.
+    """A connection to one store's writer, reader and indexer, safe to share between threads.
 
-    Nothing is connected before the first call. ``timeout_s`` bounds each call with its retries and
-    can be given with most calls again. ``request_bytes_max`` is the writer's ``message_bytes_max``: what
-    is larger is refused here. Close it, or use it as a context manager.
+    It connects at the first call. ``timeout_s`` bounds each call with its retries; most calls take their own.
+    A request above ``request_bytes_max``, the writer's ``message_bytes_max``, is refused here. Close the
+    client, or use it as a context manager.
     """
 
     # Producing
@@ -58,12 +58,12 @@ class Client(TransactionCalls, Offsets, LeaseCalls, Groups, Status):
     ) -> Stored:
         """Store one message; on return it is as durable as the writer's flush mode promises.
 
-        While no answer comes it is sent again, and stored once all the same.
+        The client sends it again while no answer comes, and the writer stores it once.
 
-        With one of ``deliver_at`` (a datetime, or Unix milliseconds), ``delay`` (a timedelta, or seconds) and
-        ``delay_level`` (1 to 18) it is delivered later; `recall` takes it back until then.
+        ``deliver_at`` (a datetime, or Unix milliseconds), ``delay`` (a timedelta, or seconds) or
+        ``delay_level`` (1 to 18) delivers it later; `recall` cancels it until then.
 
-        Raises UnknownOutcome when no answer came in ``timeout_s``: the same call with its ``token`` finds out.
+        Raises UnknownOutcome if no answer came in ``timeout_s``: the same call with its ``token`` finds out.
         """
         message = Message(
             topic=topic,
@@ -92,10 +92,10 @@ class Client(TransactionCalls, Offsets, LeaseCalls, Groups, Status):
         return self.run(call, timeout_s=timeout_s)
 
     def recall(self, recall_handle: str, *, topic: str = "", timeout_s: float | None = None) -> str:
-        """Have a message not delivered that is to be delivered later; return its unique key.
+        """Cancel a delayed message before it is delivered; return its unique key.
 
-        On return the recall is as durable as the writer's flush mode promises. With ``topic`` a handle of another
-        topic is refused. Raises InvalidArgument for what is not a handle, FailedPrecondition (reason
+        On return the recall is as durable as the writer's flush mode promises. With ``topic`` a handle of
+        another topic is refused. Raises InvalidArgument for a bad handle, and FailedPrecondition (reason
         TOO_LATE_TO_RECALL) if the time of the message has come.
         """
         return self.run(timers.recall(recall_handle, topic), timeout_s=timeout_s)
@@ -103,7 +103,7 @@ class Client(TransactionCalls, Offsets, LeaseCalls, Groups, Status):
     def timers(
         self, *, within_s: Sequence[float] = (), timeout_s: float | None = None
     ) -> TimerCounts:
-        """Count the messages that wait to be delivered, and those due within so many seconds."""
+        """Count the delayed messages that wait, and those due within so many seconds."""
         return self.run(timers.counts(within_s), timeout_s=timeout_s)
 
     def produce_batch(
@@ -129,11 +129,10 @@ class Client(TransactionCalls, Offsets, LeaseCalls, Groups, Status):
     ) -> Producer:
         """Return a streaming producer; use it as a context manager.
 
-        A batch is sent when it has ``batch_bytes`` or is ``linger_ms`` old; at most
-        ``max_in_flight`` batches are sent and not answered, then `Producer.send` waits. It waits
-        sooner where the writer answers later than its way takes, so that messages do not queue for long.
-        ``ordered`` keeps the order of ``send`` within each queue even when batches are refused and
-        sent again; without it more batches of one queue are in flight at once.
+        The producer sends a batch when it has ``batch_bytes`` or is ``linger_ms`` old. `Producer.send`
+        waits while ``max_in_flight`` batches have no answer, and sooner if the writer answers slowly.
+        ``ordered`` keeps the order of ``send`` within each queue, also after a refusal; without it more
+        batches of one queue are in flight at once.
         """
         options = ProducerOptions(
             max_in_flight=max_in_flight,
@@ -150,12 +149,12 @@ class Client(TransactionCalls, Offsets, LeaseCalls, Groups, Status):
     def staged_commit(self, app_id: str, version: int, *, one_off: bool = False) -> StagedCommit:
         """Return the staged commit of an application's version: stage records, then commit them once.
 
-        ``one_off`` says that the application id is random and never used again.
+        ``one_off``: the application id is random and never used again.
         """
         return StagedCommit(self, app_id, version, one_off=one_off)
 
     def staged_commits(self, *, timeout_s: float | None = None) -> list[StagedApplication]:
-        """Return what each application has committed, and what is staged or being committed."""
+        """Return each application's commits, and its staged commits that are open."""
         return self.run(staged_commits.list_all(), timeout_s=timeout_s)
 
     # Consuming
@@ -200,10 +199,9 @@ class Client(TransactionCalls, Offsets, LeaseCalls, Groups, Status):
     ) -> PullStream:
         """Read one queue to its end as a stream of pulls, each of up to ``max_bytes``.
 
-        The reader sends ahead as far as flow control lets it, which is the fastest way to catch up.
-        With ``follow`` the stream goes on at the end. Nothing is retried: after an error start
-        again at the last result's ``next_offset``. `close`, or leaving
-        the ``with`` block, ends it early.
+        The reader sends ahead as far as flow control allows: this is the fastest way to catch up. With
+        ``follow`` the stream goes on at the end. It is not retried: after an error start again at the last
+        result's ``next_offset``. `close`, or leaving the ``with`` block, ends it early.
         """
         call = records.pull_stream(
             topic,
@@ -230,13 +228,12 @@ class Client(TransactionCalls, Offsets, LeaseCalls, Groups, Status):
         wait_ms: int = 10_000,
         on_damaged: OnDamaged | None = None,
     ) -> Consumer:
-        """Iterate over the records of a topic's queues, all of them unless ``queues`` names some.
+        """Iterate over the records of a topic's queues: all of them, or those in ``queues``.
 
-        Each queue starts at the group's committed offset, or, without one, at ``start``: the
-        earliest or latest record, a queue offset, or a time. With ``follow`` the iterator waits for
-        more at the end and outlasts a restart of the reader; without it the iteration ends.
-        A damaged record raises DataLoss (the next record follows when iteration goes on) unless ``on_damaged`` is
-        given, which is then called instead.
+        Each queue starts at the group's committed offset, or, without one, at ``start``: the earliest or
+        latest record, a queue offset, or a time. With ``follow`` the iterator waits for more at the end and
+        outlasts a restart of the reader; without it the iteration ends. A damaged record raises DataLoss, and
+        the next iteration goes on after it; ``on_damaged`` is called instead if it is given.
         """
         options = ConsumeOptions(
             topic=topic,
@@ -268,14 +265,14 @@ class Client(TransactionCalls, Offsets, LeaseCalls, Groups, Status):
         idle_s: float | None = None,
         on_damaged: OnDamaged | None = None,
     ) -> Subscription:
-        """Share a topic's messages with the other members of a group; iterate over it or its
-        `batches`, or `run` a handler.
+        """Join a group: iterate over leased messages of a topic, take `batches`, or `run` a handler.
 
-        Messages are leased for ``lease_ms``, renewed while the subscription is open; about ``prefetch`` wait
-        here, or ``prefetch_bytes``. A message that is given back, or whose member dies, is handed out again, and becomes a
-        dead letter after the group's last attempt. Only what passes ``tag``, an expression, or ``sql``, an
-        SQL92 filter, is handed out; the rest counts as done. With ``idle_s`` it ends after so long without a
-        message. Damaged records are raised as DataLoss in their turn, unless ``on_damaged`` is given.
+        Messages are leased for ``lease_ms``; the subscription renews the leases while it is open. About
+        ``prefetch`` messages, or ``prefetch_bytes``, wait in the client. A message that is given back, or
+        whose member dies, is delivered again; after the group's last attempt it is a dead letter. ``tag``, an
+        expression, or ``sql``, an SQL92 filter, chooses messages; the others are done for the group. With
+        ``idle_s`` the subscription ends after so long without a message. A damaged record raises DataLoss,
+        unless ``on_damaged`` is given.
         """
         options = SubscribeOptions(
             topic=topic,
@@ -306,11 +303,11 @@ class Client(TransactionCalls, Offsets, LeaseCalls, Groups, Status):
     ) -> KeyRecords:
         """Iterate over the records that carry a key, or with ``unique`` that unique id, newest first.
 
-        ``begin`` and ``end`` bound the store time (Unix milliseconds or datetimes, both included).
-        Pages are fetched as the iteration goes on.
+        ``begin`` and ``end`` bound the store time (Unix milliseconds or datetimes, both included). Pages are
+        fetched as the iteration goes on.
 
-        Where the index is damaged, IndexDamaged is raised after the records that were found (the older
-        ones follow when iteration goes on) unless ``on_uncovered`` is given: it gets the range instead.
+        Where the index is damaged, the iterator raises IndexDamaged after the records that it found, and the
+        next iteration goes on with older ones; ``on_uncovered`` gets the range instead if it is given.
         """
         return KeyRecords(
             self,
@@ -327,7 +324,7 @@ class Client(TransactionCalls, Offsets, LeaseCalls, Groups, Status):
         )
 
     def message(self, message_id: str | int, *, timeout_s: float | None = None) -> Record:
-        """Read one record by its offset message id, or by its commit offset if a number is given.
+        """Read one record by its offset message id, or by its commit offset as a number.
 
         Raises MessageNotFound, or DataLoss if it is damaged.
         """

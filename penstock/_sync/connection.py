@@ -18,7 +18,7 @@ from penstock.addresses import (
 )
 from penstock.calls import status
 from penstock.calls.call import Attempts, Call, Plan
-from penstock.channel import CALL_FAILED, NOT_CONNECTED, ServiceChannels, failure_of
+from penstock.channel import CALL_FAILED, NOT_CONNECTED, Lane, ServiceChannels, failure_of
 from penstock.errors import ClientClosed, PenstockError
 from penstock.proxies import way_to
 from penstock.queue_counts import QueueCounts
@@ -83,11 +83,14 @@ class Connection:
                     ready.failed(error)
                 self.channels.pause(ready.pause_s())
 
-    def run(self, call: Call[T], *, timeout_s: float | None = None) -> T:
-        """Send a call, again where that is safe, and return what its answer means."""
+    def run(self, call: Call[T], *, timeout_s: float | None = None, lane: Lane = "calls") -> T:
+        """Send a call, again where that is safe, and return what its answer means.
+
+        In the lane of iterators an interrupt (Ctrl-C) of the caller leaves no lock of grpc's held.
+        """
         timeout_s = self.timeout_s if timeout_s is None else timeout_s
         self.channels.allow(timeout_s + call.wait_ms / 1000)
-        stub = self.stub(call.method)
+        stub = self.stub(call.method, lane)
         with Attempts(
             call,
             self.retry,
@@ -98,12 +101,14 @@ class Connection:
         ) as attempts:
             while True:
                 try:
-                    response = stub(attempts.request(), timeout=attempts.answer_s())
+                    response = self.channels.ask(
+                        stub, attempts.request(), attempts.answer_s(), lane
+                    )
                 except CALL_FAILED as error:
                     self.channels.pause(attempts.after(failure_of(error)))
                     if attempts.is_silent:
                         self.renew(call.method, stub)
-                        stub = self.stub(call.method)
+                        stub = self.stub(call.method, lane)
                 except ValueError as error:
                     if self.channels.is_closed:  # by another thread, since the stub was there
                         raise ClientClosed("the client was closed") from error
@@ -111,7 +116,7 @@ class Connection:
                 else:
                     return call.interpret(response)
 
-    def run_plan(self, plan: Plan[T], *, timeout_s: float | None = None) -> T:
+    def run_plan(self, plan: Plan[T], *, timeout_s: float | None = None, lane: Lane = "calls") -> T:
         """Run a plan's calls one after the other and return its value."""
         result: Any = None
         while True:
@@ -120,7 +125,7 @@ class Connection:
             except StopIteration as stop:
                 value: T = stop.value
                 return value
-            result = self.run(call, timeout_s=timeout_s)
+            result = self.run(call, timeout_s=timeout_s, lane=lane)
 
     def wait_connected(self, service: Service, timeout_s: float) -> bool:
         """Wait for a connection; False if it does not come in time. Any answer proves one."""
@@ -137,16 +142,16 @@ class Connection:
         return way_to(self.addresses.of(service))
 
     def error_of(self, call: Call[Any], error: grpc.RpcError) -> PenstockError:
-        """Return what a call that failed is to be raised as."""
+        """Return the exception for a failed call."""
         return call.error_of(error, self.way_to(call.method.service))
 
     def renew(self, method: Method, failed_stub: Any) -> None:
-        """Have calls to a method's service go over a new connection: the one of ``failed_stub`` may be dead.
+        """Move calls to a method's service to a new connection: the one of ``failed_stub`` may be dead.
 
-        Does nothing where there is another one already.
+        Does nothing if there is another one already.
         """
         self.channels.renew(method, failed_stub)
 
-    def stub(self, method: Method) -> Any:
+    def stub(self, method: Method, lane: Lane = "calls") -> Any:
         """Return grpc's callable for a method."""
-        return self.channels.stub(method)
+        return self.channels.stub(method, lane)

@@ -25,11 +25,10 @@ _WAIT_MIN_S = 0.001
 class Consumer(Iterator[Record]):
     """Records of a topic's queues, one by one; made by `Client.consume`, used by one thread.
 
-    With a group and ``auto_commit`` the group's offsets are committed now and then while
-    iterating, and on `close`. A record counts as consumed once the next one is asked for, so that
-    a crash repeats records and never loses one; `commit` counts the current record too.
-    The queues and where they start are found when it is made. After an interrupt or a
-    cancellation of ``next`` the iteration goes on with the next record.
+    With a group and ``auto_commit`` the consumer commits the group's offsets while it iterates, and on
+    `close`. A record is consumed when the next one is asked for, so a crash repeats records and never loses
+    one; `commit` includes the current record. The consumer finds the queues and their starts at the first
+    record. After an interrupt or a cancellation of ``next`` the iteration goes on with the next record.
     """
 
     def __init__(self, client: Connection, options: ConsumeOptions) -> None:
@@ -70,20 +69,20 @@ class Consumer(Iterator[Record]):
 
     @property
     def positions(self) -> dict[int, int]:
-        """By queue id the next offset to consume, the current record counted as consumed."""
+        """The next offset to consume by queue id, with the current record consumed."""
         return {} if self._core is None else self._core.positions(with_current=True)
 
     @property
     def deleted_counts(self) -> dict[int, int]:
-        """By queue id how many messages were deleted, by retention, before this consumer read them."""
+        """The number of messages by queue id that retention deleted before this consumer read them."""
         return {} if self._core is None else self._core.deleted_counts
 
     def commit(self) -> None:
-        """Commit the group's offsets, the current record counted as consumed."""
+        """Commit the group's offsets, the current record included."""
         self._commit(with_current=True)
 
     def close(self) -> None:
-        """Stop pulling; with ``auto_commit`` commit what is consumed. Closing twice does nothing."""
+        """Stop pulling; with ``auto_commit`` commit the consumed records. Closing twice does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -94,7 +93,7 @@ class Consumer(Iterator[Record]):
     def _opened(self) -> Consumption:
         if self._core is None:
             plan = open_consumption(self._options, self._client.retry)
-            self._core = self._client.run_plan(plan)
+            self._core = self._client.run_plan(plan, lane="iterators")
         return self._core
 
     def _restarted(self, core: Consumption) -> Consumption:
@@ -149,12 +148,12 @@ class Consumer(Iterator[Record]):
         if self._core is None:
             return
         for queue, queue_offset, call in self._core.commits(with_current=with_current):
-            self._client.run(call)
+            self._client.run(call, lane="iterators")
             queue.committed = queue_offset
 
 
 class KeyRecords(Iterator[Record]):
-    """Records that carry a key; pages are fetched on the way. Made by `Client.query_by_key`."""
+    """Records that carry a key, fetched page by page; made by `Client.query_by_key`."""
 
     def __init__(self, client: Connection, query: KeyQuery) -> None:
         self._client = client
@@ -162,7 +161,7 @@ class KeyRecords(Iterator[Record]):
 
     @property
     def indexed_offset(self) -> int:
-        """Records from this commit offset on were not indexed yet when the last page was made."""
+        """The commit offset from which on records were not indexed when the last page was made."""
         return self._query.indexed_offset
 
     def __next__(self) -> Record:
@@ -173,4 +172,4 @@ class KeyRecords(Iterator[Record]):
             call = self._query.next_call()
             if call is None:
                 raise StopIteration
-            self._query.on_page(self._client.run(call))
+            self._query.on_page(self._client.run(call, lane="iterators"))

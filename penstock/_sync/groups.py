@@ -1,5 +1,5 @@
 # Written by make client from penstock/_async: change it there.
-"""What a client does with consumer groups."""
+"""Consumer groups: create, change, describe, delete, reset."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ class Groups(Connection):
         begin: Begin | None = None,
         timeout_s: float | None = None,
     ) -> Group:
-        """Create a consumer group; raises GroupExists if there is one. What is not given is a broker's default.
+        """Create a consumer group with a broker's defaults for what is not given.
 
-        ``backoff`` has the delays in milliseconds after the first attempt, the second, and so on.
+        ``backoff`` has the delays in milliseconds after the first attempt, the second, and so on. Raises
+        GroupExists if there is such a group.
         """
         call = groups.create(
             name,
@@ -56,7 +57,7 @@ class Groups(Connection):
         begin: Begin | None = None,
         timeout_s: float | None = None,
     ) -> Group:
-        """Change what is given of a group and return it."""
+        """Change the given settings of a group and return it."""
         call = groups.update(
             name,
             retry_max_times=retry_max_times,
@@ -93,8 +94,8 @@ class Groups(Connection):
     ) -> list[QueueReset]:
         """Set where a group goes on in a topic; with ``preview`` only return what that would do.
 
-        ``to`` is "earliest", "latest", a time, or the offset of the one queue in ``queues``. What is under
-        lease is dropped: it is refused when it is acknowledged.
+        ``to`` is "earliest", "latest", a time, or the offset of the one queue in ``queues``. Leases are
+        dropped: an acknowledgement of them is refused.
         """
         call = groups.reset(name, topic, to, queues=queues, preview=preview)
         return self.run(call, timeout_s=timeout_s)

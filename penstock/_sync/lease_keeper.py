@@ -8,10 +8,10 @@ import logging
 from typing import Final
 
 from penstock._sync.connection import Connection
+from penstock.background import Background
 from penstock.calls import leases
 from penstock.calls.call import Call
 from penstock.client_ids import new_client_id
-from penstock.consuming.background import Background
 from penstock.consuming.options import SubscribeOptions
 from penstock.consuming.outcomes import Outcomes, SettledHandles, Settlement
 from penstock.errors import (
@@ -32,9 +32,9 @@ _PASSING: Final = (Unavailable, Cancelled, DeadlineExceeded, ResourceExhausted)
 class LeaseKeeper:
     """Renews leases three times as often as they end, and sends outcomes as they come.
 
-    It outlives its subscription for a moment: when that is closed or dropped, it sends what is settled
-    and has all other leases end. What was leased by a receive whose answer was lost must end too, so
-    later receives are for another client id; the former one is renewed until what came for it is settled.
+    It outlives its subscription for a moment: it then sends the outcomes of settled messages and ends all
+    other leases. The leases of a receive whose answer was lost must end too, so later receives use another
+    client id; the former one is renewed until its messages are settled.
     """
 
     def __init__(self, client: Connection, options: SubscribeOptions) -> None:
@@ -88,7 +88,7 @@ class LeaseKeeper:
             self._try(leases.renew([self.client_id, *self._former_ids]))
 
     def _release_former(self) -> None:
-        """Have the leases end that were made for former client ids and did not arrive."""
+        """End the leases of former client ids whose messages did not arrive."""
         done = []
         for each, sent_count in list(self._former_ids.items()):  # another thread may add one
             if sent_count is None and not self.outcomes.unsettled(each):

@@ -1,5 +1,5 @@
 # Written by make client from penstock/_async: change it there.
-"""What a client does with offsets of queues and of consumer groups."""
+"""Offsets of queues and of consumer groups."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final
 
+from penstock.background import Background, WakeUp
 from penstock.calls.call import Call
 from penstock.channel import (
     CALL_FAILED,
@@ -15,7 +16,6 @@ from penstock.channel import (
     failure_of,
     is_cancellation,
 )
-from penstock.consuming.background import Background, WakeUp
 from penstock.consuming.closing import Closing
 from penstock.errors import Cancelled, ClientClosed
 from penstock.proxies import way_to
@@ -28,7 +28,8 @@ _LOOK_S: Final = 1.0
 class PullStream(Iterator[PullResult], Closing):
     """Pulls that the reader sends ahead; made by `Client.pull_stream`, used by one thread.
 
-    A cancellation of ``next`` loses none: the stream is read beside it. After an interrupt results may be repeated.
+    A thread or task of its own reads the stream, so after an interrupt or a cancellation of ``next`` it goes
+    on and no result is lost.
     """
 
     def __init__(self, channels: ServiceChannels, call: Call[PullResult]) -> None:

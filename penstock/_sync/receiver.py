@@ -31,9 +31,10 @@ _PASSING: Final = (Unavailable, Cancelled, DeadlineExceeded, ResourceExhausted)
 
 
 class Receiver:
-    """One receive after the other, while little is left of what came before.
+    """Receives one after the other, while few messages are left of the one before.
 
-    Who brings an answer takes it in, so that an interrupt or a cancellation of the iterator loses none.
+    The callback that brings an answer stores it, so an interrupt or a cancellation of the iterator loses
+    none.
     """
 
     def __init__(self, client: Connection, options: SubscribeOptions, keeper: LeaseKeeper) -> None:
@@ -98,7 +99,7 @@ class Receiver:
         self._starting = ""
 
     def _receive(self) -> None:
-        """Have a receive under way, unless half is there, or one is under way, or one failed just now."""
+        """Start a receive, unless half is there, or one is under way, or one failed just now."""
         options = self._options
         if (
             self._is_receiving

@@ -1,5 +1,5 @@
 # Written by make client from penstock/_async: change it there.
-"""What a client asks the services about themselves."""
+"""The services' states, and retention."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Status(Connection):
     ) -> RetentionReport:
         """Delete the files of the log that are older than that, or than the retention, at once.
 
-        What is needed stays, and the newest file. After a minute returns with ``is_deleting``, and the deletion
-        goes on. One call at a time: others are tried again. Raises InvalidArgument without an age where nothing is
-        deleted unasked.
+        Files that somebody needs and the newest file stay. A deletion that takes longer than a minute goes
+        on, and the report has ``is_deleting``. A second call meanwhile is retried. Raises InvalidArgument
+        without an age where retention is off.
         """
         return self.run(retention.delete_expired(older_than_ms), timeout_s=timeout_s)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Self
 
 from penstock._sync.topics import Topics
+from penstock.background import Background
 from penstock.batch import NO_PROPERTIES, Keys, RecordBatch
 from penstock.calls import transactions
 from penstock.channel import CALL_FAILED, failure_of
-from penstock.consuming.background import Background
 from penstock.errors import (
     ClientClosed,
     PenstockError,
@@ -30,8 +30,8 @@ _WATCH_AGAIN_S: Final = 1.0
 class Transaction:
     """One transaction of messages of a topic; use it as a context manager.
 
-    What is sent is stored at once and seen by nobody. Leaving the ``with`` block commits all of it, in one
-    batch; an exception rolls it back. Who neither commits nor rolls back, because it died, is asked by checks.
+    Sent messages are stored at once and seen by nobody. Leaving the ``with`` block commits them in one
+    batch; an exception rolls them back. The writer asks checkers about a transaction whose producer died.
     `TransactionCalls.transaction` makes one.
     """
 
@@ -64,13 +64,14 @@ class Transaction:
         flag: int = 0,
         timeout_s: float | None = None,
     ) -> str:
-        """Store one message, of another topic if one is given; return the unique key it will have.
+        """Store one message, of another topic if one is given; return its unique key.
 
-        On return it is as durable as the writer's flush mode promises. A lost answer does no harm: the message
-        is sent again and stored once. After an error call it again with the same message, or roll back: a commit
-        includes what was stored without an answer.
+        On return it is as durable as the writer's flush mode promises. If the answer is lost, the message is
+        sent again and stored once. After an error send the same message again, or roll back: a commit
+        includes messages that were stored without an answer.
 
-        Raises TransactionExists, with nothing stored, where messages of another run are pending under the transaction id.
+        Raises TransactionExists, with nothing stored, if messages of another run are pending under the
+        transaction id.
         """
         name = topic or self.topic
         given = (name, body, key_tuple(keys), tag, dict(properties), queue_id, flag)
@@ -112,14 +113,14 @@ class Transaction:
         return unique_key
 
     def commit(self, *, timeout_s: float | None = None) -> EndedTransaction | None:
-        """Have consumers see all that was sent; None if that is nothing. Safe to call again after an error.
+        """Show the sent messages to consumers; None if there are none. Safe to call again after an error.
 
         Raises TransactionRefused if it was rolled back or given up meanwhile, or its topic was deleted.
         """
         return self._end(commit=True, timeout_s=timeout_s)
 
     def rollback(self, *, timeout_s: float | None = None) -> EndedTransaction | None:
-        """Have nobody ever see what was sent; None if that is nothing. Safe to call again after an error."""
+        """Discard the sent messages; None if there are none. Safe to call again after an error."""
         return self._end(commit=False, timeout_s=timeout_s)
 
     def _end(self, *, commit: bool, timeout_s: float | None) -> EndedTransaction | None:
@@ -221,8 +222,10 @@ class TransactionCalls(Topics):
     ) -> Transaction:
         """Return a transaction: ``with client.transaction("orders") as t: t.send(b"...")``.
 
-        ``transaction_id`` says which one it is where a checker has to know, such as the number of an order and of the
-        attempt; none: a random one. It is for one run: another is refused while messages of the first are pending, and after its end. ``immunity_s`` is how long nobody is asked about it, 0: as the writer is set.
+        ``transaction_id`` is what a checker gets, such as the number of an order and of the attempt; without
+        it the id is random. An id is for one run: it is refused while messages of another run are pending,
+        and after its end. Nobody is asked about the transaction for ``immunity_s``, or, with 0, for as long
+        as the writer is set to.
         """
         made = transaction_id or secrets.token_hex(16).upper()
         return Transaction(self, topic, made, immunity_s=immunity_s)
@@ -232,8 +235,8 @@ class TransactionCalls(Topics):
     ) -> TransactionChecker:
         """Answer questions about transactions of topics that their producers left open.
 
-        ``checker`` returns True to commit, False to roll back, None if that is not known yet: it is asked again
-        later. Use what is returned as a context manager.
+        ``checker`` returns True to commit, False to roll back, None if that is not known yet: it is asked
+        again later. Use the result as a context manager.
         """
         return TransactionChecker(self, topics, checker)
 

@@ -1,1 +1,1 @@
-"""What the clients ask, and what they make of the answers: a module for each noun, no I/O."""
+"""Requests of the clients and readings of their answers: a module for each noun, no I/O."""

@@ -74,8 +74,8 @@ class Call(Generic[T]):
 class Attempts:
     """The attempts of one call within its deadline.
 
-    A call that is to be done once carries a token, the same in each attempt. Its age counts from the first
-    attempt that may have been taken.
+    A call that must be done once carries the same token in each attempt. Its age is measured from the first
+    attempt that the service may have taken.
     """
 
     def __init__(
@@ -177,10 +177,10 @@ class Attempts:
 def produce_error(
     error: PenstockError, *, token: str = "", was_unanswered: bool = False
 ) -> PenstockError:
-    """Return what a failed produce is to be reported as: refused, or of unknown outcome.
+    """Return the exception of a failed produce: refused, or of unknown outcome.
 
-    ``was_unanswered`` says that it had been sent before and not answered: what was refused since because of the
-    writer's state may be stored nevertheless.
+    ``was_unanswered``: an earlier attempt was sent and not answered. A refusal because of the writer's state
+    then leaves open whether the messages are stored.
     """
     if isinstance(error, _SAYS_WHAT_HAPPENED) and not (
         was_unanswered and isinstance(error, ResourceExhausted | FailedPrecondition)

@@ -72,7 +72,7 @@ def list_all() -> Call[list[Group]]:
 def reset(
     name: str, topic: str, to: ResetTo, *, queues: Iterable[int] = (), preview: bool = False
 ) -> Call[list[QueueReset]]:
-    """Set where a group goes on; to set it twice would drop what was leased in between."""
+    """Set where a group goes on. It is not repeated: a second reset would drop leases made in between."""
     target: dict[str, Any]
     if isinstance(to, str):
         if to not in _BEGINS:

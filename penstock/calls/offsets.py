@@ -93,7 +93,7 @@ def groups() -> Call[list[str]]:
 
 
 def checked_start(start: Position) -> Position:
-    """Return where a consumer is to begin: earliest, latest, a queue offset, or a time. Raises InvalidArgument."""
+    """Return a consumer's start: earliest, latest, a queue offset, or a time. Raises InvalidArgument."""
     if isinstance(start, datetime):
         timestamp_ms(start, field="start")
         return start

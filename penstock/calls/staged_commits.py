@@ -70,7 +70,7 @@ class Version:
 
 
 def staged(attempt: str, answer: pb.StageRecordsResponse) -> Staged:
-    """Return what the writer says of an attempt that it staged."""
+    """Return the writer's answer about an attempt that it staged."""
     return Staged(
         attempt=attempt,
         record_count=answer.record_count,

@@ -27,7 +27,7 @@ HEALTH_NAMES: Final[Mapping[Service, str]] = {
 
 
 def health(service: Service) -> Call[bool]:
-    """Ask whether a service says SERVING of itself."""
+    """Ask whether a service reports SERVING."""
     request, response = health_pb2.HealthCheckRequest, health_pb2.HealthCheckResponse
     return Call(
         Method(service, HEALTH_PATH, request.SerializeToString, response.FromString),

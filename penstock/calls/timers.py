@@ -20,7 +20,7 @@ Delay = timedelta | float
 
 
 def recall(handle: str, topic: str) -> Call[str]:
-    """Have a delayed message not delivered; its unique key."""
+    """Cancel a delayed message; return its unique key."""
     return Call(
         wire.RECALL,
         build(timers_pb2.RecallRequest, recall_handle=handle, topic=topic),
@@ -30,7 +30,7 @@ def recall(handle: str, topic: str) -> Call[str]:
 
 
 def counts(within_s: Sequence[float]) -> Call[TimerCounts]:
-    """Count what waits, and what of it is due within so many seconds."""
+    """Count the delayed messages that wait, and those due within so many seconds."""
     within_ms = {edge: _milliseconds(edge, field="within_s") for edge in within_s}
     edges = sorted(within_ms)
     return Call(

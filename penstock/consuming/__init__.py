@@ -1,1 +1,1 @@
-"""What iterators over queues, and over the answer to a query by key, hold and decide."""
+"""State and decisions of iterators over queues and over answers to a query by key; no I/O."""

@@ -1,4 +1,4 @@
-"""What is open until it is closed: for ``with``, ``async with``, `contextlib.closing` and `contextlib.aclosing`.
+"""Objects that are open until closed, for ``with``, ``async with`` and contextlib's two closings.
 
 `Closing` and `AsyncClosing` are two forms of one: iterators for threads are generated from those for asyncio.
 """

@@ -1,15 +1,15 @@
-"""What an iterator over queues holds and decides; no I/O.
+"""State and decisions of an iterator over queues; no I/O.
 
-A consumer asks `Consumption.due` what to pull, hands results to `on_result` and errors to `on_error`,
-and takes records with `next_record`. One pull a queue is under way while the records of the one
-before are handed out, so a queue buffers at most two responses.
+A consumer asks `Consumption.due` what to pull, hands results to `on_result` and errors to `on_error`, and
+takes records with `next_record`. A queue has one pull under way while the records of the one before are
+handed out, so it buffers at most two responses.
 
-A record counts as finished once the next one is asked for. What is committed for a queue is
-therefore never beyond the record that the caller still has in its hands, unless it says so.
+A record is finished when the next one is asked for. The committed offset of a queue is therefore never beyond
+the record that the caller still has, unless the caller asks for that.
 
-An interrupt (Ctrl-C) raises wherever a call returns, in the midst of a change too: who changes
-something sets ``is_torn`` before and clears it after. What is found torn is left; `restarted` goes on
-from the positions, which an interrupt never finds half changed.
+An interrupt (Ctrl-C) raises wherever a call returns, in the midst of a change too. Every change therefore
+sets ``is_torn`` before it and clears it after. A torn state is dropped; `restarted` goes on from the
+positions, which an interrupt never finds half changed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _STALLED_DELAY_S: Final = 0.05
 
 
 class QueueProgress:
-    """How far one queue was fetched, handed out and committed."""
+    """The fetched, the handed out and the committed offset of one queue."""
 
     __slots__ = (
         "attempts",
@@ -115,7 +115,7 @@ class Consumption:
         )
 
     def due(self, now: float) -> list[tuple[QueueProgress, Call[PullResult]]]:
-        """Return the pulls to start now; each counts as under way from here on."""
+        """Return the pulls to start now; each is under way from here on."""
         running = sum(queue.pulling for queue in self.queues.values())
         started = []
         for _ in range(len(self._turn)):
@@ -282,7 +282,7 @@ class Consumption:
             self._current = self._last = None
 
     def restarted(self) -> Consumption:
-        """Return one that goes on after the record handed out last; nothing is pulled for it yet."""
+        """Return one that goes on after the record handed out last, without pulls."""
         positions = self.positions(with_current=True)
         queues = []
         for queue in self.queues.values():
@@ -296,9 +296,9 @@ class Consumption:
         return {each.queue_id: each.deleted for each in self.queues.values() if each.deleted}
 
     def positions(self, *, with_current: bool) -> dict[int, int]:
-        """Return by queue id the next offset to consume.
+        """Return the next offset to consume by queue id.
 
-        ``with_current`` counts the record handed out last as consumed.
+        With ``with_current`` the record handed out last is consumed.
         """
         found = {queue.queue_id: queue.finished for queue in self.queues.values()}
         if self._last is not None and self._current is not None:
@@ -334,7 +334,7 @@ _ALL: Final = 1 << 14  # messages a pull: its bytes bound it, not their number
 
 
 def open_consumption(options: ConsumeOptions, policy: RetryPolicy) -> Plan[Consumption]:
-    """Find the queues and where to start in each: the group's committed offset goes first."""
+    """Find the queues and the start of each; the group's committed offset wins."""
     queue_ids = options.queues
     if queue_ids is None:
         queue_ids = yield topics.queues_to_read(options.topic)

@@ -1,4 +1,4 @@
-"""What becomes of a damaged record: an exception in its place, or a call of the user's own."""
+"""Damaged records: an exception in their place, or a call of the user's own."""
 
 from __future__ import annotations
 

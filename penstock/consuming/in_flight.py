@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import grpc
 
+from penstock.background import AsyncWakeUp, WakeUp
 from penstock.calls.call import Call
 from penstock.channel import AsyncHome, AsyncServiceChannels, Home, ServiceChannels
-from penstock.consuming.background import AsyncWakeUp, WakeUp
 from penstock.errors import ClientClosed
 
 

@@ -1,4 +1,4 @@
-"""What a consumer is asked for."""
+"""Options of a consumer and of a subscription."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.consuming.damaged import OnDamaged
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumeOptions:
-    """What to consume, from where, and how."""
+    """The queues to consume, their starts, and the limits."""
 
     topic: str
     group: str = ""
@@ -28,7 +28,7 @@ class ConsumeOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscribeOptions:
-    """What to lease messages of, as which group, and how many ahead."""
+    """The topic and group of a subscription, its filter and its limits."""
 
     topic: str
     group: str

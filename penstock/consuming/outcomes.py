@@ -1,4 +1,4 @@
-"""What became of leased messages, until it is sent; threads may share one."""
+"""Outcomes of leased messages, until they are sent; threads may share one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Action = Literal["acknowledge", "give back", "dead-letter"]
 
 
 class Settlement(NamedTuple):
-    """What is to be done with messages; a delay is one of those given back, None: by the group's backoff."""
+    """An action on messages; ``delay_ms`` is for messages that are given back, None: the group's backoff."""
 
     action: Action
     delay_ms: int | None = None
@@ -28,10 +28,10 @@ class SettledHandles(NamedTuple):
 
 
 class Outcomes:
-    """Handles that wait to be sent, each with what is to be done; ``wake`` is called when some come.
+    """Handles that wait to be sent, each with its action; ``wake`` is called when some come.
 
-    It also counts, by the client id that they were leased for, the messages that are not settled. Of all messages
-    ``added_count`` are settled, and ``sent_count``, which the sender counts, are sent; the first of them first.
+    It also counts the unsettled messages by the client id that they were leased for. ``added_count`` messages
+    are settled, and of these the first ``sent_count`` are sent; the sender counts them.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -59,15 +59,15 @@ class Outcomes:
         self._add(client_id, _ACKNOWLEDGE, SettledHandles(handles, count))
 
     def give_back(self, client_id: str, handles: bytes, count: int, delay_ms: int | None) -> None:
-        """Note that messages are to come again; without a delay, when the group's backoff says."""
+        """Note that messages come again after the delay, or by the group's backoff."""
         self._add(client_id, Settlement("give back", delay_ms), SettledHandles(handles, count))
 
     def dead_letter(self, client_id: str, handles: bytes, count: int) -> None:
-        """Note that messages go to the dead letters."""
+        """Note that messages become dead letters."""
         self._add(client_id, _DEAD_LETTER, SettledHandles(handles, count))
 
     def take(self) -> dict[Settlement, SettledHandles]:
-        """Return up to HANDLES_MAX handles by what is to be done, and forget them."""
+        """Return up to HANDLES_MAX handles by their action, and forget them."""
         taken: dict[Settlement, list[bytes]] = defaultdict(list)
         counts: Counter[Settlement] = Counter()
         room = HANDLES_MAX
@@ -82,7 +82,7 @@ class Outcomes:
         }
 
     def put_back(self, settlement: Settlement, settled: SettledHandles) -> None:
-        """Have handles sent again that were not."""
+        """Put back handles that were not sent, to be sent again."""
         self._waiting.appendleft((settlement, settled))
 
     def _add(self, client_id: str, settlement: Settlement, settled: SettledHandles) -> None:

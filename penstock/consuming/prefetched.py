@@ -1,4 +1,4 @@
-"""What a subscription has received and not handed on yet, bounded by messages and bytes by who asks for more."""
+"""Messages that a subscription has received and not yet handed on; its receiver bounds them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class _UnreadAnswer:
 
 
 class Prefetched:
-    """Records in the order they came; an error stands where its record would.
+    """Records in the order they came; an error has the place of its record.
 
-    One thread may add while another one takes. An interrupt (Ctrl-C) of the one that takes raises wherever a call
-    returns: what changes with a record that is handed out changes after the last call, and so all of it or nothing.
-    ``current`` is what was handed out last and is acknowledged when the next is asked for.
+    One thread may add while another one takes. An interrupt (Ctrl-C) of the one that takes raises wherever a
+    call returns, so all state of a handed out record changes after the last call. ``current`` was handed out
+    last; it is acknowledged when the next one is asked for.
     """
 
     def __init__(self, outcomes: Settles, on_damaged: OnDamaged | None) -> None:
@@ -48,7 +48,7 @@ class Prefetched:
 
     @property
     def message_count(self) -> int:
-        """How many records are left."""
+        """The number of records that are left."""
         return self._added_count - self._passed_count
 
     @property
@@ -69,7 +69,7 @@ class Prefetched:
             self._parts.append(_UnreadAnswer(received, client_id))
 
     def add_error(self, error: DataLoss) -> None:
-        """Have an error raised in its place."""
+        """Add an error in a record's place."""
         self._parts.append(error)
 
     def acknowledge_current(self) -> None:

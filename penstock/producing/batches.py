@@ -103,9 +103,9 @@ class ProducerBatch:
         )
 
     def _commit_offset(self, stored: StoredBatch, index: int, rank: int) -> int:
-        """Return where a record begins, -1 if what the writer added does not show where it did.
+        """Return a record's commit offset, -1 if the writer's answer does not show it.
 
-        It tells of the request in the first record that has room for it.
+        The writer adds the request's sequence to the first record that has room for it.
         """
         first = stored.commit_offset
         if not rank:

@@ -1,4 +1,4 @@
-"""How a streaming producer batches, and what bounds it."""
+"""Options of a streaming producer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STREAM_END_S: Final = 5.0  # what a close gives the stream to end by itself
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerOptions:
-    """How a producer batches and what it bounds."""
+    """A producer's batches and its bounds."""
 
     max_in_flight: int = 64
     linger_ms: float = 5

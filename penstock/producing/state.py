@@ -1,4 +1,4 @@
-"""What a streaming producer holds and decides; no I/O, no locks, no clock of its own.
+"""State and decisions of a streaming producer; no I/O, no locks, no clock of its own.
 
 Messages gather in batches, each of one queue. A queue's open batch becomes a frame of the stream when
 it is big enough, has waited long enough, or is flushed.
@@ -7,7 +7,7 @@ it is big enough, has waited long enough, or is flushed.
 2. With ``ordered``, a queue has at most one frame in flight. A refused frame that is sent again can
    therefore not be overtaken by a later one of its queue. While a queue waits for its answer its open
    batch keeps growing, up to ``FRAME_BYTES_MAX``, so that waiting costs no throughput.
-3. A frame counts as sent from the moment `next_frame` returns it, and keeps its sequence from then on.
+3. A frame is sent from the moment `next_frame` returns it, and keeps its sequence from then on.
    When the stream breaks, sent frames without an answer are sent again before the others, in their
    order: the writer stores none twice. Those without an answer in all of ``delivery_timeout_s`` fail
    with UnknownOutcome.
@@ -198,7 +198,7 @@ class ProducerState:
         return batches
 
     def next_frame(self, now: float) -> ProducerBatch | None:
-        """Return the next batch to send, which from now on counts as sent; None if none is due."""
+        """Return the next batch to send, which is sent from now on; None if none is due."""
         lingers = self._lingers
         for queue in self._pending:
             if queue.in_flight >= self._queue_frames_max or now < queue.not_before:
@@ -290,9 +290,9 @@ class ProducerState:
         return []
 
     def settle(self, error: PenstockError, now: float) -> list[ProducerBatch]:
-        """Decide what a stream that ended with ``error`` leaves; return the batches that are done now.
+        """Decide the batches of a stream that ended with ``error``; return those that are done now.
 
-        What has waited too long has failed, and so has what has nothing more to wait for.
+        Those that have waited too long have failed, and so have those that have nothing more to wait for.
         """
         self._take_back()
         limit = now - self.options.delivery_timeout_s
@@ -300,7 +300,7 @@ class ProducerState:
         return self._fail_unsent(error, now, born_before=born_before)
 
     def _take_back(self) -> None:
-        """Have what was sent and not answered wait to be sent again, before all else of its queue."""
+        """Put the unanswered batches before all others of their queues, to be sent again."""
         while self._in_flight:
             batch = self._in_flight.pop()
             batch.queue.in_flight -= 1
@@ -322,7 +322,7 @@ class ProducerState:
 
     @staticmethod
     def topics_changed(done: Iterable[ProducerBatch]) -> set[str]:
-        """Return the topics of which batches that are done have met a queue that is not there any more."""
+        """Return the topics whose batches have met a missing queue."""
         return {each.queue.topic for each in done if isinstance(each.error, QueueNotFound)}
 
     def take_failures(self) -> DeliveryFailed | None:

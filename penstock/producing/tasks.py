@@ -36,7 +36,7 @@ from storage.clock import Clock
 
 
 class AsyncProducerConnection(Protocol):
-    """What a producer needs of its client."""
+    """A producer's view of its client."""
 
     clock: Clock
     retry: RetryPolicy
@@ -50,7 +50,7 @@ class AsyncProducerConnection(Protocol):
 
 
 class AsyncHandle:
-    """What became, or is to become, of one message; await it for the `Stored` or the error."""
+    """The outcome of one message; await it for the `Stored` or the error."""
 
     __slots__ = ("_batch", "_index")
 
@@ -71,10 +71,10 @@ class AsyncHandle:
         return self._batch.result(self._index)
 
     async def result(self, timeout_s: float | None = None) -> Stored:
-        """Wait for the outcome as ``await`` on the handle does, but for ``timeout_s`` at most.
+        """Wait for the outcome as ``await`` on the handle does, for ``timeout_s`` at most.
 
-        Raises UnknownOutcome if it may have been stored and nobody answered in time, DeadlineExceeded if the wait took longer
-        than ``timeout_s`` (the message is still on its way then).
+        Raises UnknownOutcome if nobody answered in time: the message may be stored. Raises DeadlineExceeded
+        if the wait took longer than ``timeout_s``: the message is still on its way.
         """
         await self._wait(timeout_s)
         return self._batch.result(self._index)

@@ -43,7 +43,7 @@ WaitDone = Callable[[ProducerBatch, float | None], bool]
 
 
 class ProducerConnection(Protocol):
-    """What a producer needs of its client."""
+    """A producer's view of its client."""
 
     clock: Clock
     retry: RetryPolicy
@@ -57,7 +57,7 @@ class ProducerConnection(Protocol):
 
 
 class Handle:
-    """What became, or is to become, of one message that was sent."""
+    """The outcome of one message that was sent."""
 
     __slots__ = ("_batch", "_index", "_wait_done")
 
@@ -74,8 +74,8 @@ class Handle:
     def result(self, timeout_s: float | None = None) -> Stored:
         """Wait for the outcome: return where the message is stored, or raise why it is not.
 
-        Raises UnknownOutcome if it may have been stored and nobody answered in time, DeadlineExceeded if the wait took longer
-        than ``timeout_s`` (the message is still on its way then).
+        Raises UnknownOutcome if nobody answered in time: the message may be stored. Raises DeadlineExceeded
+        if the wait took longer than ``timeout_s``: the message is still on its way.
         """
         self._wait(timeout_s)
         return self._batch.result(self._index)

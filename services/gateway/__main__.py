@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from services import process
-from services.flags import load
-from services.messaging.acknowledging import StreamedAcknowledging
-from services.messaging.gateway_port import GatewayPort
-from services.messaging.messaging import Upstreams
-from services.messaging.sends.batch_stream import BatchStream, HalfBatches
-from services.rpc.listening import check_free
-from services.settings import GatewaySettings
+from services.config.flags import load
+from services.config.settings import GatewaySettings
+from services.gateway.acknowledgements import StreamedAcknowledging
+from services.gateway.messaging import Upstreams
+from services.gateway.port import GatewayPort
+from services.gateway.sends.batch_stream import BatchStream, HalfBatches
+from services.rpc.ports import check_free
 from services.upstream import Upstream, WaitingCalls
 
 SERVICE: Final = "gateway"

@@ -10,11 +10,10 @@ from typing import Final
 from penstock.v1 import indexer_pb2
 from services import process
 from services.arrivals import Arrivals
-from services.flags import load
+from services.config.flags import load
+from services.config.settings import IndexerSettings
 from services.indexer.servicer import IndexerServicer
 from services.rpc.server import Contract, RpcServer
-from services.settings import IndexerSettings
-from services.waiting import wait_for_store
 from storage.checkpoint.positions import CHECKPOINT_FILE, CheckpointFile, Role
 from storage.clock import SystemClock
 from storage.config import StoreConfig
@@ -57,7 +56,7 @@ async def serve(
     settings: IndexerSettings, stop: asyncio.Event, ready: Callable[[str], None] = _announce
 ) -> None:
     """Wait for the store, index and serve until ``stop`` is set, drain, make the index durable."""
-    if not await wait_for_store(
+    if not await process.wait_for_store(
         settings.store,
         stop,
         timeout_seconds=settings.store_wait_seconds,

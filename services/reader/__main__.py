@@ -9,24 +9,23 @@ from typing import Final
 from penstock.v1 import groups_pb2, leases_pb2, reader_pb2
 from services import process
 from services.arrivals import Arrivals
-from services.flags import load
-from services.messaging.clients import LIST_CLIENTS
-from services.messaging.gateway_port import GatewayPort
-from services.messaging.messaging import Messaging, Upstreams
-from services.messaging.sends.batch_stream import BatchStream, HalfBatches
+from services.config.flags import load
+from services.config.settings import ReaderSettings
+from services.gateway.clients import LIST_CLIENTS
+from services.gateway.messaging import Messaging, Upstreams
+from services.gateway.port import GatewayPort
+from services.gateway.sends.batch_stream import BatchStream, HalfBatches
 from services.reader.budget import Budget
-from services.reader.catching_up import CatchUp
+from services.reader.catch_up import CatchUp
 from services.reader.leasing import Leasing
 from services.reader.pulls import Pulls
 from services.reader.read_threads import ReadThreads
 from services.reader.servicer import ReaderServicer
 from services.reader.source import Source
 from services.rpc.in_process import InProcessService
-from services.rpc.listening import check_free
+from services.rpc.ports import check_free
 from services.rpc.server import Contract, RpcServer
-from services.settings import ReaderSettings
 from services.upstream import Upstream
-from services.waiting import wait_for_store
 from storage.reader import StoreReader
 
 SERVICE: Final = "reader"
@@ -59,7 +58,9 @@ async def serve(
     gateway_listens = list(filter(None, (settings.gateway_listen, settings.gateway_tls_listen)))
     for listen in gateway_listens:
         check_free(listen)
-    if not await wait_for_store(settings.store, stop, timeout_seconds=settings.store_wait_seconds):
+    if not await process.wait_for_store(
+        settings.store, stop, timeout_seconds=settings.store_wait_seconds
+    ):
         return
     source = Source(await asyncio.to_thread(StoreReader.open, settings.store))
     reads = ReadThreads(_THREADS)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 
 from penstock.v1 import groups_pb2
-from services.reader.catching_up import CatchUp
+from services.reader.catch_up import CatchUp
 from services.reader.group_queues import GroupQueues
 from services.reader.groups import changed_group, settings_message
 from services.reader.leases import ReaderLeases

@@ -11,7 +11,7 @@ from penstock.v1 import leases_pb2
 from services import wire
 from services.reader.acknowledge_stream import AcknowledgeStream
 from services.reader.calls_in_turn import CallsInTurn
-from services.reader.catching_up import DEADLINE_MARGIN_SECONDS, CatchUp
+from services.reader.catch_up import DEADLINE_MARGIN_SECONDS, CatchUp
 from services.reader.dead_letters import DeadLetterCalls
 from services.reader.leases import ReaderLeases
 from services.reader.receives import LineKey, Receives

@@ -6,14 +6,14 @@ import asyncio
 from concurrent.futures import Executor
 
 from services.arrivals import Arrivals
+from services.config.settings import ReaderSettings
 from services.reader.calls_in_turn import CallsInTurn
-from services.reader.catching_up import CatchUp
+from services.reader.catch_up import CatchUp
 from services.reader.dead_letters import DeadLetterCalls
 from services.reader.group_servicer import GroupServicer
 from services.reader.lease_servicer import LeaseServicer
 from services.reader.leases import ReaderLeases
 from services.reader.receives import Receives
-from services.settings import ReaderSettings
 from storage.leases.leases import Leases
 from storage.leases.upkeep import LeaseUpkeep
 from storage.reader import StoreReader

@@ -13,7 +13,7 @@ from penstock.v1 import common_pb2, reader_pb2
 from services import wire
 from services.arrivals import Arrivals, Moment
 from services.reader.budget import Budget
-from services.reader.catching_up import DEADLINE_MARGIN_SECONDS, CatchUp
+from services.reader.catch_up import DEADLINE_MARGIN_SECONDS, CatchUp
 from services.reader.records import ask_decoded
 from services.rpc.servicer import Context, Draining
 from services.rpc.status import InvalidArgument

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeVar
 
 from penstock.v1 import reader_pb2
 from services import wire
-from services.reader.catching_up import CatchUp
+from services.reader.catch_up import CatchUp
 from services.reader.group_commits import GroupCommits
 from services.reader.leases import ReaderLeases
 from services.reader.pulls import PullQuestion, Pulls

@@ -10,10 +10,10 @@ import grpc
 from google.protobuf.message import Message
 
 from services import logs
+from services.loops import retrieve
 from services.rpc import status
 from services.rpc.server import Contract
 from services.rpc.servicer import Context, is_raw, method_of
-from services.tasks import retrieve
 from storage.errors import DeviceFailed, StoreError
 
 ANSWERS_WAITING_MAX: Final = 16  # of a method that streams them; then it waits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from services.process_settings import ProcessSettings
+from services.config.settings import ProcessSettings
 from storage.files import open_files
 
 CONNECTION_CALLS_MAX: Final = (

@@ -12,12 +12,13 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from services import logs
-from services.process_settings import ProcessSettings, is_open_to_network
+from services.config.settings import ProcessSettings
+from services.config.values import is_open_to_network
 from services.rpc.calls import PARSED_BYTES_MAX, CallHandlers, Interceptor
 from services.rpc.core.server import CoreServer
 from services.rpc.health import Health
 from services.rpc.limits import server_options
-from services.rpc.listening import CannotListen
+from services.rpc.ports import CannotListen
 from services.rpc.reflection import Reflection
 
 _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"]

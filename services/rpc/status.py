@@ -66,7 +66,6 @@ STATUS_OF: Final[dict[type[errors.StoreError], grpc.StatusCode]] = {
     errors.CommitDecided: grpc.StatusCode.FAILED_PRECONDITION,
     errors.VersionTooOld: grpc.StatusCode.FAILED_PRECONDITION,
     errors.QueueRebuilding: grpc.StatusCode.UNAVAILABLE,
-    errors.IndexIncomplete: grpc.StatusCode.UNAVAILABLE,
     errors.RecordNotFound: grpc.StatusCode.NOT_FOUND,
     errors.DamagedRecord: grpc.StatusCode.DATA_LOSS,
     errors.UnreadableBody: grpc.StatusCode.FAILED_PRECONDITION,

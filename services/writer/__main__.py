@@ -16,19 +16,19 @@ from penstock.v1 import (
     writer_pb2,
 )
 from services import logs, process
-from services.flags import load
-from services.messaging.messaging import Messaging, Upstreams
-from services.messaging.sends.batch_stream import BatchCalls, HalfBatches
-from services.rocketmq.v2 import service_pb2
+from services.config.flags import load
+from services.config.settings import WriterSettings
+from services.gateway.messaging import Messaging, Upstreams
+from services.gateway.sends.batch_stream import BatchCalls, HalfBatches
+from services.gateway.v2 import service_pb2
 from services.rpc.in_process import InProcessService
-from services.rpc.listening import check_free
+from services.rpc.ports import check_free
 from services.rpc.server import Contract, RpcServer
-from services.settings import WriterSettings
 from services.upstream import Upstream, WaitingCalls
 from services.writer.acks import Acks
 from services.writer.dead_letters import DeadLetterServicer
-from services.writer.dispatching import LoopDispatch
 from services.writer.full_disk import open_with_space
+from services.writer.loop_dispatch import LoopDispatch
 from services.writer.retention import RetentionServicer
 from services.writer.servicer import WriterServicer
 from services.writer.timers import TimerServicer

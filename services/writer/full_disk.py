@@ -9,9 +9,9 @@ from typing import Any, Final, NoReturn, TypeVar
 from google.protobuf.descriptor import ServiceDescriptor
 
 from services import logs
+from services.config.settings import WriterSettings
 from services.process import sleep_until
 from services.rpc.server import Contract, RpcServer
-from services.settings import WriterSettings
 from storage.errors import StoreFull
 
 TRY_AGAIN_S: Final = 1.0

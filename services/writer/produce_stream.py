@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from services import wire
+from services.loops import retrieve
 from services.rpc import status
 from services.rpc.servicer import EOF, Context, Draining
-from services.tasks import retrieve
-from services.turns import run_large
 from services.writer import batch_frames
 from services.writer.acks import Acks
-from services.writer.eager import EagerCoroutine
+from services.writer.eager_coroutine import EagerCoroutine
+from services.writer.large_calls import run_large
 from storage.errors import StoreClosed, StoreError, StoreFailed
 from storage.message import BatchResult, ProducerSequence
 

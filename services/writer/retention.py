@@ -6,8 +6,8 @@ import asyncio
 from typing import Final, Protocol
 
 from penstock.v1 import retention_pb2
+from services.loops import shielded
 from services.rpc.servicer import Context
-from services.tasks import shielded
 from storage.errors import StoreBusy
 from storage.retention.report import RetainedFile, RetentionReport
 

@@ -16,9 +16,9 @@ from services import wire
 from services.rpc import status
 from services.rpc.peers import host_of_peer
 from services.rpc.servicer import Context, raw
-from services.turns import run_large
 from services.writer import batch_frames
 from services.writer.acks import Acknowledging, Acks
+from services.writer.large_calls import run_large
 from services.writer.plain_requests import PlainRequests
 from services.writer.produce_kernels import BUFFER_SIZE
 from services.writer.produce_stream import ProduceStream

@@ -4,10 +4,9 @@ What is durable of it is in ``checkpointer``; where it goes on after an unclean 
 of files that are not ours, is in ``recovery``. Restarts cost one interval, and nothing is lost or found
 twice.
 
-Files that are deleted meanwhile are noticed within a second, with a warning, and so are those
-that a reader has found to be damaged; what they held is indexed again. From a broker's run on the
-directory until our writer has started again, its log is the broker's to index: nothing is written, to
-index files or to the page.
+The builder sees within a second that a file is missing. It goes back for the newest file; ``scrub`` rebuilds
+the others. From a broker's run on the directory until our writer has started again, its log is the broker's
+to index: nothing is written, to index files or to the page.
 """
 
 from __future__ import annotations
@@ -23,23 +22,25 @@ from storage.checkpoint.trust import Trust, trust_in
 from storage.errors import StoreBusy, StoreFull
 from storage.index.checkpointer import IndexCheckpointer
 from storage.index.consistency import agrees_with_log
-from storage.index.directory import IndexDirectory
-from storage.index.follower import IndexFollower, LogReader
-from storage.index.index_file import IndexFileDamaged
-from storage.index.recovery import recover_foreign, recover_from_slot, recover_without_slot
-from storage.index.repair import IndexRepair
+from storage.index.directory import IndexDirectory, IndexStart
+from storage.index.follower import IndexFollower, KeysAfter, LogReader
+from storage.index.recovery import (
+    older_files,
+    recover_foreign,
+    recover_from_slot,
+    start_after,
+)
+from storage.index.scrub import IndexScrub
 from storage.view.index.index_file import IndexShape
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from storage.checkpoint.positions import CheckpointFile
     from storage.clock import Clock
     from storage.files.filesystem import FileSystem
     from storage.view.layout import StorePaths
 
 _LOG: Final = logging.getLogger(__name__)
-LOOK_S: Final = 1.0  # between looks whether files were deleted
+LOOK_S: Final = 1.0  # between looks whether files are missing
 CATCH_UP_S: Final = 5.0  # the end gives the rest of the log this long, as a broker's does
 LOG_FLUSH_S: Final = 1.0  # and the writer this long to make it durable
 LOG_FLUSH_LOOK_S: Final = 0.01
@@ -83,9 +84,9 @@ class IndexBuilder:
         """Whether files are being repaired or checked, and more of that can be done at once."""
         self._is_asked = False  # whether all files are to be checked at the next look
         self._cleaned_offset = 0  # where the log began when files were last deleted with it
-        self._repair = IndexRepair(
+        self._scrub = IndexScrub(
             filesystem, self._directory, self._log, clock,
-            scrub_interval_ms=scrub_interval_ms, scrub_bytes_per_s=scrub_bytes_per_s,
+            interval_ms=scrub_interval_ms, bytes_per_s=scrub_bytes_per_s,
         )  # fmt: skip
 
     @property
@@ -110,28 +111,28 @@ class IndexBuilder:
 
     @property
     def damaged_count(self) -> int:
-        """How many files were found to be damaged since the start."""
-        return self._repair.found_count
+        """How many files were found to be damaged or missing since the start."""
+        return self._scrub.damaged_count
 
     @property
     def is_repaired(self) -> bool:
-        """Whether no file is known to be damaged, or has been asked for and not been looked at yet."""
-        return self._repair.is_done and not self._is_asked
+        """Whether no file is missing, and every one was checked that was asked for."""
+        return self._scrub.is_done and not self._is_asked
 
     def check_all(self) -> None:
-        """Have every block of every file checked at the next step."""
+        """Check every file from the next step on."""
         self._is_asked = True
         self._looked_at = -math.inf
 
     @property
     def scrub_progress(self) -> str:
-        """The file that is being checked and how far, empty between two."""
-        return self._repair.scrub_progress
+        """The file that is checked or rebuilt, empty between two."""
+        return self._scrub.position
 
     @property
     def key_count(self) -> int:
         """How many index entries there are in all files."""
-        return sum(max(0, header.next_entry - 1) for header in self._directory.headers())
+        return sum(max(0, header.next_entry - 1) for header in self._directory.headers().values())
 
     def step(self) -> bool:
         """Index what is confirmed, one chunk of the log at most; return whether there was any.
@@ -141,13 +142,9 @@ class IndexBuilder:
         try:
             return self._try_step()
         except FileNotFoundError:
-            if not self._directory.lost():
+            if not self._directory.missing():
                 raise
             self._looked_at = -math.inf
-            return True
-        except IndexFileDamaged:
-            self._looked_at = -math.inf
-            self._repair.suspect(self._directory.paths[-1:])
             return True
 
     def _try_step(self) -> bool:
@@ -158,7 +155,7 @@ class IndexBuilder:
             return False
         limit = self._checkpoint.confirm_offset
         if self._follower is not None and self._clock.monotonic() - self._looked_at >= LOOK_S:
-            self._replace_bad(limit)
+            self._look(limit)
         if self._follower is None or self._session != trust.session:
             try:
                 self._prepare(limit)
@@ -176,7 +173,7 @@ class IndexBuilder:
             self.sync()
         else:
             self._checkpointer.write_synced()
-        self.goes_on = self._repair_some()
+        self.goes_on = self._scrub_some()
         return self.goes_on or moved
 
     def _look_at_page(self) -> Trust:
@@ -186,39 +183,36 @@ class IndexBuilder:
             trust = self._trust = trust_in(self._checkpoint)
         return trust
 
-    def _repair_some(self) -> bool:
-        """Repair or check a little of the older files; return whether there is more to do at once."""
+    def _scrub_some(self) -> bool:
+        """Rebuild or check a little of the older files; return whether there is more to do at once."""
         follower = self._follower
         if follower is None or follower.is_interrupted:
             return False
-        goes_on, replaced = self._repair.step(
+        goes_on, replaced = self._scrub.step(
             min_commit_offset=self._min_commit_offset, position=follower.position
         )
         if replaced:  # readers open their files again with a new session
             self._checkpoint.start_indexer(indexed_offset=self._published_offset)
-        elif goes_on:
-            self._looked_at = -math.inf
         return goes_on
 
-    def _replace_bad(self, end_commit_offset: int) -> None:
-        """Index again from the first file on that is damaged or was deleted."""
+    def _look(self, end_commit_offset: int) -> None:
+        """See which files are missing: without the newest go back to the end of those before it."""
         self._looked_at = self._clock.monotonic()
-        if self._is_asked:
-            self._repair.suspect(self._directory.paths)
-            self._is_asked = False
-        bad = sorted({*self._give_up_lost(), *self._give_up_damaged()})
-        if not bad:
-            self._drop_expired()
-            return
-        self._begin(
-            recover_without_slot(
-                self._directory,
-                self._log,
-                file_name=int(bad[0].name),
-                min_commit_offset=self._min_commit_offset,
-                end_commit_offset=end_commit_offset,
+        missing = self._directory.missing()
+        newest = int(self._directory.paths[-1].name) if self._directory.paths else 0
+        if newest in missing:
+            self._follower = None  # until the files are right again
+            self._directory.refresh()
+            older = older_files(
+                self._directory, self._log, newest, self._min_commit_offset, end_commit_offset
             )
-        )
+            self._begin(start_after(self._directory, older, newest, self._min_commit_offset))
+            return
+        self._scrub.note_missing(missing)
+        if self._is_asked:
+            self._scrub.check_all()
+            self._is_asked = False
+        self._drop_expired()
 
     def _drop_expired(self) -> None:
         """Delete the files of whose records the log has none any more, but never the newest."""
@@ -227,32 +221,15 @@ class IndexBuilder:
             return
         expired = self._directory.expired(min_commit_offset)
         if expired:
-            self._repair.forget_work()
+            self._scrub.forget()
             try:
-                for path in expired:
-                    self._directory.drop(path)
+                for number in expired:
+                    self._directory.drop(number)
+                    path = self._directory.path(number)
                     _LOG.info("deleted %s: the log has its messages no more", path)
             finally:
                 self._checkpoint.start_indexer(indexed_offset=self._published_offset)
         self._cleaned_offset = min_commit_offset
-
-    def _give_up_lost(self) -> list[Path]:
-        """Forget the files that were deleted since they were listed, with a warning each."""
-        lost = self._directory.lost()
-        if lost:
-            for path in lost:
-                _LOG.warning("index file %s is gone; what it held is indexed again", path)
-            self._follower = None  # until the files are right again
-            self._directory.give_up(lost)
-        return lost
-
-    def _give_up_damaged(self) -> list[Path]:
-        """Delete the newest file if it is damaged; older ones are answered from until replaced."""
-        newest = self._repair.find_damaged()
-        if newest:
-            self._follower = None  # until the files are right again
-            self._directory.give_up(newest)
-        return newest
 
     def _prepare(self, end_commit_offset: int) -> None:
         """Find out where to index from: at the start, and when a writer has recovered the log."""
@@ -265,20 +242,21 @@ class IndexBuilder:
             and self._ends_like_the_log()
         ):
             return
-        self._give_up_lost()
         self._directory.refresh()
-        self._repair.suspect(self._directory.unlike_noted())
-        position = None
+        start = None
         slot = self._checkpointer.load()
         if slot is not None:
-            position = recover_from_slot(
+            # A query that meets the newest file while it is taken back says that it saw no more.
+            sealed = [h for n, h in self._directory.headers().items() if n < slot.file_name]
+            self._checkpoint.publish_indexed(sealed[-1].end_commit_offset if sealed else 0)
+            start = recover_from_slot(
                 self._directory,
                 self._log,
                 slot,
                 min_commit_offset=self._min_commit_offset,
                 end_commit_offset=end_commit_offset,
             )
-        if position is None:
+        if start is None:
             position = recover_foreign(
                 self._directory,
                 self._log,
@@ -287,15 +265,18 @@ class IndexBuilder:
                 index_timestamp_ms=self._checkpoint.durable.broker_fields.index_timestamp_ms,
                 unclean=self._unclean,
             )
-        self._begin(position)
+            start = IndexStart(position)
+        self._begin(start)
 
-    def _begin(self, position: int) -> None:
-        """Index from ``position`` on, which the files reach up to."""
-        self._repair.forget_work()
-        self._directory.drop_orphans()
+    def _begin(self, start: IndexStart) -> None:
+        """Index on from where the files reach up to."""
+        self._scrub.forget()
+        self._scrub.note_missing(self._directory.missing())
+        position = start.position
         self._follower = IndexFollower(
-            self._log, position, self._directory, on_filled=self._checkpointer.take_full
-        )
+            self._log, position, KeysAfter(self._directory, start.skip),
+            on_filled=self._checkpointer.take_full,
+        )  # fmt: skip
         self._checkpointer.begin(position)
         self._left = self._last_header()
         self._checkpoint.start_indexer(indexed_offset=position)
@@ -344,6 +325,8 @@ class IndexBuilder:
         if follower.is_interrupted:
             return
         self._checkpointer.sync(follower.position)
+        if self._directory.last is not None:
+            self._directory.seal(self._directory.last)
         deadline = self._clock.monotonic() + LOG_FLUSH_S
         while (
             self._checkpoint.flushed_offset < follower.position
@@ -355,6 +338,6 @@ class IndexBuilder:
 
     def close(self) -> None:
         """Close the files; nothing is synced."""
-        self._repair.close()
+        self._scrub.forget()
         self._directory.close()
         self._log.close()

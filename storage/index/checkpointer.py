@@ -8,8 +8,10 @@ checkpoint, is raised to the end time of a file that has become full, after that
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from storage.errors import StoreFull
 from storage.format.index import HEADER_SIZE
 
 if TYPE_CHECKING:
@@ -89,8 +91,10 @@ class IndexCheckpointer:
         self._write()
 
     def take_full(self, file: IndexFile) -> None:
-        """Sync and close a file that is full; the broker's mark follows with the slot."""
+        """Sync, seal and close a file that is full; the broker's mark follows with the slot."""
         file.sync()
+        with suppress(StoreFull):  # without a checksum the scrub rebuilds it
+            self._directory.seal(file)
         self._full_timestamp_ms = file.header.end_timestamp_ms
         file.close()
 

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from storage.index.follower import LogReader, keys_in
 
 if TYPE_CHECKING:
     from storage.format.index import IndexHeader
-
-
-class IndexGap(NamedTuple):
-    """A range of the log with keys that no index file has, before file number ``file`` of a list."""
-
-    file: int
-    begin: int
-    end: int
 
 
 def agrees_with_log(log: LogReader, header: IndexHeader) -> bool:
@@ -35,24 +27,14 @@ def record_end(log: LogReader, commit_offset: int) -> int:
     return commit_offset + (record[0] if record is not None else 0)
 
 
-def covers_log(log: LogReader, headers: list[IndexHeader], min_commit_offset: int) -> bool:
-    """Whether index files reach back to the log's start and have no gap between them."""
-    return count_covering(log, headers, min_commit_offset) == len(headers)
-
-
-def count_covering(log: LogReader, headers: list[IndexHeader], min_commit_offset: int) -> int:
-    """Return how many files, from the oldest on, have no gap before or between them."""
-    return next((gap.file for gap in index_gaps(log, headers, min_commit_offset)), len(headers))
-
-
-def index_gaps(
-    log: LogReader, headers: list[IndexHeader], min_commit_offset: int
-) -> Iterator[IndexGap]:
-    """Yield the gaps before and between index files; what lies after the last is not one."""
-    covered = min_commit_offset
-    for count, header in enumerate(headers):
+def count_covering(log: LogReader, headers: Iterable[IndexHeader], min_commit_offset: int) -> int:
+    """Return how many index files, from the oldest on, leave no key of the log out before or between them."""
+    covered, count = min_commit_offset, 0
+    for header in headers:
         if header.next_entry > 1:
             begin = header.begin_commit_offset
             if covered < begin and keys_in(log, covered, begin):
-                yield IndexGap(count, covered, begin)
+                break
             covered = max(covered, record_end(log, header.end_commit_offset))
+        count += 1
+    return count

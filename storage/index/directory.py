@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from storage.format import index as layout
 from storage.format.index import IndexHeader
-from storage.format.index_checksums import ChecksumRecord
-from storage.format.names import INDEX_NAME_LENGTH, index_file_name, parse_index_file_name
+from storage.format.index_checksums import ChecksumRow, encode_table
+from storage.format.names import INDEX_NAME_LENGTH, index_file_name
 from storage.index.index_file import IndexFile, Int64s
-from storage.view.index.checksums import DAMAGED_SUFFIX, IndexChecksums, report_damage
+from storage.view.index.checksums import TABLE, read_table
 from storage.view.index.index_file import IndexShape, list_index_files
 
 if TYPE_CHECKING:
@@ -20,8 +21,19 @@ if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
 
 
+class IndexStart(NamedTuple):
+    """From where on the log is indexed: ``skip`` are the keys of the record there that older files have."""
+
+    position: int
+    skip: int = 0
+    seed: IndexHeader = IndexHeader()  # of the file before
+
+
 class IndexDirectory:
-    """All index files of a store, in order; one process has it."""
+    """All index files of a store, in order, and their checksums; one process has it.
+
+    ``paths`` are the files that are there. ``rows`` are of all files that should be there but the newest.
+    """
 
     def __init__(
         self,
@@ -33,10 +45,10 @@ class IndexDirectory:
         now_ms: Callable[[], int],
         new_name: Callable[[], str] | None = None,
     ) -> None:
-        """Open the files that are there; those of any other size are left out of ``files``.
+        """Open the files that are there; those of any other size are left out of ``paths``.
 
-        ``checksums`` is the directory of their checksums.
-        ``new_name`` gives new files their names instead of the clock.
+        ``checksums`` is the directory of their table. ``new_name`` gives new files their names instead of
+        the clock.
         """
         self.directory = directory
         self.checksums = checksums
@@ -47,75 +59,59 @@ class IndexDirectory:
         self._last: IndexFile | None = None
         self.misfits: list[Path] = []
         self.paths: list[Path] = []
-        filesystem.make_directory(directory)
-        filesystem.make_directory(checksums)
+        self.rows: dict[int, ChecksumRow] = {}
         self.refresh()
 
     def refresh(self) -> None:
         """List the files again, as a broker may have left them; none is open on return."""
         self.close()
+        self._filesystem.make_directory(self.directory)
+        self._filesystem.make_directory(self.checksums)
         listed = list_index_files(self._filesystem, self.directory)
         self.misfits = [path for _, size, path in listed if size != self.shape.file_size]
         self.paths = [path for _, size, path in listed if size == self.shape.file_size]
+        self.rows = read_table(self._filesystem, self.checksums)
+        self.clear_rebuilds()
+
+    def clear_rebuilds(self) -> None:
+        """Remove the file of a rebuild that did not come to its end."""
+        for entry in self._filesystem.list_directory(self.checksums):
+            if not entry.is_directory and entry.name != TABLE:
+                self._unlink(self.checksums / entry.name)
 
     def is_listed(self) -> bool:
         """Whether the directory holds the files of ``paths`` and no others of an index."""
         there = [path for _, _, path in list_index_files(self._filesystem, self.directory)]
         return there == self.paths
 
+    def path(self, number: int) -> Path:
+        """Return where a file stands."""
+        return self.directory / f"{number:0{INDEX_NAME_LENGTH}d}"
+
     @property
     def last(self) -> IndexFile | None:
         """The file that is put to, None without files."""
         if self._last is None and self.paths:
-            self._last = self.open(self.paths[-1])
+            self._last = self._open(self.paths[-1])
         return self._last
 
-    @property
-    def opened(self) -> IndexFile | None:
-        """The last file if it is open."""
-        return self._last
+    def _open(self, path: Path) -> IndexFile:
+        return IndexFile.open(self._filesystem, path, self.shape, writable=True)
 
-    def file(self, path: Path) -> IndexFile:
-        """Return the last file, or open one of the others, which is the caller's to close."""
-        last = self.last
-        return last if last is not None and path == last.path else self.open(path)
+    def headers(self) -> dict[int, IndexHeader]:
+        """Return the headers of all files that should be there, oldest first.
 
-    def open(self, path: Path) -> IndexFile:
-        """Map one of the files for writing."""
-        return IndexFile.open_for_puts(
-            self._filesystem, path, self.shape, checksum_path=self.checksums / path.name
-        )
-
-    def headers(self) -> list[IndexHeader]:
-        """Headers of all files, oldest first; a blank one of a file that is gone."""
-        return [IndexHeader.decode(self._head(path)) for path in self.paths]
-
-    def noted_headers(self) -> list[IndexHeader]:
-        """Headers of all files, oldest first, those of sealed files as they were noted."""
-        found = []
+        Of a sealed file it is the one that the table has; a blank one of any other that has just gone.
+        """
+        newest = int(self.paths[-1].name) if self.paths else 0
+        found = {number: row.values for number, row in self.rows.items() if number != newest}
         for path in self.paths:
-            noted = self._noted(path)
-            head = noted.header if noted is not None and noted.sealed else self._head(path)
-            found.append(IndexHeader.decode(head))
-        return found
+            if int(path.name) not in found:
+                found[int(path.name)] = IndexHeader.decode(self.head(path))
+        return dict(sorted(found.items()))
 
-    def noted(self) -> list[ChecksumRecord | None]:
-        """Return what was last noted of each file, oldest first."""
-        return [self._noted(path) for path in self.paths]
-
-    def _noted(self, path: Path) -> ChecksumRecord | None:
-        checksums = IndexChecksums.find(self._filesystem, self.checksums / path.name, self.shape)
-        return checksums.newest() if checksums is not None else None
-
-    def entries_at_end(self, place: int, commit_offset: int) -> int:
-        """Return how many entries at the end of a file are of the record at ``commit_offset``."""
-        file = self.open(self.paths[place])
-        try:
-            return file.entries_at_end(commit_offset)
-        finally:
-            file.close()
-
-    def _head(self, path: Path) -> bytes:
+    def head(self, path: Path) -> bytes:
+        """Return the header of a file as it is now."""
         if self._last is not None and path == self._last.path:
             return self._last.header_bytes
         try:
@@ -126,6 +122,28 @@ class IndexDirectory:
             return file.pread(layout.HEADER_SIZE, 0)
         finally:
             file.close()
+
+    def has_its_header(self, number: int) -> bool:
+        """Whether a file has the header that the table has; true of a file without a row."""
+        row = self.rows.get(number)
+        return row is None or row.header == self.head(self.path(number))
+
+    def start_of(self, number: int, min_commit_offset: int) -> IndexStart:
+        """Return where the file of a number begins, or would begin: after the files before it."""
+        before = {other: header for other, header in self.headers().items() if other < number}
+        seed = before[max(before)] if before else IndexHeader()
+        begin = max(seed.end_commit_offset, min_commit_offset)
+        skip = 0
+        for other in reversed(before) if begin == seed.end_commit_offset else ():
+            if self.path(other) not in self.paths:
+                break
+            file = self._open(self.path(other))
+            at_end = file.entries_at_end(begin)
+            file.close()
+            skip += at_end
+            if at_end < before[other].next_entry - 1:
+                break
+        return IndexStart(begin, skip, seed)
 
     def put(
         self,
@@ -156,7 +174,6 @@ class IndexDirectory:
             self._filesystem,
             path,
             self.shape,
-            checksum_path=self.checksums / path.name,
             seed_timestamp_ms=header.end_timestamp_ms,
             seed_commit_offset=header.end_commit_offset,
         )
@@ -166,136 +183,107 @@ class IndexDirectory:
     def _next_name(self) -> str:
         if self._new_name is not None:
             return self._new_name()
-        name = index_file_name(self._now_ms())
-        newest = parse_index_file_name(self.paths[-1].name) or 0 if self.paths else 0
+        newest = max(self.headers(), default=0)
         # Names sort files: a clock that stands still or goes back must not put one in between.
-        return f"{max(int(name), newest + 1):0{INDEX_NAME_LENGTH}d}"
+        return f"{max(int(index_file_name(self._now_ms())), newest + 1):0{INDEX_NAME_LENGTH}d}"
 
-    def forget(self, commit_offset: int, timestamp_of: Callable[[int], int]) -> None:
-        """Take back the entries of the newest record, which may lie in several files.
+    def take_back(self, header: bytes, *, clean: bool) -> bool:
+        """Take the newest file back to a header; return whether it is right now.
 
-        Files that have no others are deleted. See ``IndexFile.forget``.
+        After a ``clean`` stop it must have its checksum. A file that counts fewer entries is an old copy.
         """
-        while (last := self.last) is not None:
-            count = last.entries_at_end(commit_offset)
-            if count < last.header.next_entry - 1:
-                if count:
-                    last.forget(count, timestamp_of)
-                return
-            self.drop_from(len(self.paths) - 1)
-
-    def truncate_last(self, header: IndexHeader) -> None:
-        """Take the last file back to ``header``; see ``IndexFile.truncate``."""
         last = self.last
-        if last is not None:
-            last.truncate(header)
+        assert last is not None
+        row = self.rows.get(last.number)
+        if clean and row is not None and row.header == header:
+            return last.header_bytes == header and last.checksum() == row.checksum
+        values = IndexHeader.decode(header)
+        if last.header.next_entry < values.next_entry:
+            return False
+        last.truncate(values)
+        return True
 
-    def drop_from(self, position: int) -> None:
-        """Delete the files ``[position:]``, newest first; durable on return."""
-        self.keep(self.paths[:position])
-
-    def keep(self, paths: Collection[Path]) -> None:
+    def keep(self, numbers: Collection[int]) -> None:
         """Delete all files but these, newest first; durable on return."""
-        if self._last is not None:
-            self._last.close()
-            self._last = None
-        for path in reversed(self.paths):
-            if path not in paths:
+        self.close()
+        if any(number not in numbers for number in self.rows):
+            self._write({n: row for n, row in self.rows.items() if n in numbers})
+        for path in reversed([*self.paths, *self.misfits]):
+            if int(path.name) not in numbers or path in self.misfits:
                 self._unlink(path)
-        self.paths = [path for path in self.paths if path in paths]
-        self._filesystem.sync_directory(self.checksums)
+        self.paths = [path for path in self.paths if int(path.name) in numbers]
+        self.misfits = []
         self._filesystem.sync_directory(self.directory)
 
     def _unlink(self, path: Path) -> None:
-        """Remove a file and its checksums, these first: without the file they say that it is lost."""
-        for each in (self.checksums / path.name, path):
-            with suppress(FileNotFoundError):
-                self._filesystem.unlink(each)
+        with suppress(FileNotFoundError):
+            self._filesystem.unlink(path)
 
-    def drop(self, path: Path) -> None:
-        """Delete one file that is not the last; durable on return."""
-        self._unlink(path)
-        self.paths.remove(path)
-        self._filesystem.sync_directory(self.checksums)
+    def drop(self, number: int) -> None:
+        """Delete one file that is not the last, with its row: the log has its records no more; durable on return."""
+        self._write({other: row for other, row in self.rows.items() if other != number})
+        self.discard(number)
+
+    def discard(self, number: int) -> None:
+        """Delete a damaged file that is not the last; its row says what is missing. Durable on return."""
+        self._unlink(self.path(number))
+        self.paths = [path for path in self.paths if int(path.name) != number]
         self._filesystem.sync_directory(self.directory)
 
-    def expired(self, min_commit_offset: int) -> list[Path]:
+    def put_in_place(self, file: IndexFile) -> None:
+        """Put a rebuilt file, which is synced, in its place; durable on return."""
+        path = self.path(file.number)
+        self._filesystem.rename(file.path, path)
+        self._filesystem.sync_directory(self.directory)
+        self.paths = sorted({*self.paths, path})
+        self.seal(file)
+
+    def seal(self, file: IndexFile) -> None:
+        """Note the checksum of a file that is synced; durable on return."""
+        row = ChecksumRow(file.number, file.header_bytes, file.checksum(), self._now_ms())
+        self._write(self.rows | {row.number: row})
+
+    def note_checked(self, number: int) -> None:
+        """Note that a file has its checksum now."""
+        self._write(self.rows | {number: replace(self.rows[number], checked_ms=self._now_ms())})
+
+    def _write(self, rows: dict[int, ChecksumRow]) -> None:
+        data = encode_table(rows.values())
+        self._filesystem.write_atomically(self.checksums / TABLE, data, backup=False)
+        self.rows = rows
+
+    def forget_changed(self) -> None:
+        """Forget the checksums of files that a broker has put to, and of those that it has deleted."""
+        rows = {number: row for number, row in self.rows.items() if self.has_its_header(number)}
+        if rows != self.rows:
+            self._write(rows)
+
+    def expired(self, min_commit_offset: int) -> list[int]:
         """Return the oldest files, as far as all their records lie before a commit offset; never the last."""
         found = []
-        for path, header in zip(self.paths[:-1], self.noted_headers(), strict=False):
+        for number, header in list(self.headers().items())[:-1]:
             if header.next_entry <= 1 or header.end_commit_offset >= min_commit_offset:
                 break
-            found.append(path)
+            found.append(number)
         return found
 
-    def drop_orphans(self) -> None:
-        """Delete the checksums of files that are not there."""
-        names = {path.name for path in self.paths}
-        for _, _, path in list_index_files(self._filesystem, self.checksums):
-            if path.name not in names:
-                with suppress(FileNotFoundError):
-                    self._filesystem.unlink(path)
+    def sealed(self) -> list[int]:
+        """Return the files but the newest, oldest first."""
+        return [int(path.name) for path in self.paths[:-1]]
 
-    def drop_misfits(self) -> None:
-        """Delete the files whose size is not the shape's; durable on return."""
-        for path in self.misfits:
-            self._unlink(path)
-        self.misfits.clear()
-        self._filesystem.sync_directory(self.directory)
-
-    def reported(self) -> list[Path]:
-        """Return the files that readers have found to be damaged since the last call."""
-        found = []
-        for entry in self._filesystem.list_directory(self.checksums):
-            if entry.name.endswith(DAMAGED_SUFFIX):
-                with suppress(FileNotFoundError):
-                    self._filesystem.unlink(self.checksums / entry.name)
-                found.append(self.directory / entry.name.removesuffix(DAMAGED_SUFFIX))
-        return [path for path in self.paths if path in found]
-
-    def unlike_noted(self) -> list[Path]:
-        """Return the sealed files whose headers are not those that were noted, oldest first."""
-        found = []
-        for path in self.paths:
-            noted = self._noted(path)
-            if noted is not None and noted.sealed and noted.header != self._head(path):
-                found.append(path)
-        return found
-
-    def report(self, paths: Collection[Path]) -> None:
-        """Have files looked at again by who comes next."""
-        for path in paths:
-            report_damage(self._filesystem, self.checksums, path.name)
-
-    def is_damaged(self, path: Path) -> bool:
-        """Whether bytes of a file are known to be others than those that were put."""
-        if self._last is not None and path == self._last.path:
-            return self._last.is_damaged()
-        try:
-            file = self.open(path)
-        except FileNotFoundError:
-            return False  # which is for ``lost`` to say
-        try:
-            return file.is_damaged()
-        finally:
-            file.close()
-
-    def lost(self) -> list[Path]:
-        """Return the listed files that are gone, oldest first."""
-        there = {path for _, _, path in list_index_files(self._filesystem, self.directory)}
-        return [path for path in self.paths if path not in there]
-
-    def give_up(self, lost: Collection[Path]) -> None:
-        """Forget files that are gone."""
-        self._filesystem.make_directory(self.directory)
-        self._filesystem.make_directory(self.checksums)
-        self.keep([path for path in self.paths if path not in lost])
+    def missing(self) -> list[int]:
+        """Return the files that should be there and are not, or have another size, oldest first."""
+        fitting = {
+            number
+            for number, size, _ in list_index_files(self._filesystem, self.directory)
+            if size == self.shape.file_size
+        }
+        return sorted({*self.rows, *(int(path.name) for path in self.paths)} - fitting)
 
     def sync(self) -> None:
         """Make the last file and all names durable."""
         if self._last is not None:
             self._last.sync()
-        self._filesystem.sync_directory(self.checksums)
         self._filesystem.sync_directory(self.directory)
 
     def close(self) -> None:

@@ -134,6 +134,33 @@ class IndexFollower(LogFollower):
         self._resume = (-1, 0, 0)
 
 
+class KeysAfter:
+    """Leaves out the first keys, which an older file has, and gives the others to a target."""
+
+    def __init__(self, target: KeyTarget, skip: int) -> None:
+        self._target = target
+        self._skip = skip
+
+    def put(
+        self,
+        hashes: Int64s,
+        commit_offsets: Int64s,
+        store_timestamps: Int64s,
+        start: int,
+        count: int,
+    ) -> tuple[int, IndexFile | None]:
+        """Put keys from ``start`` on; see ``KeyTarget.put``."""
+        skip = self._skip
+        while skip and start < count:
+            skip -= int(hashes[start] >= 0)
+            start += 1
+        filled = None
+        if start < count:
+            start, filled = self._target.put(hashes, commit_offsets, store_timestamps, start, count)
+        self._skip = skip  # now: with a full disk the same keys come again
+        return start, filled
+
+
 class _KeySeeker(LogFollower):
     """Looks whether any record in a range has a key."""
 

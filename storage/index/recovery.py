@@ -1,8 +1,7 @@
 """What is kept of index files at a start, and from where the log is indexed on.
 
-Files of our own are taken back to what the newest slot of the checkpoint says is durable. Where the
-newest of them was lost, or the log has lost what they hold, ``recover_without_slot`` finds what is sure.
-Files that no slot of ours is about, a broker's or another store's, are recovered as a broker does it.
+The newest of our files is taken back to what the newest slot of the checkpoint says is durable. Files that no
+slot of ours is about, a broker's or another store's, are recovered as a broker does it.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from storage.format.index import IndexHeader
-from storage.index.consistency import agrees_with_log, count_covering, covers_log, record_end
-from storage.index.directory import IndexDirectory
+from storage.index.consistency import agrees_with_log, count_covering, record_end
+from storage.index.directory import IndexDirectory, IndexStart
 from storage.index.follower import IndexFollower, LogReader
 from storage.index.index_file import IndexFile
 from storage.view.index.index_file import IndexShape
@@ -34,99 +33,94 @@ def recover_from_slot(
     *,
     min_commit_offset: int,
     end_commit_offset: int,
-) -> int | None:
-    """Take the files back to what is sure; return where to index from, None if they are not ours."""
-    if directory.misfits:
-        return None
-    numbers = [int(path.name) for path in directory.paths]
-    if slot.indexed_offset <= end_commit_offset and _take_back(
-        directory, log, slot, min_commit_offset
-    ):
-        return slot.indexed_offset
-    if slot.file_name not in numbers and numbers and numbers[-1] > slot.file_name:
+) -> IndexStart | None:
+    """Take the newest file back to what the slot says; return where to index from, None if it is not ours.
+
+    Where that cannot be, and where the log has lost what older files hold, the files before are kept, as
+    far as the log was not changed below them.
+    """
+    newest = int(directory.paths[-1].name) if directory.paths else 0
+    if newest > slot.file_name and directory.path(slot.file_name) not in directory.paths:
         return None  # a broker dropped ours and made its own
-    return recover_without_slot(
-        directory,
-        log,
-        file_name=slot.file_name,
-        min_commit_offset=min_commit_offset,
-        end_commit_offset=end_commit_offset,
-    )
+    headers = directory.headers()
+    older = older_files(directory, log, slot.file_name, min_commit_offset, end_commit_offset)
+    is_whole = older == [number for number in headers if number < slot.file_name]
+    if is_whole and slot.indexed_offset <= end_commit_offset:
+        if slot.file_name == 0:
+            directory.keep([])
+            return IndexStart(slot.indexed_offset)
+        if _take_back(directory, log, slot, older, min_commit_offset):
+            after = directory.start_of(slot.file_name + 1, min_commit_offset)
+            is_within = after.position == slot.indexed_offset  # a record that is half in
+            return IndexStart(slot.indexed_offset, after.skip if is_within else 0)
+    return start_after(directory, older, slot.file_name, min_commit_offset)
 
 
 def _take_back(
-    directory: IndexDirectory, log: LogReader, slot: DurableIndex, min_commit_offset: int
-) -> bool:
-    """Take the files back to the slot; return whether they could be."""
-    if slot.file_name == 0:
-        directory.drop_from(0)
-        return True
-    numbers = [int(path.name) for path in directory.paths]
-    header = IndexHeader.decode(slot.file_header)
-    if slot.file_name not in numbers or not agrees_with_log(log, header):
-        return False
-    kept = numbers.index(slot.file_name) + 1
-    if not covers_log(log, directory.headers()[:kept], min_commit_offset):
-        return False  # an older file is gone
-    if kept < len(numbers):
-        directory.drop_from(kept)
-    last = directory.last
-    is_untouched = slot.clean and last is not None and last.header_bytes == slot.file_header
-    if not is_untouched and last is not None:
-        if last.entries_are_damaged(slot.file_header):
-            _LOG.warning("index file %s is damaged; what it held is indexed again", last.path)
-            return False
-        directory.truncate_last(header)
-    return True
-
-
-def recover_without_slot(
     directory: IndexDirectory,
     log: LogReader,
-    *,
+    slot: DurableIndex,
+    older: list[int],
+    min_commit_offset: int,
+) -> bool:
+    """Take the newest file back to the slot; return whether it could be."""
+    path = directory.path(slot.file_name)
+    header = IndexHeader.decode(slot.file_header)
+    headers = directory.headers()
+    covering = [*(headers[number] for number in older), header]
+    if (
+        path not in directory.paths
+        or not agrees_with_log(log, header)
+        or count_covering(log, covering, min_commit_offset) < len(covering)
+    ):
+        return False
+    directory.keep([*older, slot.file_name])
+    if directory.take_back(slot.file_header, clean=slot.clean):
+        return True
+    _LOG.warning("index file %s is damaged; what it held is indexed again", path)
+    return False
+
+
+def older_files(
+    directory: IndexDirectory,
+    log: LogReader,
     file_name: int,
     min_commit_offset: int,
     end_commit_offset: int,
-) -> int:
-    """Keep those of our files that are sure to be right; return where to index from.
+) -> list[int]:
+    """Return the files before ``file_name`` up to the first that the log does not confirm, or misses one.
 
-    Sure are the files before ``file_name``, the slot's: they were synced when they were full. The
-    log is written in order, so a file whose last record stands there is right as a whole. That
-    record may have keys in the next file, which is gone: its entries are taken back, and it is
-    indexed again as a whole. Interrupted at any point, it does the same when it runs again.
+    The log is written in order, so a file whose last record stands there is right as a whole, if its bytes
+    are. The scrub looks at those.
     """
-    kept = []
-    for path, header in zip(directory.paths, directory.headers(), strict=True):
+    older: dict[int, IndexHeader] = {}
+    for number, header in directory.headers().items():
         if (
-            int(path.name) >= file_name
+            number >= file_name
             or header.end_commit_offset >= end_commit_offset
             or not agrees_with_log(log, header)
         ):
             break
-        kept.append((path, header))
-    kept = kept[: count_covering(log, [header for _, header in kept], min_commit_offset)]
-    directory.keep([path for path, _ in kept])
-    if directory.last is not None and directory.last.is_damaged():
-        _LOG.warning("index file %s is damaged; what it held is indexed again", kept[-1][0])
-        kept.pop()
-        return recover_without_slot(
-            directory,
-            log,
-            file_name=directory.last.number,
-            min_commit_offset=min_commit_offset,
-            end_commit_offset=end_commit_offset,
+        older[number] = header
+    return list(older)[: count_covering(log, older.values(), min_commit_offset)]
+
+
+def start_after(
+    directory: IndexDirectory, older: list[int], newest: int, min_commit_offset: int
+) -> IndexStart:
+    """Keep the files ``older``, but for missing or changed ones at the end; return where to index from.
+
+    Interrupted at any point, it does the same when it runs again.
+    """
+    there = {int(path.name) for path in directory.paths}
+    while older and not (older[-1] in there and directory.has_its_header(older[-1])):
+        older = older[:-1]
+    for number in sorted({*directory.headers(), newest} - {*older, *there, 0}):
+        _LOG.warning(
+            "index file %s is missing; what it held is indexed again", directory.path(number)
         )
-    headers = [header for _, header in kept]
-    last = headers[-1].end_commit_offset if kept else -1
-    if last < min_commit_offset:
-        return min_commit_offset
-
-    def timestamp_of(commit_offset: int) -> int:
-        record = log.record_at(commit_offset)
-        return record[1] if record is not None else headers[-1].end_timestamp_ms
-
-    directory.forget(last, timestamp_of)
-    return last
+    directory.keep(older)
+    return directory.start_of(max(older, default=0) + 1, min_commit_offset)
 
 
 def _is_blank(header: IndexHeader) -> bool:
@@ -147,31 +141,30 @@ def recover_foreign(
     After an ``unclean`` end, files that end later than ``index_timestamp_ms`` (the checkpoint's
     byte 16) go, as with a broker: they were never known to be durable. Then the last record that
     is in them is indexed once more, again as with a broker. Where a broker would leave older keys
-    unfindable, because the kept files begin late or leave a gap, all are made again instead, and
+    unfindable, because the kept files begin late or leave a gap, all are rebuilt instead, and
     so they are when one has the wrong size or covers what the log has no more. A blank file after
     others, of whose creation a kill took the rest, goes too: after it a broker indexes the whole log
     a second time.
     """
-    misfits = bool(directory.misfits)
-    directory.drop_misfits()
-    files_found = list(zip(directory.paths, directory.headers(), strict=True))
-    kept = [
-        (path, header)
-        for path, header in files_found
+    directory.forget_changed()
+    found = directory.headers()
+    kept = {
+        number: header
+        for number, header in found.items()
         if not unclean or header.end_timestamp_ms <= index_timestamp_ms
-    ]
+    }
     if len(kept) > 1:
-        kept = [(path, header) for path, header in kept if not _is_blank(header)]
-    headers = [header for _, header in kept]
+        kept = {number: header for number, header in kept.items() if not _is_blank(header)}
+    headers = list(kept.values())
     if (
-        misfits
+        directory.misfits
         or not kept
         or headers[-1].end_commit_offset > end_commit_offset
-        or not covers_log(log, headers, min_commit_offset)
+        or count_covering(log, headers, min_commit_offset) < len(headers)
     ):
-        kept = []
-    if len(kept) < len(files_found):
-        directory.keep([path for path, _ in kept])
+        kept = {}
+    if len(kept) < len(found) or directory.misfits:
+        directory.keep(kept)
     if not kept:
         return min_commit_offset
     position = headers[-1].end_commit_offset

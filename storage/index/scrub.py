@@ -1,27 +1,43 @@
-"""The slow look at every block of the index, so that damage is found before somebody asks.
+"""The slow look at every sealed index file, and the rebuild of those that are damaged or missing.
 
-Files whose checksums are of what was found (a broker's, or an older version's) are compared with the
-log: each is made again beside the others, and takes the place of the one found unless both are equal.
-The checksums say when a file was checked last, so that a restart goes on with the next file.
+A file that does not have its checksum is deleted, so that queries name its range. A missing file is rebuilt
+at once. A file without a checksum, as a broker leaves it, is rebuilt like any other and then replaced. The
+newest file is the builder's.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from storage.format.index_checksums import BLOCK_WORDS_MAX
 from storage.index.rebuild import FileRebuild
+from storage.view.index.checksums import READ_BYTES, read_checksum, used_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from storage.clock import Clock
-    from storage.files.filesystem import FileSystem
+    from storage.files.filesystem import File, FileSystem
     from storage.index.directory import IndexDirectory
     from storage.index.follower import LogReader
-    from storage.index.index_file import IndexFile
 
-BLOCKS_AT_ONCE: Final = 16_384  # 5 MiB of entries
+_LOG: Final = logging.getLogger(__name__)
 LOOK_S: Final = 60.0  # between looks whether a file is due
+
+
+class ScrubStep(NamedTuple):
+    """Whether there is more to do at once, and whether a file has taken the place of another."""
+
+    goes_on: bool
+    replaced: bool = False
+
+
+class _Reading(NamedTuple):
+    """A file whose checksum is being made."""
+
+    number: int
+    file: File
+    checksums: Iterator[int]
 
 
 class IndexScrub:
@@ -44,103 +60,129 @@ class IndexScrub:
         self._interval_ms = interval_ms
         self._bytes_per_s = bytes_per_s
         self._due_at = clock.monotonic()
-        self._file: IndexFile | None = None  # that is being checked, from block ``_block`` on
-        self._is_last = False
-        self._block = 0
-        self._rebuild: FileRebuild | None = None  # that a file is compared with
-        self._first = True
+        self._missing: set[int] = set()
+        self._asked: set[int] = set()  # files to be checked at once
+        self._reading: _Reading | None = None
+        self._checksum = 0  # of what was read of that file
+        self._rebuild: FileRebuild | None = None
+        self.damaged_count = 0
+        """How many files were found to be damaged or missing since the start."""
 
     @property
     def position(self) -> str:
-        """The file that is being checked and how far, empty between two."""
+        """The file that is checked or rebuilt, empty between two."""
         if self._rebuild is not None:
-            return f"{self._rebuild.path.name} compared with the log"
-        file = self._file
-        if file is None:
-            return ""
-        return f"{file.path.name} block {self._block} of {file.used_blocks}"
+            return f"{self._rebuild.path.name} rebuilt up to {self._rebuild.position}"
+        return "" if self._reading is None else self._directory.path(self._reading.number).name
 
-    def forget(self) -> None:
-        """Begin again with the files that there are now."""
-        if self._file is not None and not self._is_last:
-            self._file.close()
-        self._file = None
-        if self._rebuild is not None:
-            self._rebuild.close()
-            self._rebuild = None
+    @property
+    def is_done(self) -> bool:
+        """Whether no file is missing, and every one was checked that was asked for."""
+        return not (self._missing or self._asked)
 
-    def step(self, *, min_commit_offset: int, position: int) -> Path | None:
-        """Check a little more if it is time; return a file that was found to be damaged.
+    def check_all(self) -> None:
+        """Check every sealed file at once."""
+        self._asked = set(self._directory.sealed())
 
-        ``position`` is up to where the files have all keys. Raises StoreFull.
+    def note_missing(self, numbers: Iterable[int]) -> None:
+        """Rebuild these files, which are not the newest."""
+        for number in set(numbers) - self._missing:
+            self._give_up(number, "is missing")
+
+    def _give_up(self, number: int, problem: str) -> None:
+        self.damaged_count += 1
+        _LOG.warning(
+            "index file %s %s; it is rebuilt from the log", self._directory.path(number), problem
+        )
+        self._directory.discard(number)
+        self._missing.add(number)
+
+    def step(self, *, min_commit_offset: int, position: int) -> ScrubStep:
+        """Rebuild or check a little more if it is time. Raises StoreFull.
+
+        ``position`` is up to where the files have all keys.
         """
-        if self._interval_ms <= 0 or self._clock.monotonic() < self._due_at:
-            return None
         if self._rebuild is not None:
-            return self._compare(self._rebuild)
-        if self._file is None:
-            self._choose(min_commit_offset, position)
-            return None
-        return self._check(self._file)
+            return self._go_on_with(self._rebuild)
+        number = min(self._missing, default=None)
+        if number is None:
+            is_due = self._interval_ms > 0 and self._clock.monotonic() >= self._due_at
+            if not is_due and not self._asked:
+                return ScrubStep(goes_on=False)
+            if self._reading is not None:
+                return self._read_on(self._reading)
+            number = self._due()
+            if number is None:
+                self._asked.clear()
+                self._due_at = self._clock.monotonic() + LOOK_S
+                return ScrubStep(goes_on=False)
+            row = self._directory.rows.get(number)
+            if row is not None:
+                file = self._filesystem.open(self._directory.path(number), writable=False)
+                checksums = read_checksum(file, used_bytes(row.header, self._directory.shape))
+                self._reading, self._checksum = _Reading(number, file, checksums), 0
+                return ScrubStep(bool(self._asked))
+        self._rebuild = FileRebuild(
+            self._filesystem, self._directory, self._log, number,
+            min_commit_offset=min_commit_offset, end_commit_offset=position,
+        )  # fmt: skip
+        return ScrubStep(goes_on=True)
 
-    def _choose(self, min_commit_offset: int, position: int) -> None:
-        """Take the file that is due: not proven, not checked for the interval, or the last at first."""
-        now_ms = self._clock.now_ms()
-        due = None
-        for place, noted in enumerate(self._directory.noted()):
-            is_last = place == len(self._directory.paths) - 1
-            if noted is None or not noted.proven:
-                self._rebuild = FileRebuild(
-                    self._filesystem, self._directory, self._log, place,
-                    min_commit_offset=min_commit_offset, end_commit_offset=position,
-                )  # fmt: skip
-                return
-            since_ms = now_ms - noted.checked_ms
-            if (is_last and self._first) or not 0 <= since_ms < self._interval_ms:
-                due = min(due or (noted.checked_ms, place), (noted.checked_ms, place))
-        self._first = False
-        if due is None:
-            self._due_at = self._clock.monotonic() + LOOK_S
-            return
-        last = self._directory.last
-        path = self._directory.paths[due[1]]
-        self._is_last = last is not None and path == last.path
-        self._file = last if self._is_last else self._directory.open(path)
-        self._block = 0
+    def _due(self) -> int | None:
+        """Return the file to look at: one without a checksum, or the one that was checked longest ago."""
+        now_ms, due = self._clock.now_ms(), []
+        for number in self._directory.sealed():
+            row = self._directory.rows.get(number)
+            if row is None:
+                return number
+            is_old = not 0 <= now_ms - row.checked_ms < self._interval_ms
+            if number in self._asked if self._asked else is_old:
+                due.append((row.checked_ms, number))
+        return min(due)[1] if due else None
 
-    def _check(self, file: IndexFile) -> Path | None:
-        """Check the next blocks of a file."""
-        if self._is_last and file is not self._directory.opened:
-            self._file = None  # it was closed, and another is the last
-            return None
-        end = min(self._block + BLOCKS_AT_ONCE, file.used_blocks)
-        is_bad = file.has_bad_block(self._block, end)
-        self._rest(4 * BLOCK_WORDS_MAX * (end - self._block))
-        self._block = end
-        if not is_bad and end < file.used_blocks:
-            return None
-        path = file.path
-        if not is_bad:
-            file.note_checked(self._clock.now_ms())
-        self.forget()
-        return path if is_bad else None
+    def _read_on(self, reading: _Reading) -> ScrubStep:
+        checksum = next(reading.checksums, None)
+        if checksum is not None:
+            self._checksum = checksum
+            self._rest(READ_BYTES)
+            return ScrubStep(bool(self._asked))
+        number = reading.number
+        self._asked.discard(number)
+        self._stop_reading()
+        if self._checksum == self._directory.rows[number].checksum:
+            self._directory.note_checked(number)
+            return ScrubStep(bool(self._asked))
+        self._give_up(number, "is damaged")
+        return ScrubStep(goes_on=True)
+
+    def _go_on_with(self, rebuild: FileRebuild) -> ScrubStep:
+        is_urgent = bool(self._missing or self._asked)
+        if not is_urgent and self._clock.monotonic() < self._due_at:
+            return ScrubStep(goes_on=False)
+        position = rebuild.position
+        goes_on = rebuild.step()
+        self._rest(rebuild.position - position)
+        if goes_on:
+            return ScrubStep(is_urgent)
+        rebuild.take_place()
+        self._rebuild = None
+        self._missing.discard(rebuild.number)
+        self._asked.discard(rebuild.number)
+        return ScrubStep(bool(self._missing or self._asked), replaced=True)
 
     def _rest(self, byte_count: int) -> None:
         """Put the next step off after so many bytes."""
         self._due_at = self._clock.monotonic() + byte_count / self._bytes_per_s
 
-    def _compare(self, rebuild: FileRebuild) -> Path | None:
-        """Read on; at the end believe the file found, or have it replaced."""
-        position = rebuild.position
-        goes_on = rebuild.step()
-        self._rest(rebuild.position - position)
-        if goes_on:
-            return None
-        file = self._directory.file(rebuild.path)
-        is_like = rebuild.is_like(file)
-        if is_like:
-            file.note_checked(self._clock.now_ms(), proven=True)
-        if file is not self._directory.opened:
-            file.close()
-        self.forget()
-        return None if is_like else rebuild.path
+    def _stop_reading(self) -> None:
+        if self._reading is not None:
+            self._reading.file.close()
+            self._reading = None
+
+    def forget(self) -> None:
+        """Begin again with the files that there are now."""
+        self._missing.clear()
+        self._stop_reading()
+        if self._rebuild is not None:
+            self._rebuild.close()
+            self._rebuild = None

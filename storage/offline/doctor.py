@@ -18,7 +18,6 @@ from storage.files.mapped_file_queue import list_files
 from storage.findings import DAMAGE, NOTE, OK, Finding, Line
 from storage.offline.checks.checkpoint import checkpoint
 from storage.offline.checks.index import index
-from storage.offline.checks.index_entries import index_entries
 from storage.offline.checks.leases import lease_journal
 from storage.offline.checks.log import log_files, log_records, log_tail
 from storage.offline.checks.pending import log_holds, pending_files
@@ -120,7 +119,6 @@ def _examine(
         yield from queue_units(store, disk, differences)
         yield from queue_records(store, advance)
         yield from index(store, disk)
-        yield from index_entries(store, disk)
         yield from lease_journal(disk, store.paths, is_locked=is_locked)
         yield from pending_files(disk, store.paths)
         yield from log_holds(store)

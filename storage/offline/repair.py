@@ -9,7 +9,7 @@ noted beside what was kept aside, and is no finding from then on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -88,7 +88,7 @@ def repair(
         if not any(finding.is_wrong for finding in plan.found):
             return plan
         kept = keep_aside(filesystem, root, list(plan.found), list(plan.kept), clock.now_ms())
-        _drop_index(filesystem, root, plan.found)
+        _drop_newest_index_file(filesystem, root, plan.found)
         _move_foreign_files(filesystem, root, kept, plan.found)
         _forget_index_time(filesystem, root, plan.found)
     _start_and_stop(root, spec, filesystem, clock, workers)
@@ -100,22 +100,14 @@ def repair(
     return replace(plan, directory=kept, losses=losses, left=left)
 
 
-def _drop_index(filesystem: FileSystem, root: Path, found: Iterable[Finding]) -> None:
-    """Delete the index files from the first on that the log says is wrong, newest first.
-
-    The indexer makes them again; those with checksums it looks at by itself.
-    """
+def _drop_newest_index_file(filesystem: FileSystem, root: Path, found: Iterable[Finding]) -> None:
+    """Delete the newest index file if it is wrong; the scrub rebuilds the others."""
     paths = StorePaths(root)
-    wrong = {each.file for each in found if each.kind is kinds.INDEX_ENTRIES}
-    listed = [path for _, _, path in list_index_files(filesystem, paths.index)]
-    first = next(
-        (at for at, path in enumerate(listed) if f"index/{path.name}" in wrong), len(listed)
-    )
-    for path in reversed(listed[first:]):
-        filesystem.unlink(path)
-        with suppress(FileNotFoundError):
-            filesystem.unlink(paths.index_checksums / path.name)
-    if listed[first:]:
+    kinds_of_index = (kinds.INDEX_FILE, kinds.INDEX_ENTRIES)
+    wrong = {each.file for each in found if each.kind in kinds_of_index}
+    listed = list_index_files(filesystem, paths.index)
+    if listed and f"index/{listed[-1][2].name}" in wrong:
+        filesystem.unlink(listed[-1][2])
         filesystem.sync_directory(paths.index)
 
 

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from storage.errors import DamagedLedger, DamagedStage, StoreBusy
-from storage.staged.directory import directories
 from storage.staged.intent import load_intent
 from storage.staged.ledger import LEDGER_FILE, damaged_ledger_files, load_ledger
-from storage.staged.stages import Stage, is_sealed, read_stage, stage_name
+from storage.staged.stages import DIRECTORY, Stage, is_sealed, read_stage, stage_name
 from storage.tables.own_document import missing_file
 
 if TYPE_CHECKING:
@@ -23,9 +22,8 @@ _TO_STAGE_AGAIN: Final = "a stage is damaged: its records are to be staged again
 
 def staged_findings(disk: FileSystem, root: Path) -> Iterator[Finding]:
     """Yield ``(severity, file, message)``; nothing is changed."""
-    for staged in directories(disk, root):
-        for app in disk.list_directory(staged):
-            yield from _application(disk, staged / app.name, f"{staged.name}/{app.name}")
+    for app in disk.list_directory(root / DIRECTORY):
+        yield from _application(disk, root / DIRECTORY / app.name, f"{DIRECTORY}/{app.name}")
 
 
 def _application(disk: FileSystem, directory: Path, name: str) -> Iterator[Finding]:

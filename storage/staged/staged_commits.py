@@ -43,12 +43,11 @@ from storage.staged.application import (
     needed_offset,
     version_directory,
 )
-from storage.staged.directory import DIRECTORY, take_over
 from storage.staged.intent import Intent, save_intent
 from storage.staged.ledger import Ledger, Outcome, save_ledger
 from storage.staged.log_access import LogAccess
 from storage.staged.open_commit import OpenCommit, damaged_stages, remove_open, why_not_staged
-from storage.staged.stages import Stage, StageWriter
+from storage.staged.stages import DIRECTORY, Stage, StageWriter
 from storage.staged.staging import Failing, StagingAttempt, check_ids
 from storage.staged.status import ApplicationState, OpenCommitState
 
@@ -65,7 +64,6 @@ class StagedCommits:
     ) -> None:
         self.log = log
         self._filesystem = filesystem
-        self._store = root
         self._root = root / DIRECTORY
         self._clock = clock
         self._timeout_ms = timeout_ms
@@ -86,8 +84,6 @@ class StagedCommits:
         application whose ledger or decision is damaged is refused with DamagedLedger, alone; with
         DeviceFailed where the device does not give its files.
         """
-        with self.failing():
-            take_over(self._filesystem, self._store)
         before_ms = self._clock.now_ms() - self._timeout_ms
         self._applications, self._refused = load_applications(
             self._filesystem, self._root, before_ms

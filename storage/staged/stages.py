@@ -25,6 +25,7 @@ from storage.format.stage import (
 if TYPE_CHECKING:
     from storage.files.filesystem import File, FileSystem
 
+DIRECTORY: Final = "staged"  # of a store
 SUFFIX: Final = ".stage"
 _UNSEALED: Final = "unsealed."  # no name of an attempt has a point
 _JSON_SIZE_MAX: Final = 64 << 20

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import cycle, islice
 
 import grpc
 import pytest
 
 from bench import drivers
-from bench.controls import echo
-from bench.controls.bare_files import bare_files
 from penstock.errors import PenstockError
 from penstock.v1 import common_pb2, writer_pb2
-from storage.config import StoreConfig
 
 EOF = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs miss it
 RESOURCE_EXHAUSTED = 8
@@ -90,51 +86,3 @@ def test_only_what_was_stored_is_in_the_rate():
 def test_a_frame_refused_for_good_ends_the_measurement(code, retry_delay_ms):
     with pytest.raises(PenstockError):
         send([stored(), failure(code, retry_delay_ms)])
-
-
-@pytest.mark.parametrize("answer", [b"", stored(0)])
-def test_an_answer_that_says_nothing_was_stored_ends_the_measurement(answer):
-    with pytest.raises(RuntimeError, match="stored nothing"):
-        send([answer])
-
-
-def test_a_stream_that_ends_before_its_answers_ends_the_measurement():
-    with pytest.raises(RuntimeError, match="unanswered"):
-        send([stored(), EOF])
-
-
-def test_the_controls_answers_are_read_as_the_writers_are():
-    with drivers.process("bench.controls.echo") as (address, _):
-
-        async def run():
-            async with drivers.grpc.aio.insecure_channel(address) as channel:
-                frames = islice(cycle([b"frame"]), 20)
-                sink = await drivers.time_sink(channel, echo.SINK, frames, in_flight=4)
-                calls = [b"call"] * 20
-                return sink, await drivers.time_unary(channel, echo.UNARY, calls, in_flight=4)
-
-        sink, unary = asyncio.run(run())
-    assert sink.value > 0
-    assert unary.value > 0
-    assert sink.refused == unary.refused == 0
-
-
-def test_bare_files_hold_what_was_copied_and_keep_to_the_bound(tmp_path):
-    size = 1 << 20
-    config = StoreConfig(
-        commit_log_file_size=4 * size, unflushed_bytes_max=2 * size, warm_ahead_bytes=2 * size
-    )
-    batches = [bytes([number]) * (size - 1) for number in (1, 2)]
-    with bare_files(tmp_path, batches, 64, config) as files:
-        for _ in range(3):
-            assert files.rate(0.1) > 0
-            assert files.unflushed_bytes <= 2 * size
-            files.settle()
-            assert files.unflushed_bytes == 0
-    written = sorted(tmp_path.iterdir())
-    copied: set[bytes] = set()
-    for path in written:
-        parts = {path.read_bytes()[at : at + size - 1] for at in range(0, 3 * size, size - 1)}
-        assert parts <= {*batches, bytes(size - 1)}
-        copied |= parts
-    assert copied >= set(batches)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import pytest
 
-from bench.peers import generator, software
-from bench.peers.__main__ import PEERS
-from bench.peers.cells import CELLS, Cell
+from bench.peers import generator
+from bench.peers.cells import Cell
 from bench.peers.comparison import compare, markdown
 from bench.peers.generator import LoadFailed
 
@@ -54,25 +52,3 @@ def test_what_a_client_prints_is_the_result() -> None:
 def test_failed_requests_and_missing_messages_are_no_result(result: str) -> None:
     with pytest.raises(LoadFailed):
         generator.run(client(f"print('{result}')"), {})
-
-
-def test_a_client_that_waits_for_a_restart_is_told_of_it() -> None:
-    restarted = []
-    lines = ["print('@ready', flush=True)", "input()", "print('@acknowledged 12.5')"]
-    measured = generator.run(client(*lines), {}, restart=lambda: restarted.append(True))
-    assert measured == {"acknowledged_at": 12.5}
-    assert restarted == [True]
-
-
-def test_a_missing_tool_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    with pytest.raises(software.ToolMissing, match="apt-get install redis-server"):
-        software.require("redis-server", "redis-server")
-
-
-def test_every_peer_has_a_client_of_its_own_for_python_or_says_that_it_has_none() -> None:
-    folder = software.CLIENTS / "python"
-    for kind in PEERS:
-        assert (folder / f"{kind.name}_client.py").exists() == kind.has_python_client
-    assert len({cell.name for cell in CELLS}) == len(CELLS)
-    assert Path(generator.ROOT, "bench", "peers") == Path(software.__file__).parent

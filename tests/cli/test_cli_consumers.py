@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import islice
 
 import pytest
-from real_processes import until
 from run_cli import json_lines, penstock
 from three_services import three_services
 
-from cli.consumers.dead_letters import RESENDER
 from cli.consumers.groups import parse_backoff
 from cli.failures import CommandFailed, ExitCode
 from penstock import Client, ExponentialBackoff
-from penstock.errors import NotFound
-from storage.tables.groups import RETRY_MAX_TIMES
 
 
 @pytest.fixture(scope="module", name="at")
@@ -108,36 +103,6 @@ def test_dead_letters_are_listed_shown_and_sent_again_once(at: list[str], client
         assert nothing.stderr == "penstock: group nobody has no dead letters\n"
 
 
-@pytest.mark.parametrize("given_up_at", [1, 2, 3, None])
-def test_a_dead_letter_says_how_often_it_was_handed_out(
-    at: list[str], client: Client, given_up_at: int | None
-) -> None:
-    """Both where the last attempt failed and where a handler gives it up at an earlier one, or the last."""
-    topic = f"tried-{given_up_at}"
-    group = f"of-{topic}"
-    client.create_topic(topic, queues=1)
-    client.create_group(group, retry_max_times=2, backoff=(10, 10))
-    client.produce(topic, b"broken")
-    handled = 0
-    while handled < (given_up_at or 3):
-        received = client.receive(topic, group=group, wait_ms=25_000)
-        handled += 1
-        if handled == given_up_at:
-            assert client.dead_letter(received) == []
-        else:
-            assert client.change_leases(received, 0) == []
-    until(lambda: not client.receive(topic, group=group).records and _has_letters(at, group))
-
-    [shown] = json_lines(penstock(*at, "--json", "dlq", "show", group))
-    noun = "1 attempt" if handled == 1 else f"{handled} attempts"
-    assert shown["attempts"] == handled
-    assert f"after {noun}: broken" in penstock(*at, "dlq", "show", group).stdout
-
-
-def _has_letters(at: list[str], group: str) -> bool:
-    return penstock(*at, "dlq", "show", group).stdout != ""
-
-
 def test_a_resend_goes_on_after_the_last_that_was_stored(at: list[str], client: Client) -> None:
     """Also right after one that failed: what was not stored is given back at once."""
     client.create_topic("gone", queues=1)
@@ -150,23 +115,6 @@ def test_a_resend_goes_on_after_the_last_that_was_stored(at: list[str], client: 
     assert failed.exit_code == ExitCode.NOT_FOUND
     again = penstock(*at, "dlq", "resend", "movers", "--topic", "kept")
     assert "1 message sent again" in again.stdout
-
-
-def test_a_resend_that_fails_again_and_again_loses_nothing(at: list[str], client: Client) -> None:
-    """Dead letters stay those of their group, however often there was no topic for them."""
-    client.create_topic("here", queues=1)
-    client.produce("here", b"to a topic that comes later")
-    assert client.dead_letter(client.receive("here", group="waiters", wait_ms=25_000)) == []
-    resend = (*at, "dlq", "resend", "waiters", "--topic", "later")
-    with suppress(NotFound):  # of another test
-        client.delete_group(RESENDER)
-    assert "there is no topic 'later'" in penstock(*resend, "--again").stderr  # and a group
-    for _ in range(RETRY_MAX_TIMES + 2):
-        assert penstock(*resend).exit_code == ExitCode.NOT_FOUND
-    client.create_topic("later", queues=1)
-
-    assert "1 message sent again" in penstock(*resend).stdout
-    assert f"%DLQ%{RESENDER}" not in {topic.name for topic in client.topics()}
 
 
 def test_status_shows_what_groups_have_in_hand(at: list[str], client: Client) -> None:

@@ -37,31 +37,6 @@ def test_messages_come_at_their_time_and_one_is_taken_back(run: Penstock, topic:
     assert after["delivered"] == before["delivered"] + 2
 
 
-def test_a_recall_that_comes_too_late_is_none_to_try_again(run: Penstock, topic: str) -> None:
-    sent = json_lines(run("pub", topic, "came", "--delay", "1s", "--json"))[0]
-    until(lambda: bodies(run, topic) == ["came"])
-    late = run("recall", sent["recall_handle"], "--topic", topic)
-    assert late.exit_code == ExitCode.NOT_FOUND and "recalled no more" in late.stderr
-
-
-def test_a_recalled_message_does_not_come_when_its_time_has_passed(
-    run: Penstock, topic: str
-) -> None:
-    for delay_s in (3, 10, 30):  # more for a slow machine
-        due_s = time.time() + delay_s
-        sent = run("pub", topic, "recalled", "--delay", f"{delay_s}s", "--json")
-        done = run("recall", json_lines(sent)[0]["recall_handle"], "--topic", topic)
-        if done.exit_code == ExitCode.DONE:
-            break
-        until(lambda: "recalled" in bodies(run, topic))
-    assert done.exit_code == ExitCode.DONE
-    before = bodies(run, topic)
-    at = datetime.fromtimestamp(due_s + 3, UTC).isoformat()
-    assert run("pub", topic, "kept", "--at", at).exit_code == ExitCode.DONE
-    until(lambda: "kept" in bodies(run, topic))
-    assert bodies(run, topic) == sorted([*before, "kept"])
-
-
 def test_what_cannot_be_is_one_line(run: Penstock, topic: str) -> None:
     refused = run("pub", topic, "x", "--delay", "41d")
     assert refused.exit_code == ExitCode.USAGE and refused.stderr.count("\n") == 1
@@ -103,16 +78,3 @@ def test_a_handle_that_was_cut_recalls_nothing(run: Penstock, topic: str) -> Non
     due = re.search(r"due, at (\S+),", shown[0])
     assert due is not None
     assert 3_590 < datetime.fromisoformat(due[1]).timestamp() - time.time() <= 3_601
-
-
-def test_pub_says_when_a_message_is_due(run: Penstock, topic: str) -> None:
-    at = datetime.fromtimestamp(time.time() // 1 + 3_600, UTC)
-    for options, due_s in (
-        (("--at", at.isoformat()), at.timestamp()),
-        (("--at", at.astimezone().replace(tzinfo=None).isoformat()), at.timestamp()),  # is local
-        (("--delay", "2h"), time.time() + 7_200),
-    ):
-        [sent] = json_lines(run("pub", topic, "later", *options, "--json"))
-        assert abs(sent["due_ms"] / 1_000 - due_s) < (10 if "2h" in options else 0.001)
-        run("recall", sent["recall_handle"])
-    assert "due_ms" not in json_lines(run("pub", topic, "now", "--json"))[0]

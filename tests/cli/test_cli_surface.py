@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -18,10 +16,8 @@ from typer.testing import CliRunner
 from cli import settings_table
 from cli.failures import CommandFailed, ExitCode, describe
 from cli.main import PenstockGroup, hoisted, options
-from cli.session import Session
 from cli.times import parse_time_ms
 from penstock import errors as client_errors
-from penstock.calls.call import produce_error
 from storage import errors as store_errors
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,15 +69,6 @@ def test_the_help_of_a_service_is_its_own_settings(command: str) -> None:
     assert result.returncode == ExitCode.DONE
     assert "--store" in result.stdout
     assert "PENSTOCK_STORE" in result.stdout
-
-
-def test_a_line_of_a_help_ends_where_the_terminal_does() -> None:
-    """And not where the line of its source ends; a nested command, too."""
-    for command, words in (
-        (("doctor",), "warning and no damage. A repair ends with 7"),
-        (("dlq", "resend"), "that had handled them too. With --topic"),
-    ):
-        assert words in penstock(*command, "--help").stdout
 
 
 def test_help_loads_neither_grpc_nor_the_engine() -> None:
@@ -157,14 +144,6 @@ def test_every_error_has_one_line_and_a_code(error: Exception, code: ExitCode) -
     assert "\n" not in line
 
 
-def test_an_unknown_outcome_advises_nothing_that_a_command_has_not() -> None:
-    error = produce_error(client_errors.Unavailable("Socket closed"), token="7-8-9")
-    assert "token='7-8-9'" in str(error)
-    line, code = describe(error)
-    assert code is ExitCode.UNREACHABLE
-    assert line.endswith("Socket closed; look in the topic before you send again")
-
-
 def test_a_bug_is_one_line_unless_debug_is_asked_for() -> None:
     """An unexpected error is one line that names --debug; with --debug it is raised."""
 
@@ -207,27 +186,6 @@ def test_wrong_usage_is_one_line_that_says_what(arguments: tuple[str, ...], line
     assert result.stderr.endswith(f"; see {line.split(':')[0]} --help\n")
 
 
-@pytest.mark.parametrize("command", [(), ("topic",), ("job",)])
-def test_a_group_without_a_command_shows_its_help(command: tuple[str, ...]) -> None:
-    """The help itself, and no line about what is wrong."""
-    result = penstock(*command)
-
-    assert result.exit_code == ExitCode.USAGE
-    assert "Usage: penstock" in result.stdout
-    assert not result.stderr.strip()
-
-
-@pytest.mark.parametrize("command", ["writer", "reader", "indexer"])
-def test_a_service_that_cannot_open_says_why_in_one_line(tmp_path: Path, command: str) -> None:
-    """A path that is a file is not a store: exit code 4 and one line on stderr."""
-    path = tmp_path / "file"
-    path.write_text("no store")
-    result = run_process(command, "--store", str(path), "--listen", "127.0.0.1:0")
-
-    assert result.returncode == ExitCode.NOT_A_STORE, result.stderr
-    assert len(result.stderr.splitlines()) == 1
-
-
 @pytest.mark.parametrize("path", ["/proc/nowhere/store", "/proc", "/sys/store"])
 def test_a_store_that_cannot_be_made_is_reported_once_and_not_tried_again(path: str) -> None:
     """The writer's exit code 4 ends ``serve``; with another one it would be started for ever."""
@@ -240,21 +198,6 @@ def test_a_store_that_cannot_be_made_is_reported_once_and_not_tried_again(path: 
     assert "starting it again" not in result.stderr
 
 
-def test_a_taken_address_is_exit_code_6(tmp_path: Path) -> None:
-    """A writer whose address is in use says so and ends."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        result = run_process(
-            "writer", "--store", str(tmp_path / "s"), "--listen", address,
-            "--commit-log-file-size", "1MiB",
-        )  # fmt: skip
-
-    assert result.returncode == ExitCode.ADDRESS_TAKEN, result.stderr
-    assert address in result.stderr
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [("0", 0), ("1385859600000", 1385859600000), ("2013-12-01T01:00:00Z", 1385859600000)],
@@ -264,26 +207,9 @@ def test_times_are_milliseconds_or_iso(text: str, expected: int) -> None:
     assert parse_time_ms(text) == expected
 
 
-def test_what_is_printed_to_be_copied_is_not_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A terminal of 80 columns wraps a long handle itself; a line break in it would be copied too."""
-
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(sys, "stdout", terminal := Terminal())
-    Session().say("the handle:\n" + "h" * 84, {})
-    assert "h" * 84 in terminal.getvalue()
-
-
 def test_a_time_ago_is_before_now() -> None:
     """15m is a quarter of an hour before 0m."""
     assert 899_000 <= parse_time_ms("0s") - parse_time_ms("15m") <= 901_000
-
-
-def test_a_time_ago_is_never_before_1970() -> None:
-    assert parse_time_ms("9999999999d") == 0
 
 
 def test_the_settings_table_of_the_docs_is_up_to_date() -> None:

@@ -97,19 +97,6 @@ def test_orders_are_handled_through_failures_and_dead_letters(services: LocalSer
     assert "200 of 200 orders are handled, each once; 24 retries" in output
 
 
-@pytest.mark.usefixtures("story")
-def test_orders_that_nobody_handles_fail_the_demo(
-    services: LocalServices, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The handler stays as it is: what is sent again fails again."""
-    monkeypatch.setattr(orders.Shop, "mend", lambda _: None)
-    failures, output = told(services.addresses)
-
-    assert failures == 1, output
-    assert "✗ 198 of 200 orders are handled" in output
-    assert "✓ 0 are left for the group" in output
-
-
 @pytest.fixture(name="reminded")
 def _reminded(monkeypatch: pytest.MonkeyPatch, topic: str) -> None:
     """The reminders and purchases of topics of their own, and not so many."""
@@ -140,15 +127,3 @@ def test_reminders_come_later_and_purchases_are_those_of_the_database(
     assert "0 were early" in output
     assert "18 rows, 2 refused; 18 purchases and 18 parcels are seen" in output
     assert "left 4 open; the writer asked about 4: now 20 rows, 20 purchases, 20 parcels" in output
-
-
-@pytest.mark.usefixtures("reminded")
-def test_a_producer_that_forgets_the_database_fails_the_demo(
-    services: LocalServices, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The rows are not written: then consumers see purchases that nobody has made."""
-    monkeypatch.setattr(later, "add_row", lambda *_: None)
-    failures, output = told_of_later(services.addresses)
-
-    assert failures == 2, output
-    assert "✗ 0 rows, 20 refused; 20 purchases and 20 parcels are seen" in output

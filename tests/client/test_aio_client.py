@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 import pytest
-from fake_penstock import FakePenstock, rich_status
+from fake_penstock import FakePenstock
 
 from penstock import (
     AsyncClient,
@@ -22,29 +22,15 @@ from penstock import (
     Client,
     ClientClosed,
     Consumer,
-    DataLoss,
     DeadlineExceeded,
-    DeliveryFailed,
     Handle,
-    InvalidArgument,
     KeyRecords,
     MessageNotFound,
-    PenstockError,
     Producer,
     RecordBatch,
-    ResourceExhausted,
     StagedCommit,
-    TopicExists,
-    TopicNotFound,
-    Unavailable,
-    UnknownOutcome,
 )
 from penstock.consuming.in_flight import Answered, AsyncInFlightCalls
-from penstock.v1 import common_pb2
-
-UNAVAILABLE = rich_status(grpc.StatusCode.UNAVAILABLE, "away")
-PATIENCE_S = (0.3, 1.0, 3.0, 10.0)  # a busy machine may need the longer ones to be answered at all
-BUSY = rich_status(grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", retry_delay_ms=5)
 
 
 @pytest.mark.parametrize(
@@ -93,59 +79,6 @@ async def test_what_is_produced_can_be_pulled(aclient: AsyncClient) -> None:
     ]
     with pytest.raises(MessageNotFound):
         await aclient.message(10**9)
-
-
-async def test_topics_offsets_and_states(aclient: AsyncClient) -> None:
-    """Every administrative call answers."""
-    await aclient.wait_ready(5)
-    await aclient.create_topic("t", queues=2)
-    with pytest.raises(TopicExists):
-        await aclient.create_topic("t")
-    assert (await aclient.update_topic("t", queues=3)).write_queue_count == 3
-    assert len((await aclient.describe_topic("t")).queues) == 3
-    assert [topic.name for topic in await aclient.topics()] == ["orders", "t"]
-    await aclient.delete_topic("t")
-    with pytest.raises(TopicNotFound):
-        await aclient.describe_topic("t")
-    await aclient.commit_offset("g", "orders", 0, 2)
-    assert [o.queue_offset for o in await aclient.offsets("g")] == [2]
-    assert await aclient.groups() == ["g"]
-    assert (await aclient.offset("orders", 0)).queue_offset == 0
-    assert (await aclient.writer_status()).writable
-    assert (await aclient.reader_status()).writer_alive
-    assert (await aclient.indexer_status()).indexed_offset == 0
-    assert (await aclient.wait_indexed(0)).indexed_offset == 0
-
-
-async def test_wait_ready_names_the_service_that_does_not_serve(
-    aclient: AsyncClient, fake: FakePenstock
-) -> None:
-    """By its own health check."""
-    fake.health.set("penstock.v1.Indexer", 2)
-
-    with pytest.raises(Unavailable, match="indexer"):
-        await aclient.wait_ready(0.2)
-
-
-async def test_retries_are_those_of_the_synchronous_client(
-    aclient: AsyncClient, fake: FakePenstock
-) -> None:
-    """A pull is repeated, and a produce, which is stored once."""
-    fake.store.fail_next("Pull", UNAVAILABLE, times=2)
-    await aclient.pull("orders", 0, 0)
-    assert fake.store.calls["Pull"] == 3
-
-    fake.store.answers_lost["Produce"] = fake.store.answers_lost["ProduceBatch"] = 1
-    assert (await aclient.produce("orders", b"x", queue_id=0)).repeated
-    assert fake.store.calls["Produce"] == 2
-    batch = RecordBatch("orders", queue_id=1)
-    batch.add(b"z")
-    assert (await aclient.produce_batch(batch)).repeated
-    assert not (await aclient.produce_batch(batch)).repeated
-
-    fake.store.fail_next("Produce", BUSY, times=2)
-    await aclient.produce("orders", b"y", queue_id=0)
-    assert fake.store.bodies("orders", 0) == [b"x", b"y"]
 
 
 async def test_a_closed_client_says_so(fake: FakePenstock) -> None:
@@ -215,110 +148,6 @@ async def test_send_waits_at_the_bound(aclient: AsyncClient, fake: FakePenstock)
     assert len(fake.store.log) == 600
 
 
-async def test_refused_frames_are_sent_again_in_order(
-    aclient: AsyncClient, fake: FakePenstock
-) -> None:
-    """Every third frame is refused; nothing is lost, doubled or overtaken."""
-    busy = common_pb2.Failure(code=8, message="busy", retry_delay_ms=10, record_index=-1)
-    fake.store.frame_faults.extend([None, None, busy] * 20)
-    async with aclient.producer(batch_bytes=300, linger_ms=0) as producer:
-        for n in range(200):
-            await producer.send("orders", b"%03d" % n, queue_id=n % 4)
-            if n % 10 == 0:
-                await asyncio.sleep(0.002)
-
-    for queue_id in range(4):
-        expected = [b"%03d" % n for n in range(200) if n % 4 == queue_id]
-        assert fake.store.bodies("orders", queue_id) == expected
-
-
-async def test_what_a_broken_stream_left_open_is_sent_again_and_stored_once(
-    aclient: AsyncClient, fake: FakePenstock
-) -> None:
-    fake.store.stream_breaks.append(2)
-    async with aclient.producer(batch_bytes=1, linger_ms=0, max_in_flight=1) as producer:
-        assert (await (await producer.send("orders", b"a", queue_id=0))).queue_offset == 0
-        second = await producer.send("orders", b"b", queue_id=0)
-        third = await producer.send("orders", b"c", queue_id=1)
-        assert ((await second).queue_offset, (await second).repeated) == (1, True)
-        assert ((await third).queue_offset, (await third).repeated) == (0, False)
-    assert fake.store.bodies("orders", 0) == [b"a", b"b"]
-    assert fake.store.bodies("orders", 1) == [b"c"]
-
-
-async def test_a_frame_that_stays_refused_fails(aclient: AsyncClient, fake: FakePenstock) -> None:
-    """After the delivery timeout the handle raises what the writer said."""
-    busy = common_pb2.Failure(code=8, message="busy", retry_delay_ms=10, record_index=-1)
-    fake.store.frame_faults.extend([busy] * 1000)
-    for delivery_timeout_s in PATIENCE_S:
-        producer = aclient.producer(delivery_timeout_s=delivery_timeout_s, linger_ms=0)
-        handle = await producer.send("orders", b"x", queue_id=0)
-        outcome = await outcome_of(handle)
-        with pytest.raises(DeliveryFailed):
-            await producer.close()
-        if not isinstance(outcome, UnknownOutcome | Unavailable):
-            break
-
-    with pytest.raises(ResourceExhausted):
-        await handle
-
-
-async def test_a_writer_that_stops_answering_is_given_up(
-    aclient: AsyncClient, fake: FakePenstock
-) -> None:
-    """Nothing waits for ever, and the outcome is unknown."""
-    for delivery_timeout_s in PATIENCE_S[1:]:
-        fake.store.answers_wait.set()
-        producer = aclient.producer(delivery_timeout_s=delivery_timeout_s, linger_ms=0)
-        answered = await outcome_of(await producer.send("orders", b"answered", queue_id=0))
-        fake.store.answers_wait.clear()
-        handle = await producer.send("orders", b"x", queue_id=0)
-        outcome = await outcome_of(handle)
-        with pytest.raises(DeliveryFailed):
-            await producer.close()
-        if not isinstance(answered, PenstockError) and not isinstance(outcome, Unavailable):
-            break
-
-    assert isinstance(outcome, UnknownOutcome)
-
-
-async def handle_of(handle: object) -> object:
-    return await handle  # type: ignore[misc]
-
-
-async def outcome_of(handle: object) -> object:
-    """What it is in the end: where the message is stored, or the error."""
-    (outcome,) = await asyncio.gather(
-        asyncio.wait_for(handle_of(handle), 30), return_exceptions=True
-    )
-    return outcome
-
-
-async def test_messages_wait_for_a_writer_that_is_away(
-    aclient: AsyncClient, fake: FakePenstock
-) -> None:
-    """What was never sent is sent when the writer is back."""
-    fake.stop()
-    producer = aclient.producer(linger_ms=0)
-    handle = await producer.send("orders", b"x", queue_id=0)
-    fake.start()
-
-    assert (await asyncio.wait_for(handle_of(handle), 30)).queue_offset == 0  # type: ignore[attr-defined]
-    await producer.close()
-
-
-async def test_a_bad_message_is_refused_at_send(aclient: AsyncClient) -> None:
-    """And a closed producer takes nothing."""
-    producer = aclient.producer()
-    with pytest.raises(InvalidArgument):
-        await producer.send("orders", b"x", tag="a|b", queue_id=0)
-    with pytest.raises(TopicNotFound):
-        await producer.send("nowhere", b"x")
-    await producer.close()
-    with pytest.raises(ClientClosed):
-        await producer.send("orders", b"x", queue_id=0)
-
-
 async def test_a_group_goes_on_where_it_stopped(aclient: AsyncClient) -> None:
     """Over all queues, nothing twice and nothing left out."""
     for n in range(20):
@@ -346,43 +175,6 @@ async def test_a_consumer_learns_that_its_client_was_closed(aclient: AsyncClient
 
     with pytest.raises(ClientClosed):
         await asyncio.wait_for(waiting, 10)
-
-
-async def test_following_gives_records_as_they_come(
-    aclient: AsyncClient, fake: FakePenstock
-) -> None:
-    """By long polls, and without loss through a restart of the reader."""
-    consumer = aclient.consume("orders", queues=[0, 1])
-    first = asyncio.create_task(anext(consumer))
-    await asyncio.sleep(0.05)
-    await aclient.produce("orders", b"a", queue_id=1)
-    assert (await asyncio.wait_for(first, 30)).body == b"a"
-    await asyncio.to_thread(fake.stop)
-    fake.start()
-    await aclient.wait_ready(30)
-    await aclient.produce("orders", b"b", queue_id=0)
-
-    assert (await asyncio.wait_for(anext(consumer), 30)).body == b"b"
-    await consumer.close()
-    with pytest.raises(ClientClosed):
-        await anext(consumer)
-
-
-async def test_a_damaged_record_is_raised_and_can_be_gone_past(
-    aclient: AsyncClient, fake: FakePenstock
-) -> None:
-    """As in the synchronous consumer."""
-    for n in range(3):
-        await aclient.produce("orders", b"%d" % n, queue_id=0)
-    fake.store.damaged["orders", 0, 1] = "magic"
-    consumer = aclient.consume("orders", queues=[0], follow=False)
-    assert (await anext(consumer)).body == b"0"
-
-    with pytest.raises(DataLoss) as caught:
-        await anext(consumer)
-
-    assert caught.value.next_offset == 2
-    assert [record.body async for record in consumer] == [b"2"]
 
 
 async def test_a_call_whose_channel_is_closed_before_it_begins_is_of_a_closed_client() -> None:

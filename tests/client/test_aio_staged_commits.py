@@ -15,13 +15,9 @@ from writer_process import WriterProcess
 from penstock import (
     AsyncClient,
     AsyncStagedCommit,
-    ClientClosed,
     FailedPrecondition,
     InvalidArgument,
-    PenstockError,
     RecordBatch,
-    StageExists,
-    Unavailable,
 )
 
 LARGE = 500_000
@@ -67,19 +63,6 @@ async def test_what_is_staged_is_stored_once(aclient: AsyncClient) -> None:
     assert (await staged_commit.stage("b", [records(staged_commit, "b", 0)])).decided
     with pytest.raises(FailedPrecondition):
         await staged_commit.abort()
-
-
-async def test_stages_run_beside_each_other_and_can_be_removed(aclient: AsyncClient) -> None:
-    staged_commit = aclient.staged_commit("several", 0)
-    names = [f"try {number}" for number in range(8)]
-    staged = await asyncio.gather(
-        *(staged_commit.stage(name, [records(staged_commit, name, 0)]) for name in names)
-    )
-    assert [each.attempt for each in staged] == names
-    with pytest.raises(StageExists):
-        await staged_commit.stage(names[0], [records(staged_commit, names[0], 0)])
-    assert await staged_commit.abort(names[:3]) == 3
-    assert await staged_commit.abort() == 5
 
 
 @pytest.mark.parametrize("good", [0, 1, 10])
@@ -149,14 +132,3 @@ async def test_a_slow_source_does_not_stop_the_loop(aclient: AsyncClient) -> Non
     await aclient.writer_status()
     answered.set()
     assert (await staging).record_count == 1
-
-
-async def test_nobody_there_and_a_closed_client() -> None:
-    async with AsyncClient(writer="127.0.0.1:1", timeout_s=0.3) as client:
-        staged_commit = client.staged_commit("app", 0)
-        with pytest.raises(Unavailable):
-            await staged_commit.stage("a", [records(staged_commit, "a", 0)], timeout_s=5)
-        with pytest.raises(PenstockError):
-            await staged_commit.commit(["a"], timeout_s=0.3)
-    with pytest.raises(ClientClosed):
-        await staged_commit.stage("b", [])

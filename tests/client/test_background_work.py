@@ -12,9 +12,9 @@ import pytest
 from penstock import AsyncClient, Cancelled, Client
 from penstock._async.connection import AsyncConnection
 from penstock._sync.connection import Connection
+from penstock.background import Background
 from penstock.calls import records
 from penstock.calls.call import Call
-from penstock.consuming.background import Background
 
 PATIENCE_S = 60.0
 IDLE_S = 5.0  # a subscription that does not wake ends after it
@@ -63,6 +63,25 @@ def test_a_thread_that_began_before_its_start_was_interrupted_is_the_only_one() 
         background.start(work)
     background.start(work)
     ending.set()
+    background.join()
+    assert counted.acquire(timeout=PATIENCE_S)
+    assert not counted.acquire(blocking=False)
+
+
+def test_of_two_threads_that_began_after_an_interrupted_start_one_works() -> None:
+    background, counted, late = Background("test"), threading.Semaphore(0), []
+
+    def interrupted_before_it_began(thread: threading.Thread) -> None:
+        late.append(thread)
+        raise KeyboardInterrupt
+
+    with (
+        patch.object(threading.Thread, "start", interrupted_before_it_began),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        background.start(counted.release)
+    background.start(counted.release)
+    late[0].start()
     background.join()
     assert counted.acquire(timeout=PATIENCE_S)
     assert not counted.acquire(blocking=False)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,17 +78,6 @@ def test_many_added_at_once_are_the_same_bytes_as_one_by_one() -> None:
     assert (len(together), together.size) == (10, len(one_by_one.records()))
 
 
-def test_a_single_tag_and_queue_are_those_of_all() -> None:
-    """As plain values instead of sequences."""
-    batch = RecordBatch("orders")
-    batch.add_many([b"a", b"b"], tags="t", queue_ids=3)
-
-    records = batch.records()
-    second = decode_record(records, len(records) // 2)
-
-    assert (second.body, second.queue_id, second.properties["TAGS"]) == (b"b", 3, "t")
-
-
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [
@@ -140,24 +127,3 @@ def test_a_full_batch_takes_no_more_and_can_be_filled_again() -> None:
     assert (len(batch), batch.size, batch.records()) == (0, 0, b"")
     batch.add(b"x")
     assert len(batch) == 1
-
-
-def test_lists_of_different_lengths_are_refused() -> None:
-    """Before anything is added."""
-    batch = RecordBatch("orders")
-    with pytest.raises(ValueError, match="2 bodies"):
-        batch.add_many([b"a", b"b"], keys=[["k"]])
-
-
-def test_small_records_are_encoded_fast() -> None:
-    """A bound far below what is measured, so that only a change of kind fails."""
-    bodies, keys, tags = [b"x" * 100] * 5000, [("N123", "UA1")] * 5000, ["EWR"] * 5000
-    best = float("inf")
-    for _ in range(5):
-        batch = RecordBatch("orders")
-        began = time.thread_time()  # other processes' turns are not ours
-        batch.add_many(bodies, keys=keys, tags=tags)
-        batch.records()
-        best = min(best, time.thread_time() - began)
-
-    assert 5000 / best > 100_000

@@ -29,6 +29,7 @@ from penstock import (
 )
 from penstock.calls import produce
 from penstock.calls.call import Attempts
+from penstock.channel import Lane
 from penstock.readiness import Readiness
 from penstock.sequences import Sequences
 from penstock.wire import Method
@@ -488,8 +489,8 @@ def test_a_client_closed_between_two_steps_of_a_call_says_so(
     """By another thread; grpc alone would raise a ValueError."""
     found = client.stub
 
-    def closed_meanwhile(method: Method) -> Any:
-        stub = found(method)
+    def closed_meanwhile(method: Method, lane: Lane) -> Any:
+        stub = found(method, lane)
         client.close()
         return stub
 

@@ -31,21 +31,6 @@ def test_a_topic_is_read_whole_and_each_queue_in_order(client: Client, fake: Fak
         assert own == [b"%d-%d" % (queue_id, n) for n in range(30)]
 
 
-def test_the_next_response_is_on_its_way_while_records_are_handed_out(
-    client: Client, fake: FakePenstock
-) -> None:
-    """One queue, and no more than the first record is asked for."""
-    fake.store.pull_records_max = 7
-    fill(client, 30)
-    with client.consume("orders", queues=[0], follow=False) as consumer:
-        next(consumer)
-        end = time.monotonic() + 30
-        while fake.store.calls["Pull"] < 2:
-            assert time.monotonic() < end
-            time.sleep(0.005)
-        assert [record.body for record in consumer] == [b"0-%d" % n for n in range(1, 30)]
-
-
 def test_a_group_goes_on_where_it_stopped(client: Client, fake: FakePenstock) -> None:
     """Half is consumed and committed; the next consumer gets the other half, nothing twice."""
     fill(client, 10, 0)
@@ -216,17 +201,6 @@ def test_damaged_records_are_skipped_through_the_callback(
     assert told == [("orders", 0, 0), ("orders", 0, 4)]
 
 
-def test_a_pull_reports_damage_beside_the_records(client: Client, fake: FakePenstock) -> None:
-    """It does not raise: the caller sees both."""
-    fill(client, 3)
-    fake.store.damaged["orders", 0, 1] = "magic"
-
-    result = client.pull("orders", 0, 0)
-
-    assert [record.queue_offset for record in result.records] == [0, 2]
-    assert [damage.queue_offset for damage in result.damaged] == [1]
-
-
 def test_an_offset_beyond_the_end_is_reported(client: Client) -> None:
     """As after the loss of a log's tail; going on starts at the end."""
     fill(client, 3)
@@ -255,17 +229,6 @@ def test_a_following_consumer_outlasts_a_restart_of_the_reader(
     seen += [next(consumer).queue_offset for _ in range(3)]
 
     assert seen == [0, 1, 2, 3, 4, 5]
-    consumer.close()
-
-
-def test_a_following_consumer_outlasts_a_deadline_that_passed(
-    client: Client, fake: FakePenstock
-) -> None:
-    """As one does whose machine was asleep."""
-    fill(client, 1)
-    consumer = client.consume("orders", queues=[0], follow=True)
-    fake.store.fail_next("Pull", rich_status(grpc.StatusCode.DEADLINE_EXCEEDED, "late"), times=2)
-    assert next(consumer).queue_offset == 0
     consumer.close()
 
 

@@ -154,4 +154,4 @@ def test_what_a_query_lacks_is_said_to_come_where_a_file_of_the_index_lacks_it(
     uncovered = penstock.UncoveredRange(
         begin_commit_offset=0, end_commit_offset=9, file_name=file_name, reason="is gone"
     )
-    assert ("made again" in str(errors.IndexDamaged(uncovered))) == is_made_again
+    assert ("rebuilt" in str(errors.IndexDamaged(uncovered))) == is_made_again

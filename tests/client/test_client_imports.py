@@ -9,7 +9,7 @@ from pathlib import Path
 
 import penstock
 from penstock.addresses import Addresses
-from services.settings import DEFAULT_LISTEN
+from services.config.settings import KINDS
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -54,5 +54,8 @@ def test_every_public_name_is_found_and_nothing_else() -> None:
 
 def test_a_client_without_addresses_looks_where_the_services_listen() -> None:
     with penstock.Client() as client:
-        own = {name: DEFAULT_LISTEN[name] for name in ("writer", "reader", "indexer")}
+        own = {
+            name: KINDS[name].model_fields["listen"].default
+            for name in ("writer", "reader", "indexer")
+        }
         assert client.addresses == Addresses(**own)

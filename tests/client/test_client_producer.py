@@ -13,7 +13,6 @@ from fake_penstock import FakePenstock
 from penstock import (
     Client,
     ClientClosed,
-    DeadlineExceeded,
     DeliveryFailed,
     FailedPrecondition,
     Handle,
@@ -71,14 +70,6 @@ def test_messages_without_a_queue_are_spread_over_all_of_them(
     counts = [len(fake.store.bodies("orders", queue_id)) for queue_id in range(4)]
     assert sum(counts) == 400
     assert min(counts) > 40
-
-
-def test_a_lone_message_goes_after_the_linger_time(client: Client) -> None:
-    """Nobody flushes, and it arrives all the same."""
-    producer = client.producer(linger_ms=20)
-
-    assert producer.send("orders", b"x", queue_id=0).result(30).queue_offset == 0
-    producer.close()
 
 
 def test_flush_does_not_linger(client: Client) -> None:
@@ -198,24 +189,6 @@ def test_one_bad_record_does_not_fail_its_neighbours(client: Client, fake: FakeP
     producer.close()
 
 
-def test_a_batch_of_nothing_but_bad_records_is_given_up_after_a_few(
-    client: Client, fake: FakePenstock
-) -> None:
-    """Not one round trip a record: seventeen refusals fail all hundred messages."""
-    fake.store.frame_faults.extend([bad_record(0)] * 100)
-    producer = client.producer(linger_ms=60_000)
-    handles = [producer.send("orders", b"%d" % n, queue_id=0) for n in range(100)]
-
-    with pytest.raises(DeliveryFailed) as caught:
-        producer.flush()
-
-    assert caught.value.message_count == 100
-    assert all(isinstance(handle.exception(), InvalidArgument) for handle in handles)
-    assert len(fake.store.frame_faults) == 100 - 17
-    fake.store.frame_faults.clear()
-    producer.close()
-
-
 def test_a_writer_that_is_read_only_fails_everything_at_once(
     client: Client, fake: FakePenstock
 ) -> None:
@@ -301,18 +274,6 @@ def test_messages_wait_for_a_writer_that_is_away(client: Client, fake: FakePenst
     assert fake.store.bodies("orders", 0) == [b"x"]
 
 
-def test_messages_that_were_never_sent_fail_as_unavailable(fake: FakePenstock) -> None:
-    """Not as unknown: they are certainly not stored."""
-    fake.stop()
-    with Client(**fake.addresses) as client:
-        producer = client.producer(linger_ms=0, delivery_timeout_s=0.3)
-        handle = producer.send("orders", b"x", queue_id=0)
-        with pytest.raises(Unavailable):
-            handle.result(30)
-        with pytest.raises(DeliveryFailed):
-            producer.close()
-
-
 def test_a_writer_that_stops_answering_is_given_up(client: Client, fake: FakePenstock) -> None:
     """After the delivery timeout the outcome is unknown; nothing waits for ever."""
     for delivery_timeout_s in PATIENCE_S[1:]:
@@ -329,40 +290,6 @@ def test_a_writer_that_stops_answering_is_given_up(client: Client, fake: FakePen
 
     with pytest.raises(UnknownOutcome):
         handle.result(30)
-
-
-def test_a_wait_for_a_result_can_end_before_the_result(client: Client, fake: FakePenstock) -> None:
-    """The wait fails, the message does not."""
-    fake.store.answers_wait.clear()
-    producer = client.producer(linger_ms=0)
-    handle = producer.send("orders", b"x", queue_id=0)
-
-    with pytest.raises(DeadlineExceeded):
-        handle.result(0.1)
-    fake.store.answers_wait.set()
-    assert handle.result(30).queue_offset == 0
-    producer.close()
-
-
-def test_flush_waits_for_what_was_sent_before_it_only(client: Client) -> None:
-    """Another thread that never stops sending does not keep it."""
-    stop = threading.Event()
-    producer = client.producer(linger_ms=0)
-
-    def send() -> None:
-        while not stop.is_set():
-            producer.send("orders", b"x", queue_id=1)
-            time.sleep(0.0005)
-
-    thread = threading.Thread(target=send)
-    thread.start()
-    for _ in range(5):
-        handle = producer.send("orders", b"y", queue_id=0)
-        producer.flush(30)
-        assert handle.done
-    stop.set()
-    thread.join()
-    producer.close()
 
 
 def test_a_bad_message_is_refused_at_send(client: Client) -> None:
@@ -400,13 +327,3 @@ def test_several_threads_may_send(client: Client, fake: FakePenstock) -> None:
 
     for queue_id in range(4):
         assert fake.store.bodies("orders", queue_id) == [b"%d" % n for n in range(500)]
-
-
-def test_an_error_inside_the_block_is_not_hidden_by_failed_deliveries(
-    client: Client, fake: FakePenstock
-) -> None:
-    """The caller's own exception comes through."""
-    fake.store.frame_faults.append(bad_record(-1))
-    with pytest.raises(KeyError), client.producer() as producer:
-        producer.send("orders", b"x", queue_id=0)
-        raise KeyError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from fake_penstock import FakePenstock
 from lease_store import HandClock
 
-from penstock import AsyncClient, Client, ClientClosed, UnknownOutcome, wire
+from penstock import Client, wire
 from penstock.addresses import Addresses
 from penstock.channel import RETIRED_CHANNELS_MAX, RETIRED_S_MIN, ServiceChannels
 
@@ -58,56 +57,6 @@ def test_calls_and_streams_go_on_while_others_renew_the_connection(slow: FakePen
             call.result()
         producer.send("orders", b"after", queue_id=1).result(TIMEOUT_S)
     check_stored(slow)
-
-
-async def test_so_they_do_with_asyncio(slow: FakePenstock) -> None:
-    async with (
-        AsyncClient(**slow.addresses, timeout_s=TIMEOUT_S) as client,
-        client.producer(linger_ms=0) as producer,
-    ):
-        await (await producer.send("orders", b"before", queue_id=1)).result(TIMEOUT_S)
-        await asyncio.gather(
-            *(client.produce("orders", b"%d" % n, queue_id=0) for n in range(CALLERS))
-        )
-        await (await producer.send("orders", b"after", queue_id=1)).result(TIMEOUT_S)
-    check_stored(slow)
-
-
-async def test_a_call_cut_off_by_a_close_has_an_unknown_outcome(slow: FakePenstock) -> None:
-    client = AsyncClient(**slow.addresses, timeout_s=20)
-    call = asyncio.ensure_future(client.produce("orders", b"x", queue_id=0))
-    while not slow.store.calls["Produce"]:
-        await asyncio.sleep(0.01)
-    await client.close()
-    with pytest.raises(UnknownOutcome):
-        await call
-    slow.store.calls["Produce"] = 2 * CALLERS
-
-
-async def test_a_call_whose_task_is_cancelled_is_cancelled(slow: FakePenstock) -> None:
-    async with AsyncClient(**slow.addresses, timeout_s=20) as client:
-        call = asyncio.ensure_future(client.produce("orders", b"x", queue_id=0))
-        while not slow.store.calls["Produce"]:
-            await asyncio.sleep(0.01)
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-    slow.store.calls["Produce"] = 2 * CALLERS
-
-
-async def test_messages_that_wait_are_settled_when_the_client_is_closed(fake: FakePenstock) -> None:
-    client = AsyncClient(**fake.addresses, timeout_s=20)
-    producer = client.producer(linger_ms=0)
-    await (await producer.send("orders", b"before", queue_id=1))
-    fake.store.answers_wait.clear()
-    sent = await producer.send("orders", b"after", queue_id=1)
-    while not producer.in_flight_count:
-        await asyncio.sleep(0.01)
-    await client.close()
-    with pytest.raises(UnknownOutcome):
-        await sent.result(10)
-    with pytest.raises(ClientClosed):
-        await producer.send("orders", b"too late", queue_id=1)
 
 
 @pytest.fixture(name="clock")

@@ -28,7 +28,7 @@ from penstock.addresses import Addresses
 from penstock.calls.offsets import timestamp_ms
 from penstock.requests import REQUEST_BYTES_MAX
 from penstock.retry import Repeat
-from services.process_settings import ProcessSettings
+from services.config.settings import ProcessSettings
 
 LONE_SURROGATE = "\ud800"
 TOO_LARGE = b"x" * (REQUEST_BYTES_MAX + 1)

@@ -14,7 +14,6 @@ from penstock.producing.state import ProducerState
 from penstock.sequences import RequestToken
 from penstock.v1 import common_pb2, writer_pb2
 from storage.format.producers.sequence import SEQUENCE_PROPERTY_SIZE
-from storage.format.properties import PROPERTIES_SIZE_MAX
 
 AWAY = Unavailable("the stream broke")
 OPTIONS = ProducerOptions(
@@ -78,21 +77,6 @@ def commit_offsets(batch: ProducerBatch, count: int) -> list[int]:
     return [batch.result(index).commit_offset for index in range(count)]
 
 
-def test_the_first_record_is_longer_in_the_log() -> None:
-    """By what the writer says of the request there; a writer of before does not."""
-    sizes = [len(record) for record in with_batch([b"a", b"bb", b"ccc"])[1].records]
-    for added in (0, SEQUENCE_PROPERTY_SIZE):
-        state, batch = with_batch([b"a", b"bb", b"ccc"])
-        sent(state, 1.0)
-        state.answer(stored(batch, (5, 3), added=added), 2.0)
-        second = 1_000 + sizes[0] + added
-        assert commit_offsets(batch, 3) == [1_000, second, second + sizes[1]]
-    state, batch = with_batch([b"a", b"bb", b"ccc"])
-    sent(state, 1.0)
-    state.answer(stored(batch, (5, 3), added=SEQUENCE_PROPERTY_SIZE + 1), 2.0)
-    assert commit_offsets(batch, 3) == [1_000, -1, -1]
-
-
 def test_where_the_first_record_is_dropped_the_next_is_longer() -> None:
     state, batch = with_batch([b"a", b"bb", b"ccc", b"d"])
     sizes = [len(record) for record in batch.records]
@@ -106,22 +90,6 @@ def test_where_the_first_record_is_dropped_the_next_is_longer() -> None:
     found = [batch.result(index) for index in (1, 2, 3)]
     assert [each.commit_offset for each in found] == [1_000, third, third + sizes[2]]
     assert [each.queue_offset for each in found] == [5, 6, 7]
-
-
-def test_nothing_is_made_up_where_the_first_record_has_no_room_for_more() -> None:
-    """Then it could be any other that tells of the request, or none."""
-    full = {"p": "x" * (PROPERTIES_SIZE_MAX - 30)}
-    for added, known in ((0, True), (SEQUENCE_PROPERTY_SIZE, False)):
-        state, batch = with_batch([b"a", b"b"], [full, {}])
-        second = 1_000 + len(batch.records[0])
-        sent(state, 1.0)
-        state.answer(stored(batch, (0, 2), added=added), 2.0)
-        assert commit_offsets(batch, 2) == [1_000, second if known else -1]
-    state, batch = with_batch([b"a", b"b"], [{}, full])
-    second = 1_000 + len(batch.records[0]) + SEQUENCE_PROPERTY_SIZE
-    sent(state, 1.0)
-    state.answer(stored(batch, (0, 2)), 2.0)
-    assert commit_offsets(batch, 2) == [1_000, second]
 
 
 def test_a_batch_that_was_cut_short_and_completed_has_two_ranges() -> None:
@@ -154,16 +122,6 @@ def test_the_age_counts_from_the_first_time_that_no_answer_came() -> None:
     error = batch.failure(0)
     assert isinstance(error, UnknownOutcome)
     assert RequestToken.parse(error.token).first_ms == clock.wall_ms - 35_001
-
-
-def test_a_batch_counts_the_sleep_of_its_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    slept_ms = [7_000]
-    monkeypatch.setattr("penstock.sequences.suspended_ms", lambda: slept_ms[0])
-    state, _ = with_batch([b"a"])
-    assert sent(state, 1.0).producer.age_ms == 0
-    slept_ms[0] += 600_000
-    assert state.settle(AWAY, 6.0) == []
-    assert sent(state, 8.0).producer.age_ms == 607_001
 
 
 @pytest.mark.parametrize("sent_again", [False, True])

@@ -10,7 +10,7 @@ import pytest
 from penstock.producing.batches import ProducerBatch
 from penstock.producing.options import FRAME_BYTES_MAX, ProducerOptions
 from penstock.producing.pace import QUEUEING_S, WINDOW_S, Pace
-from penstock.producing.state import UNHURRIED_BYTES, ProducerState
+from penstock.producing.state import ProducerState
 from penstock.v1 import writer_pb2
 from storage.clock import SystemClock
 
@@ -84,33 +84,6 @@ def test_a_producer_slower_than_its_writer_never_waits() -> None:
     got = run(ProducerOptions(), seconds=2, link_s=0.001, drained=100 * MIB, offered=20 * MIB)
     assert got.rate > 0.95 * 20 * MIB
     assert got.p99_s < 0.015
-
-
-def test_a_few_bytes_are_taken_however_late_the_answers_are() -> None:
-    state = ProducerState(ProducerOptions(), SystemClock())
-    size = 0
-    while state.has_room(1000.0):
-        batch, _ = state.add("t", BODY, queue_id=0, now=0.0, now_ms=0)
-        state.next_frame(1.0)
-        size += len(BODY)
-        assert size < 2 * UNHURRIED_BYTES
-    assert size >= UNHURRIED_BYTES * 0.8
-    assert batch.size
-
-
-def test_a_batch_does_not_linger_once_nothing_more_is_taken() -> None:
-    """Many small batches fill the bound long before any of them is due."""
-    state = ProducerState(ProducerOptions(linger_ms=60_000), SystemClock())
-    queue_id = 0
-    while state.has_room(0.0):
-        assert state.next_frame(0.0) is None
-        assert state.next_due_s(0.0) != 0
-        state.add("t", BODY, queue_id=queue_id, now=0.0, now_ms=0)
-        queue_id += 1
-    assert state.next_due_s(0.0) == 0
-    assert state.next_frame(0.0) is not None
-    assert state.next_frame(0.0) is None
-    assert state.next_due_s(0.0) != 0
 
 
 def test_a_frame_is_late_by_twice_the_shortest_time_seen_and_the_queueing_allowed() -> None:

@@ -9,15 +9,13 @@ from typing import Any
 import grpc
 import pytest
 from fake_penstock import FakePenstock, rich_status
-from hypothesis import given
-from hypothesis import strategies as st
 
 from penstock import Client, DeliveryFailed, RetryPolicy, Unavailable, UnknownOutcome
 from penstock.calls import produce
 from penstock.calls.call import Attempts
 from penstock.sequences import SPAN_MAX, RequestToken, Sequences
 from penstock.v1 import writer_pb2
-from storage.clock import SystemClock, suspended_ms
+from storage.clock import SystemClock
 
 LOST = (grpc.StatusCode.UNAVAILABLE, "the connection broke")
 NOT_SENT = (grpc.StatusCode.UNAVAILABLE, "failed to connect to all addresses")
@@ -149,16 +147,6 @@ def test_a_machine_that_sleeps_between_attempts_counts_its_sleep(
     assert sent(again).age_ms == 662_001 + 70_000 + 3_000 + 1_000 + 1
 
 
-def test_what_the_system_says_of_sleep_is_no_less_than_nothing() -> None:
-    assert suspended_ms() >= 0
-
-
-def test_a_token_of_a_clock_that_is_ahead_is_old_all_the_same() -> None:
-    clock = TwoClocks()
-    token = RequestToken(7, 1, clock.now_ms() + 5_000)
-    assert sent(attempts_of(clock, token=str(token))).age_ms == 1
-
-
 def test_a_request_that_is_left_to_be_asked_for_is_the_last_of_its_producer() -> None:
     """However many follow: the writer knows the last 512 of a producer."""
     clock = TwoClocks()
@@ -177,14 +165,6 @@ def test_a_request_that_is_left_to_be_asked_for_is_the_last_of_its_producer() ->
             clock.passes(70)
             attempts.after(Failed(*NOT_SENT))
     assert sequences.begin().producer_id == ended.producer_id
-
-
-@given(st.integers(1, (1 << 63) - 1), st.integers(1, (1 << 32) - 1), st.integers(0, 1 << 62))
-def test_a_token_is_sent_as_protobuf_writes_it(producer_id: int, sequence: int, age: int) -> None:
-    whose = writer_pb2.ProducerSequence(producer_id=producer_id, sequence=sequence, age_ms=age)
-    field = RequestToken(producer_id, sequence).field(age)
-    assert field == writer_pb2.ProduceRequest(producer=whose).SerializeToString()
-    assert field == writer_pb2.ProduceBatchRequest(producer=whose).SerializeToString()
 
 
 def test_a_producer_begins_anew_only_when_a_request_is_left_behind() -> None:

@@ -47,7 +47,7 @@ def test_a_broker_finds_all_keys_and_what_it_leaves_is_no_damage(tmp_path: Path)
         assert writer.wait_acknowledged(writer.appended_offset, 10)
     work(store)
     names = {path.name for path in (store / "index").iterdir()}
-    assert {path.name for path in (store / "index-checksums").iterdir()} == names
+    assert [path.name for path in (store / "index-checksums").iterdir()] == ["table"]
 
     questions = [
         {"kind": "key", "topic": "t", "key": key, "max": 4, "begin": 0, "end": 1 << 60}
@@ -58,7 +58,7 @@ def test_a_broker_finds_all_keys_and_what_it_leaves_is_no_damage(tmp_path: Path)
 
     opened = oracle_open(store, settings=SMALL_FILES, keep=kept)
     assert opened.good, (opened.report, opened.stderr[-500:])
-    assert {path.name for path in (kept / "index-checksums").iterdir()} == names
+    assert [path.name for path in (kept / "index-checksums").iterdir()] == ["table"]
     assert names <= {path.name for path in (kept / "index").iterdir()}
     assert lost(kept) == []  # before our writer has started again
     work(kept)

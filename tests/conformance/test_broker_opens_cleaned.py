@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ask.answers import ask
 from golden import golden_copy, golden_spec
 from oracle import oracle_ask, oracle_dump, oracle_open
 from store_workload import SMALL, broker_settings, run_workload
@@ -16,7 +17,7 @@ from storage.clock import SystemClock
 from storage.config import StoreConfig
 from storage.files.filesystem import OsFileSystem
 from storage.indexer import StoreIndexer
-from storage.offline import ask, dump
+from storage.offline import dump
 from storage.writer import StoreWriter
 
 Line = dict[str, Any]

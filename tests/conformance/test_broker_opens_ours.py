@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ask.answers import ask
 from golden import golden_copy, golden_spec
 from oracle import oracle_ask, oracle_dump, oracle_open
 from plain_reader import in_dumps_shape, records_of
@@ -19,7 +20,7 @@ from storage.config import StoreConfig
 from storage.format.properties import split_keys
 from storage.format.record import decode_record
 from storage.message import PullStatus
-from storage.offline import ask, dump
+from storage.offline import dump
 from storage.reader import StoreReader
 from storage.writer import StoreWriter
 

@@ -15,6 +15,7 @@ import pytest
 from google.protobuf import descriptor_pool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from real_processes import Running, one_service, until
+from steps_to_try import cases_to_try
 
 from penstock import Client, DeliveryFailed, FailedPrecondition, RecordBatch, ResourceExhausted
 from penstock.v1 import (
@@ -25,7 +26,7 @@ from penstock.v1 import (
     transactions_pb2,
     writer_pb2,
 )
-from services.rocketmq.v2 import service_pb2
+from services.gateway.v2 import service_pb2
 
 FLAGS = [
     "--commit-log-file-size", "1MiB", "--consume-queue-file-size", "20000",
@@ -104,7 +105,7 @@ def bad_disk_writer(store: Path, switches: Path, *flags: str) -> Running:
     )  # fmt: skip
 
 
-@pytest.fixture(params=["a full file system", "refused allocations"])
+@pytest.fixture(params=cases_to_try(["refused allocations", "a full file system"]))
 def disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Path, Path, Path]]:
     """A store's directory, what is to be there for the disk to be full, and the switches."""
     if request.param == "refused allocations":
@@ -234,7 +235,7 @@ def until_refused(client: Client) -> list[int]:
     return acknowledged
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("mode", cases_to_try(["sync", "async"]))
 def test_a_failed_sync_is_final_until_a_restart(tmp_path: Path, mode: str) -> None:
     """Nothing more is acknowledged; reads go on; a restart serves all that was acknowledged."""
     store = tmp_path / "store"

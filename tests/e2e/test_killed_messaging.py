@@ -25,8 +25,8 @@ from messaging_bed import message, receive_request
 from real_processes import Running, supervisor, until
 
 from penstock.v1 import writer_pb2, writer_pb2_grpc
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2
 
 WITH_ITS_GATEWAY = ("reader", "writer")  # the gateway is a port of the reader
 WITHOUT = ("gateway", "reader", "writer")

@@ -13,6 +13,7 @@ from typing import Any
 import grpc
 import pytest
 from real_processes import Running, supervisor, until
+from steps_to_try import cases_to_try
 
 from penstock.v1 import (
     common_pb2,
@@ -78,7 +79,7 @@ class Load:
         until(lambda: len(self.acknowledged) > before + 20, 60)
 
 
-@pytest.fixture(params=["async", "sync"])
+@pytest.fixture(params=cases_to_try(["sync", "async"]))
 def running(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Running]:
     with supervisor(tmp_path / "store", "--flush-mode", request.param) as process:
         yield process

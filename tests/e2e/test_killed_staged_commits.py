@@ -17,6 +17,7 @@ import grpc
 import pytest
 from engine_store import check_queues_match_log, records_on_disk
 from staged_records import staged
+from steps_to_try import cases_to_try
 from writer_process import WriterProcess
 
 from penstock import Client
@@ -97,7 +98,7 @@ class Driver(threading.Thread):
 
 
 @pytest.mark.timeout(300 + 10 * KILLS)
-@pytest.mark.parametrize("flush_mode", ["async", "sync"])
+@pytest.mark.parametrize("flush_mode", cases_to_try(["async", "sync"]))
 def test_killed_writers_and_drivers(tmp_path: Path, flush_mode: str) -> None:
     dice = random.Random(f"{flush_mode} {KILLS}")
     checkpoint = Checkpoint()

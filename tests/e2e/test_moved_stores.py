@@ -15,6 +15,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from real_processes import Running, one_service, supervisor, until
+from steps_to_try import cases_to_try
 
 from penstock import Client, FailedPrecondition, PenstockError, ResourceExhausted
 
@@ -81,7 +82,7 @@ def numbers_in(client: Client) -> list[int]:
     return [int(record.body[:8]) for record in client.consume("t", follow=False)]
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("mode", cases_to_try(["sync", "async"]))
 def test_a_renamed_store_is_followed_with_all_of_its_files(tmp_path: Path, mode: str) -> None:
     """Under load: no directory of the old name comes back, and nothing is missing at the new place."""
     store, moved = tmp_path / "store", tmp_path / "elsewhere" / "store"
@@ -111,7 +112,7 @@ def test_a_renamed_store_is_followed_with_all_of_its_files(tmp_path: Path, mode:
         assert [progress.queue_offset for progress in client.offsets("group")] == [7]
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("mode", cases_to_try(["sync", "async"]))
 def test_a_removed_store_ends_writing(tmp_path: Path, mode: str) -> None:
     store = tmp_path / "store"
     with services(store, "--flush-mode", mode) as (client, _):

@@ -13,8 +13,8 @@ from run_cli import penstock
 
 from penstock.addresses import WITHOUT_PROXY
 from penstock.proxies import NO_PROXY_VARIABLES, PROXY_VARIABLES
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2, service_pb2_grpc
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2, service_pb2_grpc
 
 
 def send(gateway: str) -> int:

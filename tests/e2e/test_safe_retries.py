@@ -20,17 +20,18 @@ from messaging_bed import message
 from real_processes import until
 from service_settings import gateway_settings
 from slow_link import SlowLink
+from steps_to_try import ALL_STEPS, cases_to_try
 from writer_process import WriterProcess
 
 from penstock import Client, Message, PenstockError, RecordBatch
 from penstock.sequences import RequestToken
 from services.gateway.__main__ import serve as serve_gateway
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2, service_pb2_grpc
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2, service_pb2_grpc
 from storage.format.names import HALF_TOPIC
 
 T = TypeVar("T")
-KILLS = 3
+KILLS = 3 if ALL_STEPS else 2
 EVERY_CONNECTION = 1 << 30
 PATIENCE_S = 120.0
 
@@ -92,11 +93,11 @@ def stream(load: Load) -> None:
             load.count += 1
 
 
-@pytest.mark.parametrize("flags", [["--flush-mode", "sync"], ["--flush-mode", "async"]])
+@pytest.mark.parametrize("flush_mode", cases_to_try(["sync", "async"]))
 def test_a_killed_writer_leaves_each_message_of_clients_that_send_again_in_the_log_once(
-    tmp_path: Path, flags: list[str]
+    tmp_path: Path, flush_mode: str
 ) -> None:
-    with WriterProcess(tmp_path / "store", *flags) as writer:
+    with WriterProcess(tmp_path / "store", "--flush-mode", flush_mode) as writer:
         clients = [writer.client(timeout_s=PATIENCE_S) for _ in range(4)]
         clients[0].create_topic("t", queues=3)
         ways = [single, many, batches, stream]
@@ -236,48 +237,7 @@ def test_what_the_gateway_sends_again_after_a_lost_answer_and_a_kill_is_in_the_l
     assert found == [b"before", b"a", b"b", b"after"]
 
 
-def test_what_the_gateway_sends_over_a_connection_that_is_silent_is_answered_over_another(
-    path: LossyPath, gateway: Any
-) -> None:
-    topic = v2.Resource(name="t")
-    path.observer.create_topic("t", queues=1, attributes={"message.type": "NORMAL"})
-
-    def send(body: bytes) -> list[int]:
-        request = service_pb2.SendMessageRequest(messages=[message(topic, body)])
-        answer = gateway.SendMessage(request, metadata=CLIENT, timeout=30)
-        assert answer.status.code == v2.OK
-        return [entry.offset for entry in answer.entries]
-
-    assert send(b"before") == [0]
-    path.link.mute_count = path.link.connection_count
-    assert send(b"a") == [1]
-    assert send(b"after") == [2]
-    found = [record.body for record in records_on_disk(path.writer.store)]
-    assert found == [b"before", b"a", b"after"]
-
-
-def test_a_half_message_over_a_connection_that_is_silent_is_answered_over_another(
-    path: LossyPath, gateway: Any
-) -> None:
-    topic = v2.Resource(name="t")
-    path.observer.create_topic("t", queues=1, attributes={"message.type": "TRANSACTION"})
-
-    def send(body: bytes) -> list[int]:
-        half = message(topic, body, message_type=v2.TRANSACTION)
-        request = service_pb2.SendMessageRequest(messages=[half])
-        answer = gateway.SendMessage(request, metadata=CLIENT, timeout=30)
-        assert answer.status.code == v2.OK
-        return [entry.offset for entry in answer.entries]
-
-    assert send(b"before") == [0]
-    path.link.mute_count = path.link.connection_count
-    assert send(b"a") == [1]
-    assert send(b"after") == [2]
-    found = bodies_by_topic(path.writer.store)
-    assert [found[HALF_TOPIC, body] for body in (b"before", b"a", b"after")] == [1, 1, 1]
-
-
-@pytest.mark.parametrize("resolution", [v2.COMMIT, v2.ROLLBACK])
+@pytest.mark.parametrize("resolution", cases_to_try([v2.COMMIT, v2.ROLLBACK]))
 def test_a_half_message_and_its_end_whose_answers_are_lost_count_once_through_the_gateway(
     path: LossyPath, gateway: Any, resolution: v2.TransactionResolution
 ) -> None:
@@ -307,7 +267,7 @@ def test_a_half_message_and_its_end_whose_answers_are_lost_count_once_through_th
     assert found["t", b"a"] == (resolution == v2.COMMIT)
 
 
-@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("commit", cases_to_try([True, False]))
 def test_a_half_message_and_its_end_whose_answers_are_lost_count_once_for_a_client(
     path: LossyPath, commit: bool
 ) -> None:

@@ -16,8 +16,8 @@ from real_processes import supervisor
 
 from penstock import Client
 from penstock.v1 import writer_pb2, writer_pb2_grpc
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2, service_pb2_grpc
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2, service_pb2_grpc
 
 
 def send(address: str, number: int) -> v2.Status:

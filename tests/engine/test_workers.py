@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from engine_store import append, record, small_config
 
-from storage.errors import StoreBusy, StoreFailed, StoreFull
+from storage.errors import StoreFailed, StoreFull
 from storage.store import MessageStore
 from storage.testing import SteppedWorkers
-from storage.workers import FunctionWorker, ThreadBell, Worker, Workers
+from storage.workers import FunctionWorker, Worker, Workers
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -162,26 +162,6 @@ def test_a_full_disk_is_tried_again_after_a_rest_where_that_helps() -> None:
     assert worker.problem == ""
 
 
-def test_who_is_busy_says_after_how_long_to_try_again() -> None:
-    worker = Counter(full_retry_s=3_600)
-    worker.error = StoreBusy("moments", retry_delay_ms=1)
-    worker.start()
-    worker.ask()
-    again = threading.Event()
-    worker.on_step = again.set
-    assert again.wait(30)
-    worker.error = None
-    assert worker.has_done(1)
-    worker.stop()
-
-
-def test_elsewhere_a_full_disk_is_a_failure_as_any_other() -> None:
-    worker = Counter()
-    worker.error = StoreFull("no room")
-    with pytest.raises(StoreFailed, match="no room"):
-        worker.step()
-
-
 def test_the_end_waits_for_the_step_under_way_and_does_the_last_of_the_work_once() -> None:
     worker = Counter()
     entered, go_on = threading.Event(), threading.Event()
@@ -198,19 +178,6 @@ def test_the_end_waits_for_the_step_under_way_and_does_the_last_of_the_work_once
     worker.stop()
     assert (worker.done, worker.finished) == (1, 1)
     assert not worker.wait_for(lambda: False, 30), "nobody waits for a worker that has ended"
-
-
-def test_a_worker_that_was_never_started_has_nothing_to_finish() -> None:
-    worker = Counter()
-    worker.stop()
-    assert worker.finished == 0
-
-
-def test_a_bell_that_has_rung_before_the_wait_ends_it_and_only_it() -> None:
-    bell = ThreadBell()
-    bell.ring()
-    assert bell.wait(30)
-    assert not bell.wait(0.001)
 
 
 def test_steps_by_hand_are_made_by_name_and_a_wait_makes_those_that_it_needs() -> None:

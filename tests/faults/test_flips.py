@@ -13,7 +13,7 @@ import pytest
 from flip_bed import FlipBed, Tally
 from steps_to_try import steps_to_try
 
-FLIPS = int(os.environ.get("FLIPS", "40"))
+FLIPS = int(os.environ.get("FLIPS", "24"))
 SEED = int(os.environ.get("FLIPS_SEED", "1"))
 ALL_BITS = FLIPS >= 10_000
 LIVE_SECTORS = range(512, 1536)  # of the checkpoint: words without a checksum, of this boot alone
@@ -41,7 +41,7 @@ def test_any_bit_of_the_last_unit_of_a_queue(bed: FlipBed) -> None:
     for path in bed.of_kind("queues"):
         used = len(bed.files[path].rstrip(b"\0"))
         bits = [bit for bit in range(0, 8 * used, 3) if bed.in_last_unit(path, bit)]
-        for bit in steps_to_try(bits, 3, start=1):
+        for bit in steps_to_try(bits, 9, start=1):
             bed.flip(path, bit, start=True)
     assert not bed.tally.failures, bed.tally.failures[:5]
 

@@ -66,13 +66,6 @@ def test_the_next_two_files_are_created_before_they_are_asked_for(allocator, fil
     filesystem.wait_for(3 * SIZE)
 
 
-def test_files_that_nobody_took_are_deleted_at_close(allocator, filesystem, tmp_path):
-    allocator.take(0)
-    filesystem.wait_for(SIZE, 2 * SIZE)
-    allocator.close()
-    assert [path.name for path in (tmp_path / "log").iterdir()] == [f"{0:020d}"]
-
-
 def test_failing_ahead_of_need_is_forgotten_and_asking_tries_again(allocator, filesystem):
     filesystem.full = True
     for _ in range(2):
@@ -108,29 +101,6 @@ def test_without_threads_everything_happens_at_the_request(filesystem, tmp_path)
     allocator = MappedFileAllocator(filesystem, tmp_path / "log", file_size=SIZE)
     assert [allocator.take(index * SIZE).start_offset for index in range(3)] == [0, SIZE, 2 * SIZE]
     assert set(filesystem.creators.values()) == {threading.current_thread().name}
-    allocator.close()
-
-
-def test_prepare_creates_the_first_file_after_opening(allocator, filesystem):
-    allocator.prepare(5 * SIZE)
-    filesystem.wait_for(5 * SIZE)
-    assert allocator.take(5 * SIZE).start_offset == 5 * SIZE
-
-
-def test_the_warmer_reaches_into_the_file_after(filesystem, tmp_path):
-    """A roll must not meet cold pages."""
-    allocator = MappedFileAllocator(
-        filesystem, tmp_path / "log", file_size=SIZE, warm_ahead_bytes=SIZE
-    )
-    mapped = allocator.take(0)
-    following = allocator._create(SIZE)
-    allocator._prepared[SIZE] = following
-    mapped.mark_appended(SIZE // 2)
-    while allocator._warm_step():
-        pass
-    assert mapped.warm_position == SIZE
-    assert following.warm_position == SIZE // 2
-    assert not mapped.array.any()
     allocator.close()
 
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import signal
 import subprocess
 import sys
 import textwrap
-from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
@@ -57,18 +53,6 @@ def test_a_role_is_held_by_one_process_and_free_after_release(tmp_path):
     assert attempt(tmp_path, "WRITER") == "taken"
 
 
-def test_a_second_release_leaves_the_lock_to_who_has_it_by_then(tmp_path):
-    """Its descriptors were closed with the first; their numbers are others' now."""
-    released = DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER)
-    released.release()
-    with DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER):
-        released.release()
-        assert attempt(tmp_path, "WRITER") == "locked"
-        (tmp_path / "lock").unlink()
-        assert attempt(tmp_path, "WRITER") == "locked"
-    assert attempt(tmp_path, "WRITER") == "taken"
-
-
 def test_the_lock_file_reads_lock(tmp_path):
     """A broker writes these four bytes and never removes them."""
     DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER).release()
@@ -84,35 +68,6 @@ def test_a_removed_lock_file_lets_no_second_writer_in(tmp_path):
             DirectoryLock.acquire(OsFileSystem(), tmp_path, LockRole.WRITER)
         assert attempt(tmp_path, "INDEXER") == "taken"
     assert attempt(tmp_path, "WRITER") == "taken"
-
-
-def test_where_directories_cannot_be_locked_the_file_is(tmp_path, monkeypatch):
-    def refused(*_):
-        raise OSError(errno.EBADF, "Bad file descriptor")
-
-    monkeypatch.setattr(fcntl, "flock", refused)
-    with DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER):
-        assert attempt(tmp_path, "WRITER") == "locked"
-
-
-def descriptor_count(directory):
-    """Count the open descriptors of a directory and what is in it; others of the process come and go."""
-    count = 0
-    for descriptor in Path("/proc/self/fd").iterdir():
-        with suppress(FileNotFoundError):  # the one by which they are listed
-            count += str(descriptor.readlink()).startswith(str(directory))
-    return count
-
-
-def test_a_refusal_keeps_what_is_held_and_takes_no_descriptor(tmp_path):
-    with DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER):
-        (tmp_path / "lock").unlink()
-        before = descriptor_count(tmp_path)
-        assert before
-        for _ in range(3):
-            with pytest.raises(StoreLocked):
-                DirectoryLock.acquire(OsFileSystem(), tmp_path, LockRole.WRITER)
-        assert descriptor_count(tmp_path) == before
 
 
 def test_one_process_cannot_hold_a_role_twice(tmp_path):
@@ -135,29 +90,11 @@ def test_releasing_one_role_keeps_the_others(tmp_path):
     writer.release()
 
 
-def test_a_failed_attempt_keeps_the_roles_held(tmp_path):
-    with DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER):
-        with pytest.raises(StoreLocked):
-            DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER)
-        assert attempt(tmp_path, "WRITER") == "locked"
-
-
 def test_reading_the_lock_file_keeps_the_lock(tmp_path):
     """Copying a live store's directory must not let a second writer in, as with POSIX locks."""
     with DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER):
         assert (tmp_path / "lock").read_bytes() == b"lock"
         assert attempt(tmp_path, "WRITER") == "locked"
-
-
-def test_without_open_file_locks_posix_locks_do(tmp_path, monkeypatch):
-    """An unknown command is how a kernel without them answers."""
-    monkeypatch.setattr(fcntl, "F_OFD_SETLK", 9999)
-    with DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER):
-        with pytest.raises(StoreLocked):
-            DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER)
-        DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.INDEXER).release()
-        assert attempt(tmp_path, "WRITER") == "locked"
-    assert attempt(tmp_path, "WRITER") == "taken"
 
 
 def test_a_lock_does_not_outlive_its_process_in_a_forked_child(tmp_path):

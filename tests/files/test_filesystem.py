@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 from open_files import descriptors_below
 
-from storage.errors import StoreFull
 from storage.files import libc
-from storage.files.filesystem import DirectoryEntry, OsFile, OsFileSystem
+from storage.files.filesystem import OsFile, OsFileSystem
 
 FILESYSTEM = OsFileSystem()
 
@@ -65,15 +64,6 @@ def test_a_file_has_its_head_when_it_gets_its_name(tmp_path, monkeypatch):
 
     assert file.pread(100, 0) == b"head" + bytes(96)
     assert named == [b"head\0\0\0"]
-
-
-def test_create_works_where_files_need_a_name(tmp_path, monkeypatch):
-    """Not every file system can make a file without a name."""
-    monkeypatch.setattr(OsFileSystem, "_create_unnamed", staticmethod(lambda path, mode: None))
-    assert FILESYSTEM.create(tmp_path / "f", 5000, allocate=True).size == 5000
-    with pytest.raises(FileExistsError):
-        FILESYSTEM.create(tmp_path / "f", 5000, allocate=True)
-    assert (tmp_path / "f").stat().st_size == 5000
 
 
 def test_allocation_without_fallocate_writes_whole_blocks_and_keeps_what_is_there(
@@ -129,18 +119,6 @@ def test_no_space_is_store_full_and_leaves_nothing(tmp_path):
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
 
 
-def test_other_errors_stay_what_they_are(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        FILESYSTEM.open(tmp_path / "none", writable=False)
-    file = FILESYSTEM.create(tmp_path / "f", 10, allocate=False)
-    reader = FILESYSTEM.open(tmp_path / "f", writable=False)
-    with pytest.raises(OSError) as raised:
-        reader.pwrite(b"x", 0)
-    assert raised.value.errno == errno.EBADF
-    assert not isinstance(raised.value, StoreFull)
-    file.close()
-
-
 def test_stores_to_a_map_are_read_by_others_and_pwrite_shows_in_maps(tmp_path):
     file = FILESYSTEM.create(tmp_path / "f", 8192, allocate=True)
     array = file.map(writable=True).array
@@ -183,11 +161,6 @@ def test_closing_a_region_unmaps_once_the_last_view_is_gone(tmp_path):
     assert str(path) not in Path("/proc/self/maps").read_text()
 
 
-def test_an_empty_file_maps_to_an_empty_array(tmp_path):
-    file = FILESYSTEM.create(tmp_path / "f", 0, allocate=False)
-    assert len(file.map(writable=True).array) == 0
-
-
 def test_populating_changes_no_byte(tmp_path):
     file = FILESYSTEM.create(tmp_path / "f", 1 << 20, allocate=True)
     region = file.map(writable=True)
@@ -205,38 +178,12 @@ def test_zero_clears_a_range_and_keeps_the_length(tmp_path):
     assert file.pread(30_000, 0) == b"x" * 100 + bytes(10_000) + b"x" * 9_890 + bytes(10)
 
 
-def test_zero_without_holes_writes_zeros(tmp_path, monkeypatch):
-    monkeypatch.setattr(libc, "_fallocate", lambda *_: False)
-    file = FILESYSTEM.create(tmp_path / "f", 0, allocate=False)
-    file.pwrite(b"x" * 100, 0)
-    file.zero(10, 500)
-    assert file.pread(200, 0) == b"x" * 10 + bytes(90)
-
-
 def test_extend_never_shortens(tmp_path):
     file = FILESYSTEM.create(tmp_path / "f", 100, allocate=False)
     file.extend(50)
     assert file.size == 100
     file.extend(150)
     assert file.size == 150
-
-
-def test_directories_are_listed_by_name_with_sizes(tmp_path):
-    (tmp_path / "b").write_bytes(b"12")
-    (tmp_path / "a").mkdir()
-    assert FILESYSTEM.list_directory(tmp_path) == [
-        DirectoryEntry("a", True, 0),
-        DirectoryEntry("b", False, 2),
-    ]
-    assert FILESYSTEM.list_directory(tmp_path / "none") == []
-
-
-def test_make_directory_makes_parents_and_may_be_repeated(tmp_path):
-    FILESYSTEM.make_directory(tmp_path / "x" / "y")
-    FILESYSTEM.make_directory(tmp_path / "x" / "y")
-    assert (tmp_path / "x" / "y").is_dir()
-    FILESYSTEM.remove_directory(tmp_path / "x" / "y")
-    assert not FILESYSTEM.exists(tmp_path / "x" / "y")
 
 
 class Recording(OsFileSystem):
@@ -294,12 +241,6 @@ def test_atomic_write_survives_what_an_earlier_crash_left(tmp_path):
     assert path.read_bytes() == b"new"
     assert (tmp_path / "f.bak").read_bytes() == b"f"
     assert names(tmp_path) == ["f", "f.bak"]
-
-
-def test_atomic_write_without_backup_keeps_none(tmp_path):
-    FILESYSTEM.write_atomically(tmp_path / "f", b"1", backup=False)
-    FILESYSTEM.write_atomically(tmp_path / "f", b"2", backup=False)
-    assert names(tmp_path) == ["f"]
 
 
 def test_atomic_write_that_fails_leaves_the_old_version(tmp_path, monkeypatch):

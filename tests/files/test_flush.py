@@ -147,15 +147,6 @@ def test_a_failure_reaches_everybody_who_waits(log, worker):
     assert outcomes == ["failed"] * 20
 
 
-def test_disk_full_while_syncing_latches_too(log, worker):
-    """Delayed allocation reports it at the sync, when the pages are already lost."""
-    worker.start_at(0)
-    log.error = OSError(errno.ENOSPC, "injected")
-    log.committed = 1
-    with pytest.raises(StoreFailed):
-        worker.wait(1, 30)
-
-
 def test_async_mode_syncs_by_the_clock_without_being_asked(log):
     worker = FlushWorker(log, on_request=False, interval_ms=1)
     reached = threading.Event()
@@ -167,16 +158,6 @@ def test_async_mode_syncs_by_the_clock_without_being_asked(log):
     worker.stop()
 
 
-def test_async_mode_is_not_hurried_by_requests(log):
-    worker = FlushWorker(log, on_request=False, interval_ms=3_600_000)
-    worker.start_at(0)
-    log.committed = 7
-    worker.request(7)
-    assert not worker.wait(7, 0.05)
-    assert log.syncs == []
-    worker.stop()
-
-
 def test_close_syncs_what_is_left(log):
     worker = FlushWorker(log, on_request=False, interval_ms=3_600_000)
     worker.start_at(0)
@@ -184,15 +165,6 @@ def test_close_syncs_what_is_left(log):
     worker.stop()
     assert log.syncs == [9]
     assert worker.offset == 9
-
-
-def test_close_reports_a_last_sync_that_fails(log):
-    worker = FlushWorker(log, on_request=False, interval_ms=3_600_000)
-    worker.start_at(0)
-    log.committed = 9
-    log.error = OSError(errno.EIO, "injected")
-    with pytest.raises(StoreFailed):
-        worker.stop()
 
 
 def test_steps_can_be_driven_without_a_thread(log):

@@ -9,7 +9,6 @@ import pytest
 
 from storage.files.filesystem import OsFileSystem
 from storage.files.kept_reads import KeptReads
-from storage.files.overlay import OverlayFileSystem
 from storage.testing.clock import FIRST_S, SteppedClock
 
 NOW_NS = round(FIRST_S * 1e9)
@@ -94,34 +93,3 @@ def test_a_file_that_is_gone_is_missing(tmp_path: Path, kept: KeptReads[bytes]) 
 
     with pytest.raises(FileNotFoundError):
         kept.get(path)
-
-
-def test_a_directory_changes_with_its_names(tmp_path: Path) -> None:
-    files = OsFileSystem()
-    before = files.status(tmp_path)
-    os.utime(tmp_path, ns=(0, 0))
-    assert files.status(tmp_path) == before._replace(modified_ns=0)
-
-    (tmp_path / "name").touch()
-
-    assert files.status(tmp_path).modified_ns > 0
-    with pytest.raises(FileNotFoundError):
-        files.status(tmp_path / "missing")
-
-
-def test_the_status_in_a_view_is_of_what_the_view_shows(tmp_path: Path) -> None:
-    (tmp_path / "same").write_bytes(b"12345")
-    (tmp_path / "changed").write_bytes(b"12345")
-    (tmp_path / "gone").write_bytes(b"12345")
-    view = OverlayFileSystem(tmp_path)
-    view.open(tmp_path / "changed", writable=True).extend(8)
-    view.unlink(tmp_path / "gone")
-    view.create(tmp_path / "new", 3, allocate=False)
-    view.make_directory(tmp_path / "directory")
-
-    assert view.status(tmp_path / "same") == OsFileSystem().status(tmp_path / "same")
-    sizes = [view.status(tmp_path / name).size for name in ("changed", "new", "directory")]
-    assert sizes == [8, 3, 0]
-    for name in ("gone", "never"):
-        with pytest.raises(FileNotFoundError):
-            view.status(tmp_path / name)

@@ -6,12 +6,10 @@ import pytest
 
 from storage.errors import StoreFull
 from storage.files.filesystem import OsFileSystem
-from storage.files.mapped_file import MappedFile
 from storage.files.mapped_file_queue import (
     MappedFileQueue,
     ReadOnlyMappedFileQueue,
     file_path,
-    list_files,
 )
 
 SIZE = 8192
@@ -64,16 +62,6 @@ def test_no_more_files_are_mapped_than_the_bound(queue):
     assert [int(view[0]) for view in held] == list(range(1, 11))
 
 
-def test_the_longest_unused_file_is_let_go_first(queue):
-    fill(queue, 3)
-    readers = reader(queue, maximum=2)
-    first = readers.find(0)
-    readers.find(SIZE)
-    assert readers.find(0) is first
-    readers.find(2 * SIZE)
-    assert readers.find(0) is first
-
-
 def test_a_file_that_is_not_flushed_stays_mapped(queue):
     """Letting go of it would forget how far it is."""
     files = [queue.create(index * SIZE) for index in range(4)]
@@ -90,16 +78,6 @@ def test_a_lost_middle_file_is_a_hole(queue):
     assert readers.find(2 * SIZE).start_offset == 2 * SIZE
     assert readers.next_start(SIZE) == 2 * SIZE
     assert readers.next_start(3 * SIZE) is None
-
-
-def test_a_file_deleted_since_the_listing_is_not_found(queue):
-    fill(queue, 2)
-    readers = reader(queue)
-    queue.remove(0)
-    assert readers.find(0) is None
-    assert readers.refresh()
-    assert readers.first_offset == SIZE
-    assert not readers.refresh()
 
 
 def test_a_deleted_file_stays_readable_where_it_is_held(queue):
@@ -126,15 +104,6 @@ def test_a_short_last_file_is_tolerated_and_lengthened(queue, size):
     assert (queue.directory / f"{2 * SIZE:020d}").stat().st_blocks * 512 >= SIZE
 
 
-def test_foreign_names_are_left_out(queue, tmp_path):
-    fill(queue, 1)
-    (queue.directory / "notes.txt").write_bytes(b"x")
-    (queue.directory / "٣").write_bytes(b"x")
-    (queue.directory / "123").mkdir()
-    assert [entry.start_offset for entry in list_files(FILESYSTEM, queue.directory)] == [0]
-    assert list_files(FILESYSTEM, tmp_path / "none") == []
-
-
 def test_removing_from_an_offset_leaves_what_is_before(queue):
     fill(queue, 4)
     removed = queue.remove_from(2 * SIZE)
@@ -144,13 +113,6 @@ def test_removing_from_an_offset_leaves_what_is_before(queue):
         f"{SIZE:020d}",
     ]
     assert queue.end_offset == 2 * SIZE
-
-
-def test_a_file_cannot_start_inside_the_log(queue, tmp_path):
-    fill(queue, 2)
-    other = MappedFile.create(FILESYSTEM, tmp_path / "x", size=SIZE, start_offset=SIZE)
-    with pytest.raises(ValueError, match="before the end"):
-        queue.add(other)
 
 
 def test_positions_follow_append_and_flush(queue):
@@ -167,15 +129,6 @@ def test_positions_follow_append_and_flush(queue):
     assert mapped.commit() == 5
 
 
-def test_flush_without_news_does_not_sync(queue, monkeypatch):
-    mapped = queue.create(0)
-    mapped.mark_appended(5)
-    syncs = []
-    monkeypatch.setattr(mapped._file, "sync", lambda: syncs.append(mapped.committed_position))
-    assert [mapped.flush(), mapped.flush()] == [5, 5]
-    assert syncs == [5]
-
-
 def test_a_failed_flush_does_not_raise_the_position(queue, monkeypatch):
     mapped = queue.create(0)
     mapped.mark_appended(5)
@@ -187,14 +140,6 @@ def test_a_failed_flush_does_not_raise_the_position(queue, monkeypatch):
     with pytest.raises(OSError, match="injected"):
         mapped.flush()
     assert mapped.flushed_position == 0
-
-
-def test_closed_queues_let_views_live(queue):
-    fill(queue, 1)
-    view = array_at(queue, 0, 3)
-    queue.close()
-    assert view.tolist() == [1, 1, 1]
-    assert queue.find(0) is None
 
 
 def test_store_full_while_creating_takes_no_file_in(queue, monkeypatch):

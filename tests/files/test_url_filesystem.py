@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from storage.errors import NotAStore, StoreChanged
+from storage.errors import StoreChanged
 from storage.files.filesystem import OsFileSystem
-from storage.files.location import StoreLocation
 from storage.files.ranges import grouped
 from storage.files.url_filesystem import BLOCK_SIZE, UrlFileSystem
 
@@ -46,13 +45,6 @@ def test_directories_are_listed_as_those_of_this_machine_are(
         assert files.list_directory(Path("/", name)) == here.list_directory(tmp_path / name), name
         assert files.exists(Path("/", name)) == here.exists(tmp_path / name), name
     assert files.exists(Path("/a/b/file")) and not files.exists(Path("/a/b/other"))
-
-
-def test_a_file_of_a_copy_does_not_change(files: UrlFileSystem) -> None:
-    assert files.status(Path("/a/b/file")) == (len(CONTENT), 0, 0)
-    assert files.status(Path("/a/b")) == (0, 0, 0)
-    with pytest.raises(FileNotFoundError):
-        files.status(Path("/a/b/other"))
 
 
 def test_reads_give_the_bytes_of_the_file(files: UrlFileSystem) -> None:
@@ -116,26 +108,6 @@ def test_what_is_pickled_opens_the_same_files_again(files: UrlFileSystem, memory
     again = pickle.loads(pickle.dumps(files))
     assert again.read_bytes(Path("/new")) == b"new" and again.exists(Path("/new"))
     assert not files.exists(Path("/new"))
-
-
-def test_options_of_a_place_are_in_no_text_of_it() -> None:
-    place = StoreLocation.of("memory://url/store/", {"secret": "s3cr3t"})
-
-    assert pickle.loads(pickle.dumps(place)).options == {"secret": "s3cr3t"}
-    assert "s3cr3t" not in f"{place} {place!r} {place.filesystem()!r}"
-    assert place == StoreLocation.of("memory://url/store/") and place.name == "store"
-
-
-def test_an_unknown_scheme_is_named() -> None:
-    with pytest.raises(NotAStore, match="nosuch://url"):
-        UrlFileSystem("nosuch://url").list_directory(Path("/"))
-
-
-def test_urls_are_recognized_by_their_scheme(tmp_path: Path) -> None:
-    assert StoreLocation.of(f"file://{tmp_path}").root == tmp_path
-    assert not StoreLocation.of("some/store/").is_url and str(StoreLocation.of("a//b/")) == "a/b"
-    assert StoreLocation.of("s3://bucket/store").is_url
-    assert str(StoreLocation.of("s3://bucket/store")) == "s3://bucket/store"
 
 
 def test_requests_are_grouped_by_what_they_fetch() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from pathlib import Path
 
@@ -10,8 +9,7 @@ import pytest
 from engine_store import append, record, records_on_disk, small_config
 
 from bench.resident import cached_bytes
-from storage.files import libc
-from storage.files.allocator import FILL_REST_S, LITTLE_APPENDED, WARM_STEP, MappedFileAllocator
+from storage.files.allocator import WARM_STEP, MappedFileAllocator
 from storage.files.filesystem import OsFile, OsFileSystem
 from storage.files.transient_store_pool import TransientStorePool
 from storage.store import MessageStore
@@ -99,44 +97,6 @@ def test_filling_keeps_what_was_stored(tmp_path):
     allocator.close()
 
 
-def test_filling_rests_between_steps_while_little_is_appended(tmp_path, filled):
-    """And goes on at once beside appends, which would meet cold pages otherwise."""
-    allocator = make(tmp_path)
-    mapped = allocator.take(0)
-
-    def rest_s() -> float | None:
-        """After the next step that fills, not one in the window ahead of the appends."""
-        count = len(filled)
-        while True:
-            rest = allocator.warmer.step()
-            if len(filled) > count:
-                return rest
-
-    rests = [rest_s()]
-    for appended in (1_000, LITTLE_APPENDED + 1_001, LITTLE_APPENDED + 2_000):
-        mapped.mark_appended(appended)
-        rests.append(rest_s())
-    assert rests == [FILL_REST_S, FILL_REST_S, 0.0, FILL_REST_S]
-    allocator.close()
-
-
-def test_it_is_off_by_default(tmp_path, filled):
-    allocator = MappedFileAllocator(OsFileSystem(), tmp_path, file_size=SIZE, warm_ahead_bytes=MIB)
-    allocator.take(0)
-    work_off(allocator)
-    assert filled == []
-    assert small_config().warm_cache_bytes_max == 0
-    allocator.close()
-
-
-def test_files_of_which_two_do_not_fit_are_not_filled(tmp_path, filled):
-    allocator = make(tmp_path, warm_cache_bytes_max=2 * SIZE - 1)
-    allocator.take(0)
-    work_off(allocator)
-    assert filled == []
-    allocator.close()
-
-
 def test_it_begins_where_the_appends_are_and_warms_nothing_before_them(allocator, filled):
     mapped = allocator.take(0)
     mapped.set_positions(SIZE - WARM_STEP - 5)
@@ -149,14 +109,6 @@ def test_it_begins_where_the_appends_are_and_warms_nothing_before_them(allocator
     assert filled[0] == (SIZE, 0, WARM_STEP)
     assert filled[-1][2] == SIZE
     assert len(filled) == SIZE // WARM_STEP
-
-
-def test_appends_that_overtake_it_are_not_filled_again(allocator, filled):
-    mapped = allocator.take(0)
-    assert allocator._fill_step()
-    mapped.mark_appended(10 * MIB)
-    assert allocator._fill_step()
-    assert filled == [(0, 0, WARM_STEP), (0, 10 * MIB, 10 * MIB + WARM_STEP)]
 
 
 def test_the_window_ahead_of_the_appends_comes_first(tmp_path, monkeypatch):
@@ -176,45 +128,6 @@ def test_the_window_ahead_of_the_appends_comes_first(tmp_path, monkeypatch):
     work_off(allocator)
     assert steps > 10
     allocator.close()
-
-
-def test_closing_waits_for_no_more_than_the_step_under_way(allocator, monkeypatch):
-    steps = []
-
-    def fill_cache(file, _begin, _end):
-        steps.append(file.path.name)
-        until(lambda: allocator.warmer._ending)
-        return True
-
-    monkeypatch.setattr(OsFile, "fill_cache", fill_cache)
-    allocator.start()
-    allocator.take(0)
-    until(lambda: steps)
-    allocator.close()
-    assert len(steps) == 1
-
-
-@pytest.mark.parametrize("where", ["populate", "map"])
-def test_where_it_cannot_be_done_a_file_is_tried_once(allocator, monkeypatch, where):
-    tries = []
-
-    def refuse(*_, **__):
-        tries.append(threading.current_thread().name)
-        if where == "map":
-            raise OSError(24, "EMFILE")
-        return False
-
-    mapped = allocator.take(0)
-    with monkeypatch.context() as patch:
-        if where == "map":
-            patch.setattr("storage.files.system.os_file.mmap.mmap", refuse)
-        else:
-            patch.setattr(libc, "populate_for_read", refuse)
-        work_off(allocator)
-        work_off(allocator)
-    assert len(tries) == 1
-    mapped.array[:MIB] = 1
-    assert mapped.warm_position == WINDOW
 
 
 def test_with_a_pool_the_files_are_filled_for_the_commits(tmp_path):

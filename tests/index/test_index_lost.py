@@ -1,27 +1,23 @@
-"""Index files that are deleted under a running store: reported, made again, and never passed over."""
+"""Index files that are deleted under a running store: reported, rebuilt, and named by queries."""
 
 from __future__ import annotations
 
 import logging
-import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from engine_store import small_config
 
 from storage.clock import SystemClock
-from storage.errors import IndexIncomplete
 from storage.files.filesystem import OsFileSystem
 from storage.index import builder as index_builder
 from storage.indexer import StoreIndexer
 from storage.message import Message
 from storage.reader import StoreReader
 from storage.view.index.index_file import list_index_files
-from storage.view.index.reader import IndexReader
 from storage.writer import StoreWriter
 
 CONFIG = small_config(index_slot_count=20, index_entry_count=120)
@@ -169,120 +165,47 @@ def test_an_older_file_lost_while_nobody_worked_is_made_again(
         assert contents(directory) == wanted
 
 
-def test_a_query_that_does_not_see_all_files_is_refused_until_they_are_made_again(
-    tmp_path: Path, writer: StoreWriter, indexer: StoreIndexer
+def test_a_query_names_the_range_of_a_missing_file_until_it_is_rebuilt(
+    tmp_path: Path, indexer: StoreIndexer
 ) -> None:
     directory = tmp_path / "store"
+
+    def found(key: str) -> int | str:
+        answer = reader.query_by_key("t", key)
+        return answer.uncovered[0].file_name if answer.uncovered else answer.record_count
+
     with StoreReader.open(directory) as reader:
-
-        def found(key: str) -> int:
-            return reader.query_by_key("t", key).record_count
-
         assert found("a3-1") == found("a199-2") == 1
         lost = paths_of(directory)[0]
         lost.unlink()
-        for _ in range(2):
-            with pytest.raises(IndexIncomplete, match=lost.name):
-                found("a3-1")
+        assert found("a3-1") == lost.name
         work(indexer)
         assert found("a3-1") == found("a199-2") == 1
         assert found("never") == 0
 
-        indexer.close()  # who comes later makes it again, too
-        paths_of(directory)[1].unlink()
-        with pytest.raises(IndexIncomplete):
-            found("a3-1")
-        with open_indexer(directory) as again:
-            work(again)
-            assert found("a3-1") == found("a199-2") == 1
-
-
-def test_a_query_is_refused_while_the_index_has_not_come_as_far_as_it_had(
-    tmp_path: Path, indexer: StoreIndexer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    directory = tmp_path / "store"
-    with StoreReader.open(directory) as reader:
-        assert reader.query_by_key("t", "a199-2").record_count == 1
-        shutil.rmtree(directory / "index")
-        indexer._builder._replace_bad(indexer.confirm_offset)
-        assert indexer.indexed_offset == 0
-        with pytest.raises(IndexIncomplete, match="made again, and is at 0 of"):
-            reader.query_by_key("t", "a199-2")
-        work(indexer)
-        assert reader.query_by_key("t", "a199-2").record_count == 1
-
-
-def refused(reader: StoreReader, key: str) -> bool:
-    try:
-        reader.query_by_key("t", key)
-    except IndexIncomplete:
-        return True
-    return False
-
-
-def test_a_query_is_refused_in_the_midst_of_the_beginning_of_another_session(
-    tmp_path: Path, indexer: StoreIndexer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As at any time until the index has come as far as it had."""
-    refusals: list[bool] = []
-    session = secrets.randbits(63)
-
-    def query_meanwhile(_: int) -> int:
-        refusals.append(refused(reader, "a199-2"))
-        return session
-
-    with StoreReader.open(tmp_path / "store") as reader:
-        assert reader.query_by_key("t", "a199-2").record_count == 1
-        shutil.rmtree(tmp_path / "store" / "index")
-        monkeypatch.setattr(secrets, "randbits", query_meanwhile)
-        work(indexer)
-        assert refusals == [True]
-        assert reader.query_by_key("t", "a199-2").record_count == 1
-
-
-def test_a_file_lost_before_the_first_query_of_a_session_is_missed_until_it_is_made_again(
-    tmp_path: Path, indexer: StoreIndexer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refusals: list[bool] = []
-    recover = index_builder.recover_without_slot
-
-    def query_before(*arguments: Any, **options: Any) -> int:
-        refusals.append(refused(reader, "a3-1"))
-        return recover(*arguments, **options)
-
-    directory = tmp_path / "store"
-    with StoreReader.open(directory) as reader:
-        assert reader.query_by_key("t", "a3-1").record_count == 1
         indexer.close()
-        with open_indexer(directory) as again:
-            work(again)
-            paths_of(directory)[0].unlink()
-            assert refused(reader, "a3-1")
-            monkeypatch.setattr(index_builder, "recover_without_slot", query_before)
-            work(again)
-            assert refusals == [True]
-            assert reader.query_by_key("t", "a3-1").record_count == 1
+        for place in (1, -1):  # who comes later rebuilds them, too
+            lost = paths_of(directory)[place]
+            lost.unlink()
+            assert found("a3-1") == lost.name
+            with open_indexer(directory) as again:
+                work(again)
+                assert found("a3-1") == found("a199-2") == 1
 
 
-def test_a_query_during_which_an_indexer_begins_is_answered(
-    tmp_path: Path, indexer: StoreIndexer, monkeypatch: pytest.MonkeyPatch
+def test_an_answer_says_how_far_the_index_is_after_the_newest_file_was_lost(
+    tmp_path: Path, indexer: StoreIndexer
 ) -> None:
     directory = tmp_path / "store"
-    indexer.close()
-    begun: list[StoreIndexer] = []
-    find = IndexReader.find
-
-    def find_while_one_begins(reader: IndexReader, *arguments: Any, **options: Any) -> Any:
-        if not begun:
-            begun.append(open_indexer(directory))
-            work(begun[0])
-        return find(reader, *arguments, **options)
-
     with StoreReader.open(directory) as reader:
-        monkeypatch.setattr(IndexReader, "find", find_while_one_begins)
-        assert reader.query_by_key("t", "a199-2").record_count == 1
-    assert len(begun) == 1
-    begun[0].close()
+        before = reader.query_by_key("t", "a199-2")
+        assert before.record_count == 1
+        shutil.rmtree(directory / "index")
+        indexer._builder._look(indexer.confirm_offset)
+        assert reader.query_by_key("t", "a199-2").indexed_offset == 0
+        work(indexer)
+        after = reader.query_by_key("t", "a199-2")
+        assert (after.record_count, after.indexed_offset) == (1, before.indexed_offset)
 
 
 def test_the_count_of_keys_does_not_fail_for_a_file_that_is_gone(
@@ -290,4 +213,4 @@ def test_the_count_of_keys_does_not_fail_for_a_file_that_is_gone(
 ) -> None:
     count = indexer.key_count
     paths_of(tmp_path / "store")[0].unlink()
-    assert 0 < indexer.key_count < count
+    assert indexer.key_count == count

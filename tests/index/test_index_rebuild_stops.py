@@ -25,7 +25,7 @@ STRIDE = int(os.environ.get("STRIDE", "3"))  # of the steps at which it is stopp
 
 
 def repair(store: Path, filesystem: FileSystem) -> None:
-    """Open the store, and have every block of its index checked and made right."""
+    """Open the store, and have every file of its index checked and made right."""
     with (
         StoreWriter.open(store, CONFIG, filesystem=filesystem, workers=SteppedWorkers()),
         StoreIndexer.open(store, CONFIG, filesystem=filesystem, clock=SystemClock()) as indexer,
@@ -59,9 +59,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("kills", [True, False])
-def test_what_is_left_names_its_damage_or_has_none_and_is_repaired(
-    tmp_path: Path, whole: Path, kills: bool
-) -> None:
+def test_what_is_left_of_a_rebuild_is_repaired(tmp_path: Path, whole: Path, kills: bool) -> None:
     wanted = contents(whole)
 
     def work(disk: SimulatedDisk) -> None:
@@ -78,7 +76,6 @@ def test_what_is_left_names_its_damage_or_has_none_and_is_repaired(
     checked = 0
     for run in every_stop(tmp_path / "runs", work, kills=kills, step_stride=STRIDE):
         store = run.disk.root
-        assert silent_losses(store) == [], run.disk.trace
         if not run.was_stopped:
             assert contents(store) == wanted
             break

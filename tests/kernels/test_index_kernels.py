@@ -17,7 +17,6 @@ from storage.format.record_layout import SYS_FLAG_ROLLBACK
 from storage.kernels import scan
 from storage.kernels.columns import new_rows
 from storage.kernels.index import entries as index_kernels
-from storage.kernels.index.checksums import NO_SUMS
 
 
 def hash_all(data: bytes, capacity: int = 40_000) -> list[tuple[int, int, int]]:
@@ -109,7 +108,7 @@ class Model:
 
 def put_all(file: np.ndarray, shape: tuple[int, int], keys: list[tuple[int, int, int]]) -> int:
     arrays = [np.array([key[i] for key in keys], np.int64) for i in range(3)]
-    return int(index_kernels.put_keys(file, *shape, *arrays, 0, len(keys), NO_SUMS))
+    return int(index_kernels.put_keys(file, *shape, *arrays, 0, len(keys)))
 
 
 KEYS = st.lists(
@@ -152,10 +151,9 @@ def walk(
     window: tuple[int, int] = (0, 1 << 60), exact: bool = False,
 ) -> tuple[list[int], list[int], int]:  # fmt: skip
     offsets, entries = np.zeros(room, np.int64), np.zeros(room, np.int64)
-    found, following, bad_block = index_kernels.walk_chain(
-        file, *shape, hashed, first, shape[1], *window, exact, offsets, entries, NO_SUMS
+    found, following = index_kernels.walk_chain(
+        file, *shape, hashed, first, shape[1], *window, exact, offsets, entries
     )
-    assert bad_block == -1
     return offsets[:found].tolist(), entries[:found].tolist(), int(following)
 
 

@@ -19,7 +19,6 @@ from record_examples import (
 
 from storage.format.producers.sequence import SEQUENCE_PROPERTY_SIZE
 from storage.kernels import batch, client_records, columns, queue, scan
-from storage.kernels.index import checksums as index_checksums
 from storage.kernels.index import entries as index_kernels
 from storage.kernels.primitives import crc
 
@@ -213,18 +212,16 @@ INDEX_BYTES = st.one_of(
 @given(
     INDEX_BYTES, st.integers(-1, 4), st.integers(-1, 9),
     st.lists(st.tuples(st.integers(-1, 9), INT64S, INT64S), max_size=9), st.integers(0, 3),
-    st.integers(0, 3),
 )  # fmt: skip
 @few
 def test_put_keys(
-    data: bytes, slots: int, entries: int, keys: list[tuple[int, int, int]], start: int, sums: int
+    data: bytes, slots: int, entries: int, keys: list[tuple[int, int, int]], start: int
 ) -> None:
     file = np.frombuffer(bytearray(data), np.uint8)
     columns_of = [np.array([key[i] for key in keys], np.int64) for i in range(3)]
 
     compiled, plain = twins(
         index_kernels.put_keys, file, slots, entries, *columns_of, start, len(keys),
-        np.zeros(sums, np.int64),
     )  # fmt: skip
 
     assert compiled == plain
@@ -240,31 +237,17 @@ def test_rebuild_slots(data: bytes, next_entry: int) -> None:
     assert compiled == plain
 
 
-@given(INDEX_BYTES, st.integers(-1, 9), st.integers(0, 3), st.integers(-1, 3), st.integers(-1, 3))
-@few
-def test_sums_of_index_files(data: bytes, next_entry: int, sums: int, begin: int, end: int) -> None:
-    file, room = as_array(data), np.zeros(sums, np.int64)
-    for kernel, arguments in (
-        (index_checksums.sum_blocks, (next_entry, room)),
-        (index_checksums.find_bad_block, (room, begin, end)),
-        (index_checksums.tail_sum, (next_entry,)),
-    ):
-        compiled, plain = twins(kernel, file, SLOTS, ENTRIES, *arguments)
-        assert compiled == plain
-
-
 @given(
     INDEX_BYTES, st.integers(-1, 9), st.integers(-1, 9), st.integers(-1, 20), INT64S, INT64S,
-    st.booleans(), st.integers(0, 5), st.sampled_from([[], [0, 0], [0, 0, 0], [5, 0, 0]]),
+    st.booleans(), st.integers(0, 5),
 )  # fmt: skip
 @few
 def test_walk_chain(
     data: bytes, hashed: int, first: int, limit: int, begin: int, end: int, exact: bool, room: int,
-    sums: list[int],
 ) -> None:  # fmt: skip
     compiled, plain = twins(
         index_kernels.walk_chain, as_array(data), SLOTS, ENTRIES, hashed, first, limit, begin, end,
-        exact, np.zeros(room, np.int64), np.zeros(room, np.int64), np.array(sums, np.int64),
+        exact, np.zeros(room, np.int64), np.zeros(room, np.int64),
     )  # fmt: skip
 
     assert compiled == plain

@@ -181,7 +181,6 @@ def test_deduce_slot_count_on_any_bytes(data: bytes, next_entry: int) -> None:
 @pytest.mark.parametrize("keys", [3, 40])
 def test_slots_are_deduced_from_files_with_enough_keys(slots: int, entries: int, keys: int) -> None:
     from storage.format.index import file_size
-    from storage.kernels.index.checksums import NO_SUMS
     from storage.kernels.index.entries import put_keys
 
     keys = min(keys, entries - 1)
@@ -189,7 +188,7 @@ def test_slots_are_deduced_from_files_with_enough_keys(slots: int, entries: int,
     hashes = np.array([n * 7919 % (1 << 31) * 31 % (1 << 31) for n in range(1, keys + 1)], np.int64)
     offsets = np.arange(1, keys + 1, dtype=np.int64) * 300
     times = np.full(keys, 1_700_000_000_000, np.int64)
-    assert put_keys(file, slots, entries, hashes, offsets, times, 0, keys, NO_SUMS) == keys
+    assert put_keys(file, slots, entries, hashes, offsets, times, 0, keys) == keys
     found = shape.deduce_slot_count(file, 4096)
     assert found == slots or (found == 0 and keys < 5)
 

@@ -94,30 +94,6 @@ def test_what_was_stored_after_it_was_handed_out_is_another_message(tmp_path: Pa
     end_of(store)
 
 
-def test_one_message_has_its_own_time_and_its_own_repeats(tmp_path: Path) -> None:
-    later = FIRST_MS + 20_000
-    more = f',"oc":{{2:3}},"ot":{{2:{later}}}'
-    store = leave(tmp_path / "store", done_bits=0b1110, more=more)
-    store.clock.pass_ms(19_999)
-    assert bodies(store.receive(group=ORDERLY)) == []
-    store.clock.pass_ms(1)
-    batch = store.receive(group=ORDERLY)
-    assert (bodies(batch), list(batch.attempts)) == ([2], [5])
-    end_of(store)
-
-
-def test_other_message_groups_of_the_queue_go_on(tmp_path: Path) -> None:
-    directory = tmp_path / "store"
-    put(directory, 6)
-    put(directory, 1, properties={"__SHARDINGKEY": "other"})
-    put_back(directory, 2)
-    order = ORDER % (0, FIRST_MS - 1_000, "")
-    (directory / "config" / "consumerOrderInfo.json").write_text(order)
-    store = LeaseStore(directory)
-    assert bodies(store.receive(group=ORDERLY)) == [0]  # the only one of its message group
-    end_of(store)
-
-
 @pytest.mark.parametrize(
     ("offset", "content"),
     [
@@ -138,29 +114,4 @@ def test_without_a_lease_the_group_goes_on_at_its_offset(
     store = leave(tmp_path / "store", offset=offset)
     (store.directory / "config" / "consumerOrderInfo.json").write_text(content)
     assert bodies(store.receive(group=ORDERLY)) == [offset]
-    end_of(store)
-
-
-def test_what_a_broker_hands_out_after_us_is_kept_too(tmp_path: Path) -> None:
-    directory = tmp_path / "store"
-    put(directory, 10)
-    store = LeaseStore(directory)
-    store.acknowledge(store.receive(1, group=ORDERLY).receipt_handles)
-    end_of(store)
-    store = leave_again(directory)
-    assert bodies(store.receive(group=ORDERLY)) == []
-    store.clock.pass_ms(LEASE_MS)
-    assert bodies(store.receive(group=ORDERLY)) == [2]
-    end_of(store)
-
-
-def leave_again(directory: Path) -> LeaseStore:
-    put_back(directory, 2)
-    (directory / "config" / "consumerOrderInfo.json").write_text(ORDER % (0, FIRST_MS - 1_000, ""))
-    return LeaseStore(directory)
-
-
-def test_a_group_without_order_does_not_look_at_it(tmp_path: Path) -> None:
-    store = leave(tmp_path / "store")
-    assert bodies(store.receive()) == list(range(2, 10))
     end_of(store)

@@ -61,40 +61,6 @@ def test_nothing_is_lost_where_a_later_queue_cannot_be_read(
     assert drained(store) == sorted(list(range(20)) * 2)
 
 
-def test_nothing_comes_twice_where_the_end_of_a_pull_cannot_be_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put(tmp_path / "store", 20, queues=2, tag="red")
-    put(tmp_path / "store", 20, queues=2, tag="blue")
-    store = LeaseStore(tmp_path / "store")
-    queues = store.leases._queues
-    with monkeypatch.context() as patch:
-        patch.setattr(queues, "place", fails_at(queues.place, 0))
-        with pytest.raises(StoreBusy):
-            store.receive(20, tag_expression="red")
-
-    assert sorted(bodies(store.receive(20, tag_expression="red"))) == list(range(20))
-    assert [each.leased_count for each in store.leases.progress(GROUP, TOPIC)] == [10, 10]
-
-
-@pytest.mark.parametrize("name", ["bounds", "begin_of", "stored_offset"])
-def test_a_queue_that_cannot_be_looked_at_leaves_the_journal_whole(
-    store: LeaseStore, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    queues = store.leases._queues
-    store.leases.topics_of(GROUP.name)  # opens the journal
-    with monkeypatch.context() as patch:
-        patch.setattr(queues, name, fails_at(getattr(queues, name), 1))
-        with pytest.raises(StoreBusy):
-            store.receive(4)
-    store.acknowledge(store.receive(20).receipt_handles)
-
-    store.kill()
-
-    assert store.receive(20).record_count == 0
-    assert [each.group_offset for each in store.leases.progress(GROUP, TOPIC)] == [10, 10]
-
-
 def test_offsets_are_written_after_what_they_follow_from_is_durable(store: LeaseStore) -> None:
     store.acknowledge(store.receive(20).receipt_handles)
     journal = store.leases._open.journal

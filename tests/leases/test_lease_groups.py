@@ -14,7 +14,6 @@ from storage.leases.values import HandleProblem
 from storage.message import Damage
 
 HANDLE = 40
-HOUR_MS = 3_600_000
 
 
 @pytest.fixture
@@ -60,15 +59,6 @@ def test_the_next_of_a_message_group_waits_for_the_one_before(tmp_path: Path) ->
     assert (bodies(again), again.attempts.tolist()) == ([1], [2])
     store.clock.pass_ms(60_000)
     assert bodies(store.receive(32, ORDERLY)) == [1, 2]
-
-
-def test_messages_without_a_message_group_are_one_of_each_queue(tmp_path: Path) -> None:
-    store = of_groups(tmp_path / "store", "  a  ")
-
-    batch = store.receive(32, ORDERLY)
-    assert bodies(batch) == [0, 2]
-    store.acknowledge(batch.receipt_handles)
-    assert bodies(store.receive(32, ORDERLY)) == [1]
 
 
 def test_a_message_that_is_given_up_lets_the_next_one_through(tmp_path: Path) -> None:
@@ -181,15 +171,6 @@ def test_a_lease_is_not_renewed_for_ever(tmp_path: Path) -> None:
     assert store.leases.progress(group, TOPIC)[0].group_offset == 1
 
 
-def test_a_changed_lease_is_renewed_no_more(store: LeaseStore) -> None:
-    batch = store.receive(1, client_id="one")
-    store.change(batch.receipt_handles, 5_000)
-    store.leases.renew(["one"])
-    store.clock.pass_ms(5_000)
-
-    assert store.receive(1).attempts.tolist() == [2]
-
-
 # ---- dead letters
 
 
@@ -249,23 +230,6 @@ def test_a_group_that_is_reset_goes_on_there(store: LeaseStore) -> None:
     assert bodies(store.receive(32)) == list(range(5, 20))
 
 
-def test_a_new_group_begins_at_the_latest_if_it_says_so(store: LeaseStore) -> None:
-    group = GROUP.changed(begin="latest")
-    assert store.receive(32, group).record_count == 0
-    store.reopen()
-    assert store.receive(32).record_count == 0
-
-
-def test_a_group_that_is_forgotten_begins_anew(store: LeaseStore) -> None:
-    batch = store.receive(5)
-    store.acknowledge(batch.receipt_handles)
-    store.leases.forget(GROUP.name)
-    store.kill()
-
-    assert store.leases.topics_of(GROUP.name) == []
-    assert bodies(store.receive(1)) == [0]
-
-
 def test_a_topic_that_was_made_again_begins_at_its_beginning(store: LeaseStore) -> None:
     handles = store.receive(10).receipt_handles
     store.reopen()
@@ -308,28 +272,6 @@ def test_after_a_loss_of_the_end_of_the_log_new_messages_are_not_passed_over(
     assert bodies(store.receive(32)) == list(range(count))
     store.clock.pass_ms(60_000)
     assert bodies(store.receive(1)) == [0]
-
-
-@pytest.mark.parametrize("what", ["reset", "begin"])
-def test_after_a_loss_a_group_that_was_set_to_the_end_gets_what_is_new(
-    tmp_path: Path, what: str
-) -> None:
-    directory = tmp_path / "store"
-    put(directory, 10)
-    shutil.copytree(directory, tmp_path / "before")
-    put(directory, 10)
-    store = LeaseStore(directory)
-    group = GROUP.changed(begin="latest")
-    if what == "reset":
-        store.leases.reset(GROUP, TOPIC, {0: 20})
-    assert store.receive(1, group).record_count == 0
-    store.kill()
-    store.reader.close()
-    lose_end(directory, tmp_path / "before")
-    put(directory, 15)
-    store.open()
-
-    assert bodies(store.receive(32, group)) == list(range(15))
 
 
 def test_messages_that_are_not_shown_yet_are_waited_for(
@@ -382,15 +324,3 @@ def test_a_damaged_record_is_passed_over_and_reported(store: LeaseStore) -> None
     assert damage.queue_offset == 3
     store.acknowledge(batch.receipt_handles)
     assert store.leases.progress(GROUP, TOPIC)[0].group_offset == 20
-
-
-def test_no_more_new_messages_are_handed_out_than_there_may_be_rows(tmp_path: Path) -> None:
-    put(tmp_path / "store", 20)
-    store = LeaseStore(tmp_path / "store", rows_max=5)
-    batch = store.receive(8)
-    store.leases.save_offsets()
-
-    assert store.receive(8).record_count == 0
-    store.acknowledge(batch.receipt_handles)
-    store.leases.save_offsets()
-    assert bodies(store.receive(8)) == list(range(8, 16))

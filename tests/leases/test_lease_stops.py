@@ -130,7 +130,7 @@ def test_a_stop_at_every_step(tmp_path: Path, template: Path, kills: bool, share
         story(disk, consumers[-1])
 
     steps = 0
-    for run in stops_to_try(tmp_path / "runs", work, 3, start=share, kills=kills):
+    for run in stops_to_try(tmp_path / "runs", work, 6, start=share, kills=kills):
         consumer = consumers[-1]
         consumer.stopped(was_killed=kills)
         consumer.start(run.disk, 1_700_000_000_000)
@@ -163,7 +163,7 @@ def live(consumer: Consumer, disk: SimulatedDisk, dice: random.Random, clock_ms:
 
 
 def test_stops_one_after_the_other(tmp_path: Path, template: Path) -> None:
-    for seed in steps_to_try(range(SEEDS), 3):
+    for seed in steps_to_try(range(SEEDS), 10):
         dice = random.Random(seed)
         free_stopped_stores()
         root = tmp_path / str(seed)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from lease_store import GROUP, TOPIC, LeaseStore, bodies, put
 
-from storage.leases.values import HandleProblem, ReceivedBatch
+from storage.leases.values import ReceivedBatch
 from storage.tables.backoff import CustomizedBackoff
 from storage.tables.groups import GroupConfig
 
@@ -78,44 +78,6 @@ def test_what_comes_again_in_some_queues(tmp_path: Path) -> None:
     assert (nearest_ms(0), nearest_ms()) == (store.clock.ms + 300, due_ms)
 
 
-def test_what_is_asked_of_groups_that_there_are_not_is_not_kept(store: LeaseStore) -> None:
-    """Whoever makes up names fills no memory."""
-    received = store.receive()
-    for number in range(3):
-        made_up = GroupConfig(name=f"made-up-{number}")
-        (refusal,) = store.leases.give_back(made_up, TOPIC, received.receipt_handles)
-        assert refusal.problem is HandleProblem.FORGED
-    opened = store.leases._open
-    assert opened is not None and list(opened._rules) == [GROUP.name]
-
-
-def test_a_client_that_takes_leases_while_the_journal_is_written_anew_renews_them(
-    store: LeaseStore,
-) -> None:
-    """It had none when those without any were forgotten."""
-    store.leases.renew([])  # opens them
-    opened = store.leases._open
-    assert opened is not None
-    number_of = opened.renewals.number_of
-
-    def with_another_journal(client_id: str, lease_ms: int, now_ms: int) -> int:
-        number = number_of(client_id, lease_ms, now_ms)
-        assert store.leases.compact(always=True)
-        return number
-
-    opened.renewals.number_of = with_another_journal  # type: ignore[method-assign]
-    received = store.receive(lease_ms=LEASE_MS, client_id="one")
-    opened.renewals.number_of = number_of  # type: ignore[method-assign]
-    store.clock.pass_ms(LEASE_MS - 1)
-    assert store.leases.renew(["one"]) == 1
-    store.clock.pass_ms(LEASE_MS - 1)
-    assert store.acknowledge(received.receipt_handles) == []
-
-    store.clock.pass_ms(LEASE_MS)
-    assert store.leases.compact(always=True)
-    assert store.leases.renew(["one"]) == 0  # it has none, and takes none
-
-
 def test_a_handle_is_good_until_the_message_comes_again(store: LeaseStore) -> None:
     """As RocketMQ's clients expect it of a message whose time they changed."""
     received = store.receive(group=STEPS, lease_ms=LEASE_MS)
@@ -123,22 +85,6 @@ def test_a_handle_is_good_until_the_message_comes_again(store: LeaseStore) -> No
     assert store.acknowledge(received.receipt_handles) == []
     store.clock.pass_ms(LEASE_MS)
     assert store.receive(group=STEPS).record_count == 0
-
-
-def test_what_an_owner_changes_or_leaves_waits(store: LeaseStore) -> None:
-    """It is not counted as leased: nobody has it."""
-    received = store.receive(lease_ms=LEASE_MS, client_id="pen")
-    store.change(received.receipt_handles, 2_000)
-    (queue,) = store.leases.progress(GROUP, TOPIC)
-    assert (queue.leased_count, queue.waiting_count) == (0, 1)
-    comes_again(store, 2_000)
-
-    store.clock.pass_ms(LEASE_MS)
-    store.receive(lease_ms=LEASE_MS, client_id="ink")
-    store.leases.release(["ink"])
-    (queue,) = store.leases.progress(GROUP, TOPIC)
-    assert (queue.leased_count, queue.waiting_count) == (0, 1)
-    comes_again(store, 1_000)
 
 
 def test_a_start_knows_the_times(store: LeaseStore) -> None:

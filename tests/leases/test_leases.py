@@ -49,16 +49,6 @@ def test_what_is_not_acknowledged_comes_again_with_a_higher_attempt(store: Lease
     assert again.attempts.tolist() == [2] * 70
 
 
-def test_a_receive_draws_from_another_queue_each_time(store: LeaseStore) -> None:
-    queues = [{number % 4 for number in bodies(store.receive(4))} for _ in range(4)]
-
-    assert sorted(map(sorted, queues)) == [[0], [1], [2], [3]]
-
-
-def test_only_the_queues_asked_for(store: LeaseStore) -> None:
-    assert {number % 4 for number in bodies(store.receive(100, queue_ids=(2,)))} == {2}
-
-
 def test_a_lease_that_was_changed_ends_at_the_new_time(store: LeaseStore) -> None:
     batch = store.receive(2)
     one, two = batch.receipt_handles[:HANDLE], batch.receipt_handles[HANDLE:]
@@ -131,18 +121,6 @@ def test_what_a_filter_drops_counts_as_acknowledged(tmp_path: Path) -> None:
     assert (queue.group_offset, queue.next_offset) == (5, 10)
 
 
-def test_a_predicate_says_which_records_are_handed_out(store: LeaseStore) -> None:
-    class EveryThird:
-        cost = 1
-
-        def matching(self, data: np.ndarray, positions: np.ndarray) -> np.ndarray:
-            return np.arange(len(positions)) % 3 == 0
-
-    batch = store.receive(100, predicate=EveryThird(), queue_ids=(1,))
-
-    assert bodies(batch) == list(range(1, 100, 12))
-
-
 @pytest.mark.parametrize("question", [{}, {"max_bytes": 700}], ids=["messages", "bytes"])
 def test_what_a_predicate_chooses_comes_once_and_in_order(
     store: LeaseStore, question: dict[str, int]
@@ -197,21 +175,6 @@ def test_a_start_goes_on_with_what_was_answered(store: LeaseStore) -> None:
     assert store.receive(1, queue_ids=(bodies(batch)[10] % 4,)).attempts.tolist() == [2]
 
 
-def test_a_new_journal_says_the_same(store: LeaseStore) -> None:
-    batch = store.receive(50)
-    store.acknowledge(batch.receipt_handles[: 7 * HANDLE])
-
-    assert store.leases.compact(always=True)
-    store.acknowledge(batch.receipt_handles[7 * HANDLE : 8 * HANDLE])
-    before = store.leases.progress(GROUP, TOPIC)
-    store.kill()
-
-    assert store.leases.progress(GROUP, TOPIC) == before
-    assert sum(each.leased_count for each in before) == 42
-    assert len(list((store.directory / "leases").iterdir())) == 1
-    assert store.acknowledge(batch.receipt_handles[8 * HANDLE :]) == []
-
-
 def test_a_broker_that_opens_the_store_goes_on_at_the_first_message_not_acknowledged(
     store: LeaseStore,
 ) -> None:
@@ -245,22 +208,6 @@ def test_a_queue_of_an_orderly_group_has_no_more_rows_than_it_may(tmp_path: Path
     assert list(map(bodies, batches)) == [[0, 1, 2], [3, 4, 5], []]
     store.acknowledge(batches[0].receipt_handles)
     assert bodies(store.receive(3, ORDERLY)) == [6, 7, 8]
-
-
-def test_an_attempt_is_given_nothing_of_a_topic_that_was_made_again_since(tmp_path: Path) -> None:
-    put(tmp_path / "store", 2)
-    store = LeaseStore(tmp_path / "store")
-    first = store.receive(1, group=ORDERLY, attempt_id="one")
-    assert bodies(first) == [0]
-    with MessageStore.open(tmp_path / "store", small_config()) as writer:
-        writer.delete_topic(TOPIC)
-        writer.create_topic(TOPIC, 1)
-        writer.put(Message(topic=TOPIC, body=b"7", queue_id=0))
-    again = store.receive(1, group=ORDERLY, attempt_id="one")
-    assert bodies(again) == [7]
-
-    assert store.receive(1, group=ORDERLY).record_count == 0  # it is somebody's
-    assert store.acknowledge(again.receipt_handles) == []
 
 
 def test_what_was_handed_out_of_a_topic_that_is_deleted_waits_no_more(tmp_path: Path) -> None:

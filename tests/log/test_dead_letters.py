@@ -102,20 +102,6 @@ def test_long_groups_and_both_kinds_of_hosts(tmp_path: Path, group: str, store_h
     assert copy.properties["ORIGIN_MESSAGE_ID"] == encode_message_id(first.store_host, 0)
 
 
-def test_many_dead_letters_go_into_several_files(tmp_path: Path) -> None:
-    bodies = [b"%04d" % number * 100 for number in range(120)]
-    config = small_config(commit_log_file_size=1 << 16)
-    with StoreWriter.open(tmp_path, config) as writer:
-        writer.create_topic("t", 1)
-        for body in bodies:
-            append(writer, record(body=body))
-        offsets = [each.commit_offset for each in records_on_disk(tmp_path)]
-        assert writer.append_dead_letters("g", offsets, [0] * 120).record_count == 120
-    copies = records_on_disk(tmp_path)[120:]
-    assert [copy.body for copy in copies] == bodies
-    assert [copy.queue_offset for copy in copies] == list(range(120))
-
-
 def test_what_cannot_be_copied_is_said_and_the_others_are(tmp_path: Path) -> None:
     with StoreWriter.open(tmp_path, small_config()) as writer:
         writer.create_topic("t", 1)
@@ -188,17 +174,3 @@ def test_any_block_becomes_what_a_plain_reading_of_it_says(
         assert (copy.born_host, copy.reconsume_times) == (before.born_host, number + 5)
         assert (copy.commit_offset, copy.store_timestamp_ms) == (0, 0)
     assert position == len(outcomes[0])
-
-
-def test_a_block_without_room_keeps_what_it_has() -> None:
-    block = encode_properties({"big": "x" * 32_600})
-    data = encode_record(topic="orders", queue_id=0, body=b"", properties_block=block)
-    source, rows = as_array(data), new_rows(1)
-    scan_records(source, 0, source.size, 0, 0, rows)
-    copies = as_array(bytes(source.size + GROWTH_MAX)).copy()
-    times = as_array(b"\1").astype("i8")
-    size = int(copy_dead_letters(source, rows, 1, as_array(b"%DLQ%g"), times, copies))
-    copy = decode_record(bytes(copies[:size]))
-    assert copy.properties["big"] == "x" * 32_600
-    assert copy.properties["DELAY"] == "0"
-    assert len(copy.properties_block) <= 32_767 - 21

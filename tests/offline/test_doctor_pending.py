@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from staged_records import stage
 from transaction_store import HALF, OP, TransactionStore, message
 
 from storage import offline
@@ -119,37 +118,6 @@ def test_rows_of_delayed_messages_are_named_and_nothing_is_lost(
     assert wrong(store.directory) == []
 
 
-@pytest.mark.parametrize("name", ["progress.json", "progress.json.bak"])
-@pytest.mark.parametrize("damage", [lambda path: flip(path, 9), cut])
-def test_one_copy_of_the_progress_of_delayed_messages_is_named(
-    store: TransactionStore, damage: Callable[[Path], None], name: str
-) -> None:
-    damage(store.directory / "timers" / name)
-    assert wrong(store.directory) == [("warning", "timer-file", f"timers/{name}")]
-    store.open()
-    store.workers.step("timers")
-    assert store.writer.timers.status().pending_count == 2
-    store.writer.close()
-    assert wrong(store.directory) == []
-
-
-@pytest.mark.parametrize("damage", [lambda path: flip(path, 9), cut, Path.unlink])
-def test_the_progress_of_transactions_is_named_and_nothing_is_lost(
-    store: TransactionStore, damage: Callable[[Path], None]
-) -> None:
-    names = ("transactions.json", "transactions.json.bak")
-    for name in names:
-        damage(store.directory / "config" / name)
-    named = [("warning", "transaction-file", f"config/{name}") for name in names]
-    gone = not (store.directory / "config" / names[0]).exists()
-    assert wrong(store.directory) == ([] if gone else named)
-    store.open()
-    assert store.pending() == ["A", "C"]
-    assert store.end("B", commit=True) == [("rolled back", 1, True)]
-    store.writer.close()
-    assert wrong(store.directory) == []
-
-
 @pytest.mark.parametrize("names", [(0,), (1,), (0, 1)])
 @pytest.mark.parametrize("damage", [lambda path: flip(path, 60), cut])
 def test_what_producers_have_sent_is_named_and_mended_by_the_next_start(
@@ -169,28 +137,3 @@ def test_what_producers_have_sent_is_named_and_mended_by_the_next_start(
     assert again == first._replace(repeated=True)
     store.writer.close()
     assert wrong(store.directory) == []
-
-
-TWICE = ("penstock.json", "transactions.json", "ledger.json")
-
-
-@pytest.mark.parametrize("suffix", ["", ".bak"])
-@pytest.mark.parametrize("name", TWICE)
-def test_a_lost_one_of_two_files_is_named_and_mended_by_the_next_start(
-    store: TransactionStore, name: str, suffix: str
-) -> None:
-    store.open()
-    stage(store.writer.staged, "app", 0, "a", [[b"staged"]], topic="orders")
-    store.writer.staged.commit("app", 0, ["a"])
-    store.writer.close()
-    assert wrong(store.directory) == []
-    (path,) = store.directory.rglob(name + suffix)
-    path.unlink()
-    [(severity, _, file)] = wrong(store.directory)
-    assert (severity, file) == ("warning", str(path.relative_to(store.directory)))
-
-    store.open()
-    store.writer.close()
-
-    assert wrong(store.directory) == []
-    assert path.exists()

@@ -6,15 +6,14 @@ import json
 from collections import Counter
 
 import pytest
+from ask.answers import ask
 from golden import ASKED, golden_answers, golden_dump, golden_questions, golden_spec, golden_store
-
-from storage import offline
 
 
 @pytest.mark.parametrize("name", ASKED)
 def test_answers_are_the_brokers(name: str) -> None:
     questions = golden_questions(name)
-    ours = list(offline.ask(golden_store(name), questions, golden_spec(name)))
+    ours = list(ask(golden_store(name), questions, golden_spec(name)))
     for our, broker in zip(ours, golden_answers(name), strict=True):
         assert json.dumps(our["answer"]) == json.dumps(broker["answer"]), broker["question"]
         assert our["question"] == broker["question"]
@@ -38,7 +37,7 @@ def test_where_a_broker_throws_the_answer_is_the_exceptions_name() -> None:
         {"kind": "get", **where, "filter": "|"},
         {"kind": "get", **where, "filter": "\u00a0" + record["properties"].get("TAGS", "no")},
     ]
-    answers = [line["answer"] for line in offline.ask(golden_store("basic"), questions)]
+    answers = [line["answer"] for line in ask(golden_store("basic"), questions)]
     assert answers[:4] == [
         {"error": "IllegalArgumentException"},
         {"error": "Exception"},
@@ -54,7 +53,7 @@ def test_a_question_nobody_understands_is_an_error_of_its_own() -> None:
         {"kind": "get"},
         {"kind": "minOffset", "topic": "fifo", "queue": 0},
     ]
-    answers = [line["answer"] for line in offline.ask(golden_store("features"), questions)]
+    answers = [line["answer"] for line in ask(golden_store("features"), questions)]
     assert answers == [
         {"error": "IllegalArgumentException"},
         {"error": "KeyError"},

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from ask.answers import ask
 from golden import golden_copy, golden_dump, golden_spec, golden_store
 
 from storage import MessageStore, StoreConfig, offline
@@ -39,7 +39,7 @@ def test_nothing_in_the_directory_changes(tmp_path: Path, name: str) -> None:
     before = fingerprint(store)
     assert list(offline.dump(store))
     assert list(offline.doctor(store))
-    list(offline.ask(store, [{"kind": "maxOffset", "topic": "orders", "queue": 0}]))
+    list(ask(store, [{"kind": "maxOffset", "topic": "orders", "queue": 0}]))
     assert fingerprint(store) == before
 
 
@@ -109,7 +109,7 @@ def test_our_own_store_dumps_what_was_put(tmp_path: Path) -> None:
         {"kind": "key", "topic": "orders", "key": f"k{n}", "max": 9, "begin": 0, "end": 2**63 - 1}
         for n in range(300)
     ]
-    answers = [line["answer"]["commitLogOffsets"] for line in offline.ask(tmp_path / "store", keys)]
+    answers = [line["answer"]["commitLogOffsets"] for line in ask(tmp_path / "store", keys)]
     assert answers == [[put.commit_offset] for put in puts]
 
 
@@ -211,9 +211,7 @@ def test_doctor_names_the_keys_that_an_older_index_file_had_when_it_is_gone(
     assert [line["severity"] for line in offline.doctor(tmp_path / "store")][-1] == "ok"
     files = sorted((tmp_path / "store" / "index").iterdir())
     assert len(files) > 3
-    before, gone, behind = (
-        IndexHeader.decode(path.read_bytes()[:40]) for path in (files[0], *files[lost : lost + 2])
-    )
+    gone = IndexHeader.decode(files[lost].read_bytes()[:40])
     files[lost].unlink()
 
     found = list(offline.doctor(tmp_path / "store"))
@@ -222,11 +220,3 @@ def test_doctor_names_the_keys_that_an_older_index_file_had_when_it_is_gone(
     assert (damage["kind"], damage["file"]) == ("index-file-missing", f"index/{files[lost].name}")
     assert damage["begin"] == gone.begin_commit_offset
     assert damage["end"] == gone.end_commit_offset + 1
-
-    shutil.rmtree(tmp_path / "store" / "index-checksums")  # as an older version leaves it
-    found = list(offline.doctor(tmp_path / "store"))
-
-    [warning] = [line for line in found if line["kind"] == "index-file-missing"]
-    assert (warning["file"], warning["end"]) == ("index", behind.begin_commit_offset)
-    assert warning["begin"] <= gone.end_commit_offset
-    assert warning["begin"] == 0 if lost == 0 else warning["begin"] > before.end_commit_offset

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ask.answers import ask
 from golden import TORN, golden_store, torn_dumps
 
 from storage import offline
@@ -160,7 +161,7 @@ def test_every_key_is_findable_whatever_was_lost(name: str) -> None:
         for m in messages
         if "UNIQ_KEY" in m["properties"]
     ]  # fmt: skip
-    answers = offline.ask(golden_store("torn") / name, questions)
+    answers = ask(golden_store("torn") / name, questions)
     found = [set(line["answer"]["commitLogOffsets"]) for line in answers]
     wanted = [m["commitLogOffset"] for m in messages if "UNIQ_KEY" in m["properties"]]
     assert len(wanted) > 50

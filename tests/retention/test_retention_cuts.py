@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cut_store import CutStore
 
-CUTS = int(os.environ.get("CUTS", "160")) // 4
+CUTS = int(os.environ.get("CUTS", "80")) // 4
 SHARES = 2
 SESSIONS = 9
 MODES = [("sync", False), ("async", False), ("sync", True), ("async", True)]

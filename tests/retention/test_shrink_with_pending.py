@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from transaction_store import TransactionStore, message
 
-from storage.engine import topic_changes
-from storage.engine.topic_shrink import check_shrink
-from storage.errors import QueueNotFound, QueuesInUse
+from storage.errors import QueuesInUse
 from storage.message import Message, PutResult
 
 
@@ -45,40 +41,6 @@ def test_pending_transactions_keep_their_queues_until_they_end(store: Transactio
     store.end("B", commit=False)
     shrink(store)
     assert store.end("C", "D", commit=True) == [("committed", 1, False)] * 2
-
-
-@pytest.mark.parametrize("count_before", [4, 2])
-def test_read_queues_that_are_added_while_a_change_waits_are_looked_at(
-    store: TransactionStore, count_before: int
-) -> None:
-    """Of four queues, or two, that the change has seen eight are there when it has its turn; none was to go of two."""
-    topics = store.writer._topics
-    shrink(store, count_before)
-    changed, first = topics._changed, []
-
-    def late(name: str, given: Any, attributes: Any, *, force: bool) -> Any:
-        get = topics._topics.get
-
-        def known(*arguments: Any, **options: Any) -> Any:
-            found = get(*arguments, **options)
-            if not first and given["read_queue_count"] == 2:
-                first.append(name)
-                store.writer.update_topic("orders", write_queue_count=8, read_queue_count=8)
-                store.prepare(message(b"one", "A", queue_id=6))
-                store.writer.update_topic("orders", write_queue_count=2)
-            return found
-
-        topics._topics.get = known  # type: ignore[method-assign]
-        try:
-            return changed(name, given, attributes, force=force)
-        finally:
-            topics._topics.get = get  # type: ignore[method-assign]
-
-    topics._changed = late  # type: ignore[method-assign]
-    with pytest.raises(QueuesInUse, match="of pending transactions for queue 6"):
-        store.writer.update_topic("orders", read_queue_count=2)
-    assert first == ["orders"]
-    store.end("A", commit=True)
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -153,51 +115,3 @@ def test_with_force_they_come_to_a_queue_that_nobody_reads(store: TransactionSto
         store.workers.settle()
     assert [each.queue_id for each in store.records("orders")] == [3, 3]
     assert store.writer.update_topic("orders", queue_count=4).read_queue_count == 4
-
-
-@pytest.mark.parametrize("delayed", [True, False])
-def test_none_comes_between_the_count_and_a_change_of_both_numbers(
-    store: TransactionStore, monkeypatch: pytest.MonkeyPatch, delayed: bool
-) -> None:
-    """And what came after the records were looked at, before anything was locked, counts."""
-    outcomes: list[object] = []
-
-    def store_one() -> None:
-        try:
-            if delayed:
-                put(store, 3, delay_ms=60_000)
-            else:
-                store.prepare(message(b"one", "A", queue_id=3))
-        except QueueNotFound as refused:
-            outcomes.append(refused)
-        else:
-            outcomes.append("stranded")
-
-    storing = threading.Thread(target=store_one)
-
-    def look(*arguments: Any) -> None:
-        check_shrink(*arguments)
-        storing.start()
-        storing.join(0.3)  # long enough for it to be stored if nothing holds it
-
-    monkeypatch.setattr(topic_changes, "check_shrink", look)
-    store.writer.update_topic("orders", queue_count=2)
-    storing.join(30)
-    assert isinstance(outcomes[0], QueueNotFound)
-
-
-def test_what_was_parked_while_records_were_looked_at_counts(
-    store: TransactionStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put(store, 1, delay_ms=60_000)  # makes the topics of delayed messages
-    settle = type(store.writer._engine).settle
-    parked: list[PutResult] = []
-
-    def settled(engine: Any) -> int:
-        if not parked:  # the first time, when nothing is locked
-            parked.append(put(store, 3, delay_ms=60_000))
-        return settle(engine)
-
-    monkeypatch.setattr(type(store.writer._engine), "settle", settled)
-    with pytest.raises(QueuesInUse, match="1 delayed message for queue 3"):
-        store.writer.update_topic("orders", queue_count=2)

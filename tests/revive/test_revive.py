@@ -23,7 +23,6 @@ from storage.format.properties import CRC32
 from storage.format.record import Record, decode_record
 from storage.kernels.columns import CHECK_ALL
 from storage.message import Message
-from storage.revive.progress import ReviveProgressFiles
 from storage.tables.consumer_offsets import ConsumerOffsets
 from storage.testing import SteppedWorkers
 from storage.view.log.walk import RecordRun, walk_log
@@ -157,24 +156,6 @@ def cut_log(directory: Path, last: Record) -> None:
     (directory / "checkpoint").unlink(missing_ok=True)
 
 
-def test_twins_that_a_stop_left_one_copy_of_get_the_other_one(tmp_path: Path) -> None:
-    """A producer of a broker may have stored a message twice; one copy stands for one of them."""
-    store = PoppedStore(tmp_path / "store")
-    for _ in range(2):
-        store.put(b"twin", unique_key="TWIN", queue_id=0)
-    store.pop(10, 2)
-    store.pass_to(NOW_MS + LEASE_MS)
-    copies = [each for each in records_on_disk(store.directory) if each.topic == RETRY]
-    assert len(copies) == 2
-    left = shutil.copytree(store.directory, tmp_path / "left")
-    store.close()
-    cut_log(left, copies[0])
-    store = PoppedStore(left, now_ms=NOW_MS + LEASE_MS)
-    store.settle()
-    assert store.again() == [b"twin", b"twin"]
-    store.close()
-
-
 @pytest.mark.parametrize("stop", ["killed", "closed"])
 def test_a_start_does_nothing_twice(tmp_path: Path, stop: str) -> None:
     store = PoppedStore(tmp_path / "store")
@@ -275,59 +256,6 @@ def test_what_is_no_checkpoint_is_counted_and_passed_over(tmp_path: Path, body: 
     store.pass_to(NOW_MS + LEASE_MS)
     assert store.again() == [b"3"]
     assert store.writer.revive.counts.malformed == 4
-    store.close()
-
-
-@pytest.mark.parametrize(
-    "numbers",
-    [
-        '"so": 1e999', '"so": 100000000000000000000', '"so": -1', '"so": 0, "n": 1000000000000',
-        '"so": 0, "n": -1', '"so": 0, "d": [-1]', '"so": 0, "d": [1e999]',
-    ],
-)  # fmt: skip
-def test_a_checkpoint_of_impossible_numbers_is_counted_and_passed_over(
-    tmp_path: Path, numbers: str
-) -> None:
-    store = PoppedStore(tmp_path / "store")
-    body = f'{{"t": "later", "c": "billing", "q": 0, "pt": {NOW_MS}, "it": 1, {numbers}}}'
-    store.writer.put([Message(REVIVE, body.encode(), queue_id=0, tag="ck")])
-    store.pop(3, 1)
-    store.pass_to(NOW_MS + LEASE_MS)
-    assert store.again() == [b"3"]
-    assert store.writer.revive.counts.malformed == 1
-    store.close()
-
-
-def test_progress_that_cannot_be_saved_ends_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(5, "Input/output error")
-
-    store = PoppedStore(tmp_path / "store")
-    store.pop(0, 1)
-    store.pop(1, 1, queue_id=1, it=3 * LEASE_MS)
-    with monkeypatch.context() as broken:
-        broken.setattr(ReviveProgressFiles, "save", refuse)
-        store.pass_to(NOW_MS + LEASE_MS)
-        store.settle()
-    store.pass_to(NOW_MS + 3 * LEASE_MS)
-    assert store.again() == [b"0", b"1"]
-    assert store.writer.revive.problem == ""
-    store.close()
-
-
-def test_messages_that_are_gone_are_counted(tmp_path: Path) -> None:
-    store = PoppedStore(tmp_path / "store")
-    store.pop(8, 4)  # the queue ends at 10
-    store.pop(0, 2, t="deleted")
-    store.pop(0, 1, c="no/group", queue_id=1)
-    store.pop(0, 1, d=[], n=1)
-    store.pop(1, 3, bm=0b101)
-    store.pass_to(NOW_MS + LEASE_MS)
-    assert sorted(store.again()) == [b"0", b"2", b"8", b"9"]
-    counts = store.writer.revive.counts
-    assert (counts.handed_out_again, counts.gone) == (4, 2 + 2 + 1)
     store.close()
 
 

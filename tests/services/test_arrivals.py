@@ -11,7 +11,6 @@ import pytest
 
 from services import arrivals as module
 from services.arrivals import Arrivals, Moment
-from storage.errors import StoreBusy
 
 
 class Changes:
@@ -107,38 +106,6 @@ async def test_time_is_up_and_a_closed_one_waits_for_nothing() -> None:
     await asyncio.wait_for(arrivals.wait(arrivals.word, 0.01), 10)
     arrivals.close()
     assert not await asyncio.wait_for(arrivals.wait_for_key("mine", arrivals.moment, 60), 10)
-
-
-class Unreadable(Changes):
-    """Changes that cannot be read for a time, as where no descriptor is left for a table."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__()
-        self.errors = [error]
-
-    def wait_for_change(self, seen_word: int, timeout_s: float) -> int:
-        if self.errors:
-            raise self.errors.pop()
-        return super().wait_for_change(seen_word, timeout_s)
-
-
-@pytest.mark.parametrize(
-    "error", [StoreBusy("no descriptor is left", retry_delay_ms=100), OSError(5, "it cannot")]
-)
-async def test_changes_are_seen_again_after_a_time_in_which_they_could_not_be_read(
-    error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_LOOK_SECONDS", 600.0)
-    changes = Unreadable(error)
-    arrivals = Arrivals(changes, changes)
-    troubled = asyncio.create_task(arrivals.wait_for_key("mine", arrivals.moment, 600))
-    await asyncio.wait_for(troubled, 10)  # it looks itself, and meets the error
-    for _ in range(2):
-        waiting = asyncio.create_task(arrivals.wait_for_key("mine", arrivals.moment, 600))
-        await settled(waiting)
-        changes.change("mine")
-        await asyncio.wait_for(waiting, 10)
-    arrivals.close()
 
 
 @pytest.mark.parametrize("says", [True, False])

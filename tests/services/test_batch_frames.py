@@ -27,16 +27,6 @@ def test_a_batch_request_is_viewed_without_a_copy(records: bytes) -> None:
     assert not records or view.obj is request
 
 
-def test_unusual_but_valid_requests_are_read_like_protobuf_does() -> None:
-    two_values = (
-        writer_pb2.ProduceBatchRequest(records=b"first").SerializeToString()
-        + writer_pb2.ProduceBatchRequest(records=b"last").SerializeToString()
-    )
-    unknown_field = b"\x50\x01" + writer_pb2.ProduceBatchRequest(records=b"x").SerializeToString()
-    assert batch_frames.batch_records(two_values) == b"last"
-    assert batch_frames.batch_records(unknown_field) == b"x"
-
-
 @given(st.binary(max_size=64))
 def test_any_bytes_are_a_request_or_a_decode_error_as_for_protobuf(data: bytes) -> None:
     try:
@@ -127,15 +117,3 @@ def test_an_answer_is_what_protobuf_writes(
         stored.commit_offset, stored.end_commit_offset, stored.record_count,
         stored.store_timestamp_ms, stored.repeated,
     ) == (begin, end, count, stored_ms, repeated)  # fmt: skip
-
-
-def test_an_answer_in_parts_is_what_protobuf_writes() -> None:
-    ranges = tuple(
-        QueueRange("orders", queue_id, 7, 1)
-        for queue_id in range(2 * batch_frames.RANGES_OF_A_PART + 1)
-    )
-    stored = batch_frames.batch_response(BatchResult(1, 2, len(ranges), 3, ranges, repeated=True))
-    parsed = writer_pb2.ProduceBatchResponse.FromString(stored)
-    assert stored == parsed.SerializeToString()
-    assert [each.queue_id for each in parsed.ranges] == list(range(len(ranges)))
-    assert parsed.repeated

@@ -11,10 +11,10 @@ import pytest
 from free_ports import free_port
 
 from penstock.v1 import writer_pb2
-from services.messaging import transactions
-from services.messaging.sends import batch_stream
-from services.messaging.sends.batch_stream import BatchStream, NotNow, Unanswered
-from services.messaging.transactions import OrphanedTransactions
+from services.gateway import transactions
+from services.gateway.sends import batch_stream
+from services.gateway.sends.batch_stream import BatchStream, NotNow, Unanswered
+from services.gateway.transactions import OrphanedTransactions
 from services.upstream import Upstream
 from storage.message import ProducerSequence
 

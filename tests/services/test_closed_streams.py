@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 _HOLD = (
-    "import os; from services import streams; streams.hold();"
+    "import os; from services import stdio; stdio.hold();"
     "raise SystemExit(0 if all(map(os.get_inheritable, range(3))) else 3)"
 )
 

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import pytest
 
-from services.flags import load
+from services.config.flags import load
+from services.config.settings import ServeSettings, WriterSettings
 from services.rpc.limits import server_options
-from services.rpc.listening import CannotListen, check_free, keep_port
-from services.settings import ServeSettings, WriterSettings
+from services.rpc.ports import CannotListen, check_free, keep_port
 from services.supervisor import CALLS, child_arguments, with_ports
 
 

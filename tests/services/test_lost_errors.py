@@ -16,11 +16,11 @@ from grpc_health.v1 import health_pb2
 from service_settings import gateway_settings
 
 from penstock.v1 import leases_pb2, retention_pb2
+from services.gateway import handle_calls, topics
 from services.gateway.__main__ import serve as serve_gateway
-from services.messaging import handle_calls, topics
-from services.messaging.receiving import Receiving
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2, service_pb2_grpc
+from services.gateway.receives import Receiving
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2, service_pb2_grpc
 from services.rpc.in_process import InProcessService
 from services.rpc.server import Contract
 from services.rpc.servicer import CallEnded

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from services import memory, supervisor
-from services.flags import load
-from services.process_settings import ProcessSettings, is_open_to_network
-from services.settings import (
-    GatewaySettings,
-    IndexerSettings,
+from services.config.flags import flag_of, load
+from services.config.groups import help_entries
+from services.config.settings import (
+    KINDS,
+    ProcessSettings,
     ReaderSettings,
     ServeSettings,
     WriterSettings,
 )
+from services.config.values import is_open_to_network
 from services.supervisor import child_arguments
 from storage.config import StoreConfig
-
-KINDS = [WriterSettings, ReaderSettings, IndexerSettings, GatewaySettings, ServeSettings]
 
 
 def settings(*flags: str) -> WriterSettings:
@@ -69,8 +70,8 @@ def test_the_file_may_be_named_by_a_variable(
             ("--listen", "localhost:65536"),
             "--listen: 'localhost:65536' is not HOST:PORT; the port is a number from 0 to 65535",
         ),
-        (("--frob",), "unrecognized arguments: --frob; see penstock writer --help"),
-        (("--listen",), "argument --listen: expected one argument; see penstock writer --help"),
+        (("--frob",), "No such option: --frob; see penstock writer --help"),
+        (("--listen",), "Option '--listen' requires an argument; see penstock writer --help"),
     ],
 )
 def test_wrong_flags_are_reported_in_one_line(
@@ -150,25 +151,43 @@ def test_page_cache_filled_ahead_is_an_eighth_of_the_memory_by_default(
     assert settings("--warm-cache-bytes-max", "auto").store_config().warm_cache_bytes_max == 2 << 30
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_setting_is_described(kind: type[ProcessSettings]) -> None:
-    undescribed = [name for name, field in kind.model_fields.items() if not field.description]
-    assert not undescribed
+@pytest.mark.parametrize("name", ProcessSettings.model_fields)
+def test_what_every_process_takes_is_declared_once_and_reaches_all_of_them(name: str) -> None:
+    """A field of a group of ProcessSettings is a flag of each service, and `serve` passes it on to its children."""
+    value: Any = {"log_level": "error", "log_format": "json", "access_log": "all"}.get(
+        name, 1 << 20
+    )
+    if name != "config":  # of which serve passes on the name
+        serve = load(ServeSettings, ["--store", "s", flag_of(name), str(value)], prog="serve")
+        for service, kind in supervisor.SERVICES.items():
+            child = load(kind, child_arguments(service, serve), prog=service)
+            assert getattr(child, name) == value
+    assert len({help_entries(kind)[name] for kind in KINDS.values()}) == 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_help_names_every_flag_and_variable(
-    kind: type[ProcessSettings], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("kind", KINDS.values())
+def test_every_setting_has_a_place_and_a_meaning(kind: type[ProcessSettings]) -> None:
+    entries = help_entries(kind)
+    assert entries.keys() == kind.model_fields.keys()
+    assert [name for name, entry in entries.items() if not entry.meaning] == []
+
+
+@pytest.mark.parametrize("kind", KINDS.values())
+def test_help_names_every_flag_in_groups_and_the_essential_ones_first(
+    kind: type[ProcessSettings],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("TERMINAL_WIDTH", "200")
     with pytest.raises(SystemExit) as caught:
         load(kind, ["--help"], prog="penstock x")
     assert caught.value.code == 0
     text = capsys.readouterr().out
-    for name in kind.model_fields:
-        assert "--" + name.replace("_", "-") in text
-        assert "PENSTOCK_" + name.upper() in text.replace("\n", "").replace(" ", "")
-    assert "--message-bytes-max SIZE" in text
-    assert "(default: 16MiB)" in text
+    flags = re.findall(r"^│ (--[a-z-]+)", text, re.MULTILINE)
+    assert sorted(flags) == sorted(["--help", *map(flag_of, kind.model_fields)])
+    assert flags[0] == ("--store" if "store" in kind.model_fields else "--listen")
+    assert re.search(r"--message-bytes-max +SIZE .*\[default: 16MiB\]", text)
+    assert "PENSTOCK_STORE" in text
 
 
 def test_a_supervisor_passes_on_what_each_child_understands() -> None:

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from three_services import ThreeServices, three_services
 
 from penstock.batch import RecordBatch
-from penstock.v1 import reader_pb2, transactions_pb2, writer_pb2
+from penstock.v1 import reader_pb2, writer_pb2
 from services import wire
 from services.reader import servicer as reader_servicer
 from services.writer import topics as writer_topics
 from services.writer import transactions as writer_transactions
-from storage.tables.topics import TopicConfig
-from storage.transactions.values import (
-    EndedTransaction,
-    PendingTransaction,
-    PendingTransactions,
-    TransactionState,
-)
 
 COUNT = 700
 SLICE = 64
@@ -82,60 +73,3 @@ def test_a_list_of_queues(services: ThreeServices, made: list[tuple[int, str]]) 
     ]
     assert (list(answer.topics), answer.described[0].name) == (["wide"], "wide")
     check(made, "reads")
-
-
-def test_a_described_topic(services: ThreeServices, made: list[tuple[int, str]]) -> None:
-    answer = services.writer.DescribeTopic(writer_pb2.DescribeTopicRequest(name="wide"), timeout=30)
-    assert [(queue.queue_id, queue.min_offset, queue.max_offset) for queue in answer.queues] == [
-        (queue_id, 0, 1) for queue_id in range(COUNT)
-    ]
-    assert answer.topic.name == "wide"
-    check(made, "asyncio")
-
-
-def test_a_list_of_topics(made: list[tuple[int, str]]) -> None:
-    topics = [
-        TopicConfig(name=f"t{number:04}", read_queue_count=1, write_queue_count=1)
-        for number in range(COUNT)
-    ]
-    store = SimpleNamespace(list_topics=lambda: topics[::-1])
-    servicer = writer_topics.TopicMethods(cast("Any", store))
-    data = asyncio.run(servicer.list_topics(writer_pb2.ListTopicsRequest(), cast("Any", None)))
-    names = [topic.name for topic in writer_pb2.ListTopicsResponse.FromString(data).topics]
-    assert names == [topic.name for topic in topics]
-    check(made, "asyncio")
-
-
-def test_transactions(made: list[tuple[int, str]]) -> None:
-    """Those that are pending, and the answer to the end of many."""
-    keys = [str(number) for number in range(COUNT)]
-    ended = [EndedTransaction(key, TransactionState.COMMITTED, 1, False, "") for key in keys]
-    pending = [PendingTransaction(key, ("orders",), 1, 2, 3, 4, "") for key in keys]
-    listing = PendingTransactions(pending, COUNT + 1)
-    store = SimpleNamespace(pending=lambda: listing, end=lambda *_, **__: (ended, 7))
-    acks = SimpleNamespace(has=lambda _: True)
-    servicer = writer_transactions.TransactionServicer(
-        cast("Any", store), cast("Any", acks), cast("Any", None)
-    )
-    listed = asyncio.run(servicer.list_transactions(cast("Any", None), cast("Any", None)))
-    check(made, "asyncio")
-    made.clear()
-    request = transactions_pb2.EndTransactionsRequest(
-        transaction_ids=keys, resolution=transactions_pb2.RESOLUTION_COMMIT
-    )
-    answered = asyncio.run(servicer.end_transactions(request, cast("Any", None)))
-    check(made, "asyncio")
-    answer = transactions_pb2.ListTransactionsResponse.FromString(listed)
-    assert answer.pending_count == COUNT + 1
-    for found in (
-        answer.transactions,
-        transactions_pb2.EndTransactionsResponse.FromString(answered).transactions,
-    ):
-        assert [each.transaction_id for each in found] == keys
-
-
-def test_slices_without_items(made: list[tuple[int, str]]) -> None:
-    head = reader_pb2.ListQueuesResponse(store_id="id")
-    whole = wire.sliced(head, [], reader_servicer._queues_message)
-    assert reader_pb2.ListQueuesResponse.FromString(whole) == head
-    assert made == []

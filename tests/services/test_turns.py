@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.v1 import common_pb2, writer_pb2
-from services.turns import SHORT_TURN_S, ShortTurns
+from services.writer.large_calls import SHORT_TURN_S, ShortTurns
 from services.writer.servicer import FEW_BYTES, WriterServicer
 from storage.message import BatchResult, QueueRange
 

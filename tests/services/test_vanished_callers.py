@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -16,14 +15,12 @@ import pytest
 import structlog
 from background_loop import BackgroundLoop
 from real_processes import until
-from three_services import OPTIONS, three_services
 
-from penstock.v1 import common_pb2, reader_pb2, reader_pb2_grpc, writer_pb2
+from penstock.v1 import reader_pb2, writer_pb2
 from services.rpc.server import Contract, RpcServer
 from services.rpc.servicer import CallEnded, raw
 from storage.errors import StoreBusy
 
-COUNT = 60  # requests of a megabyte
 METHODS = ["Writer/ListTopics", "Writer/ProduceStream", "Writer/StageRecords"]
 METHODS += ["Reader/PullStream", "Reader/Pull", "Indexer/WaitIndexed"]
 
@@ -116,34 +113,3 @@ def test_a_refusal_whose_caller_is_gone_is_not_an_error(
         time.sleep(0.2)
         assert [event for event in seen if event["log_level"] == "error"] == []
     assert events_of([], caplog) == []
-
-
-def test_streams_that_are_cancelled_while_they_are_written_leave_no_error(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with three_services(tmp_path / "store") as services:
-        create = writer_pb2.CreateTopicRequest(name="t", queue_count=1)
-        services.writer.CreateTopic(create, timeout=20)
-        message = common_pb2.Message(topic="t", body=b"x" * 100_000, queue_id=0)
-        for _ in range(COUNT):
-            put(services, writer_pb2.ProduceRequest(messages=[message] * 10))
-        request = reader_pb2.PullStreamRequest(topic="t", max_bytes=1 << 20)
-        address = services.processes["reader"].address
-        with structlog.testing.capture_logs() as seen:
-            for number in range(40):
-                with grpc.insecure_channel(address, OPTIONS) as channel:
-                    answers = reader_pb2_grpc.ReaderStub(channel).PullStream(request, timeout=20)
-                    for _ in range(1 + number % 3):
-                        next(answers)
-            time.sleep(1)
-            assert [event for event in seen if event["log_level"] == "error"] == []
-    assert events_of([], caplog) == []
-
-
-def put(services: Any, request: Any) -> None:
-    while True:
-        try:
-            services.writer.Produce(request, timeout=30)
-            return
-        except grpc.RpcError as error:  # the next log file is still being made
-            assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -42,7 +41,7 @@ def named_by_doctor(directory: Path, path: Path) -> bool:
 
 def test_no_flipped_bit_makes_a_stage_one_that_never_was(tmp_path: Path, sealed: Path) -> None:
     whole = sealed.read_bytes()
-    for data in steps_to_try(list(flipped(whole))[::STRIDE], 3):
+    for data in steps_to_try(list(flipped(whole))[::STRIDE], 9):
         sealed.write_bytes(data)
         with pytest.raises(DamagedStage, match=sealed.name):
             commit(tmp_path)
@@ -86,25 +85,6 @@ def test_an_abort_gives_a_damaged_stage_up(
         with pytest.raises(StageNotFound):
             writer.staged.commit("app", 0, ["a"])
     assert not sealed.exists()
-
-
-def test_a_damaged_stage_goes_in_time(tmp_path: Path, sealed: Path) -> None:
-    sealed.write_bytes(b"")
-    os.utime(sealed, (1, 1))
-    with StoreWriter.open(tmp_path, small_config()):
-        pass
-    assert not (tmp_path / "staged").exists() or not any((tmp_path / "staged").iterdir())
-
-
-def test_another_attempt_of_the_same_version_is_committed_beside_a_damaged_one(
-    tmp_path: Path, sealed: Path
-) -> None:
-    sealed.write_bytes(b"")
-    with StoreWriter.open(tmp_path, small_config()) as writer:
-        stage(writer.staged, "app", 0, "b", [[b"y"]])
-        writer.staged.commit("app", 0, ["b"])
-    assert not sealed.parent.exists()
-    assert bodies_on_disk(tmp_path) == [b"y"]
 
 
 def test_a_stop_before_a_stage_has_its_name_leaves_nothing(tmp_path: Path, sealed: Path) -> None:

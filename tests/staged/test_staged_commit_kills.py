@@ -87,7 +87,7 @@ def check_end(directory: Path) -> None:
 def test_a_death_at_every_step(tmp_path: Path, flush_mode: str, torn: bool, share: int) -> None:
     count = count_steps(tmp_path / "whole", Driver().work, flush_mode=flush_mode)
     assert count > 60
-    for fatal in steps_to_try(range(1, count + 1), 4, start=share):
+    for fatal in steps_to_try(range(1, count + 1), 12, start=share):
         directory = tmp_path / f"{fatal}"
         driver = Driver()
         ended, told = run_dying(directory, driver.work, fatal, torn=torn, flush_mode=flush_mode)
@@ -99,7 +99,7 @@ def test_a_death_at_every_step(tmp_path: Path, flush_mode: str, torn: bool, shar
         check_end(directory)
 
 
-@pytest.mark.parametrize("seed", steps_to_try(range(12), 3))
+@pytest.mark.parametrize("seed", steps_to_try(range(12), 6))
 def test_deaths_one_after_the_other_also_while_recovering(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
     pool = tmp_path / "pool"

@@ -148,7 +148,7 @@ def test_no_flipped_bit_of_a_table_changes_what_is_read(
     assert expected
     path = config / (name + ending)
     whole = path.read_bytes()
-    for data in flipped(whole, steps_to_try(range(8 * len(whole)), 5, start=share)):
+    for data in flipped(whole, steps_to_try(range(8 * len(whole)), 15, start=share)):
         path.write_bytes(data)
         assert read[name]() == expected
 

@@ -1,21 +1,15 @@
 """What is left after a start that fails, a stop that fails, and things that cross a stop."""
 
 import errno
-import shutil
 import threading
 
 import pytest
 from engine_store import append, check_queues_match_log, record, small_config
-from open_files import descriptors_below
 
 from storage import MessageStore
-from storage.clock import SystemClock
-from storage.errors import StoreClosed, StoreFailed, StoreFull, TopicNotFound
+from storage.errors import StoreFailed, StoreFull, TopicNotFound
 from storage.files.filesystem import OsFile, OsFileSystem
-from storage.index.builder import IndexBuilder
-from storage.indexer import StoreIndexer
 from storage.message import Message
-from storage.queues.queue_table import QueueTable
 from storage.writer import StoreWriter
 
 
@@ -45,24 +39,6 @@ def test_a_start_that_fails_leaves_no_thread_and_no_lock(tmp_path, monkeypatch):
             StoreWriter.open(directory, config)
     assert own_threads() == before
     with StoreWriter.open(directory, config) as writer:
-        append(writer, record())
-    assert check_queues_match_log(directory) == 2
-
-
-def test_a_recovery_that_fails_leaves_no_file_of_log_and_queues_open(tmp_path, monkeypatch):
-    """Not even while the caller that opened the store still holds the error."""
-    directory = tmp_path / "store"
-    with StoreWriter.open(directory, small_config()) as writer:
-        writer.create_topic("t", 1)
-        append(writer, record())
-    (directory / "checkpoint").unlink()  # so that all is compared, and synced
-    with monkeypatch.context() as patch:
-        patch.setattr(QueueTable, "sync", lambda _: (_ for _ in ()).throw(OSError(errno.EIO, "x")))
-        with pytest.raises(OSError, match="x") as error:
-            StoreWriter.open(directory, small_config())
-        opened = descriptors_below(directory / "commitlog", directory / "consumequeue")
-        assert opened == [], error
-    with StoreWriter.open(directory, small_config()) as writer:
         append(writer, record())
     assert check_queues_match_log(directory) == 2
 
@@ -116,28 +92,6 @@ def test_a_failed_sync_while_a_topic_is_deleted_fails_the_store(tmp_path, monkey
     assert list((directory / "consumequeue").iterdir()) == [directory / "consumequeue" / "t"]
 
 
-def test_a_queue_directory_that_goes_during_a_sync_is_not_a_failure(tmp_path):
-    class Deleting(OsFileSystem):
-        def sync_directory(self, path):
-            if path.name == "0" and path.exists():
-                shutil.rmtree(path)
-            super().sync_directory(path)
-
-    table = QueueTable(Deleting(), tmp_path, file_size=200)
-    table.get("t", 0).append(bytes(20))
-    table.sync()
-    assert not (tmp_path / "t" / "0").exists()
-
-
-def test_a_queue_that_is_held_while_its_topic_goes_is_empty(tmp_path):
-    table = QueueTable(OsFileSystem(), tmp_path, file_size=200)
-    held = table.get("t", 0)
-    held.append(bytes(7 * 20))
-    assert table.remove_topic("t") == 7
-    assert (held.next_offset, held.find_first(0), held.read(0, 1)) == (0, 0, bytes(20))
-    assert table.get("t", 0) is not held
-
-
 def test_topics_are_deleted_and_made_again_under_load(tmp_path):
     """Nothing fails but what names a topic that is not there; the other topic loses nothing."""
     directory = tmp_path / "store"
@@ -176,65 +130,3 @@ def test_topics_are_deleted_and_made_again_under_load(tmp_path):
     with MessageStore.open(directory, small_config()) as store:
         assert store.writer.recovered.record_count == 0  # the stop was clean
         assert sum(store.max_offset("kept", queue_id) for queue_id in range(2)) == stored[0] > 0
-
-
-def test_a_topic_that_is_being_made_is_there_before_the_store_closes(tmp_path, monkeypatch):
-    writer = StoreWriter.open(tmp_path / "store", small_config())
-    saving, go_on = threading.Event(), threading.Event()
-    write_atomically = OsFileSystem.write_atomically
-
-    def wait(filesystem, path, data, **options):
-        if path.name == "topics.json":
-            saving.set()
-            go_on.wait(60)
-            assert writer._engine.positions.writer_is_writable
-        write_atomically(filesystem, path, data, **options)
-
-    monkeypatch.setattr(OsFileSystem, "write_atomically", wait)
-    made = []
-    maker = threading.Thread(target=lambda: made.append(writer.create_topic("t", 1)))
-    maker.start()
-    saving.wait(60)
-    closer = threading.Thread(target=writer.close)
-    closer.start()
-    closer.join(0.2)
-    go_on.set()
-    maker.join(60)
-    closer.join(60)
-    assert made
-    with pytest.raises(StoreClosed):
-        writer.create_topic("u", 1)
-
-
-def test_an_indexer_that_could_not_prepare_prepares_again(tmp_path, monkeypatch):
-    """A disk that is full while it takes its files back must not make it go on where it was."""
-    config = small_config()
-    directory = tmp_path / "store"
-    filesystem, clock = OsFileSystem(), SystemClock()
-    with StoreWriter.open(directory, config) as writer:
-        writer.create_topic("t", 1)
-        writer.put([Message(topic="t", body=b"x", keys=("a",))])
-        assert writer.wait_dispatched(writer.appended_offset, 10)
-        indexer = StoreIndexer.open(directory, config, filesystem=filesystem, clock=clock)
-        while indexer.step():
-            pass
-    with StoreWriter.open(directory, config) as writer:
-        full = [True]
-        prepare = IndexBuilder._prepare
-
-        def refuse(self, end_commit_offset):
-            self._session = self._checkpoint.writer_session
-            if full[0]:
-                self._directory.drop_from(0)
-                raise StoreFull("no space left")
-            prepare(self, end_commit_offset)
-
-        monkeypatch.setattr(IndexBuilder, "_prepare", refuse)
-        with pytest.raises(StoreFull):
-            indexer.step()
-        full[0] = False
-        while indexer.step():
-            pass
-        assert indexer.indexed_offset == writer.appended_offset
-        assert indexer.key_count == 2  # the key, and the unique one
-        indexer.close()

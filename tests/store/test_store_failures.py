@@ -209,37 +209,6 @@ def test_an_exhausted_pool_is_refused_at_once_and_works_again(tmp_path, monkeypa
                 threading.Event().wait(busy.retry_delay_ms / 1000)
 
 
-def test_a_roll_without_memory_for_its_buffer_works_once_there_is_some(tmp_path, monkeypatch):
-    """The next file is there and kept; only the memory that its bytes go to first is not."""
-    (tmp_path / "shm").mkdir()
-    config = small_config(
-        transient_pool=True, transient_pool_size=3, transient_pool_directory=str(tmp_path / "shm")
-    )
-    allocate = OsFile.allocate
-    full = threading.Event()
-
-    def refuse(file, position, length):
-        if full.is_set() and position and "shm" in str(file.path):
-            raise StoreFull("no space left")
-        allocate(file, position, length)
-
-    monkeypatch.setattr(OsFile, "allocate", refuse)
-    batch = record(body=b"x" * 30_000)
-    with StoreWriter.open(tmp_path / "store", config) as writer:
-        writer.create_topic("t", 1)
-        append(writer, batch)
-        append(writer, batch)
-        full.set()
-        for _ in range(3):
-            with pytest.raises((StoreFull, StoreBusy)):
-                writer.append_batch(batch)
-        small = append(writer, record())
-        assert small.commit_offset < LOG_FILE_SIZE
-        full.clear()
-        assert append(writer, batch).commit_offset == LOG_FILE_SIZE
-    assert check_queues_match_log(tmp_path / "store") == 4
-
-
 def test_threads_appending_at_once_get_distinct_queue_offsets(tmp_path):
     with StoreWriter.open(tmp_path / "store", small_config()) as writer:
         writer.create_topic("t", 2)

@@ -10,11 +10,10 @@ from engine_store import small_config
 
 from storage import Message
 from storage.clock import SystemClock
-from storage.errors import StoreFull
 from storage.files.filesystem import OsFileSystem
 from storage.reader import StoreReader
 from storage.tables.consumer_offsets import ConsumerOffsets
-from storage.tables.deleted_progress import DELETED_PROGRESS_FILE, DeletedProgress
+from storage.tables.deleted_progress import DeletedProgress
 from storage.testing import SimulatedDisk, every_stop
 from storage.writer import StoreWriter
 
@@ -77,18 +76,6 @@ def test_when_it_was_deleted_while_none_kept_them(directory: Path) -> None:
     assert table.fetch("another", TOPIC, 0) == 3
 
 
-def test_deletions_from_before_somebody_noted_them_change_nothing(directory: Path) -> None:
-    """As of a version before: progress that there is may have been made since."""
-    make_again(directory)
-    for path in (directory / "config").glob(DELETED_PROGRESS_FILE + "*"):
-        path.unlink()
-    with StoreReader.open(directory) as reader:
-        assert reader.committed_offset(GROUP, TOPIC, 0) == 10
-        reader.commit_offset(GROUP, TOPIC, 0, 12)
-        make_again(directory)
-        assert reader.committed_offset(GROUP, TOPIC, 0) is None
-
-
 class Table:
     """The offsets on a disk; a topic is deleted at ``deletions``."""
 
@@ -124,26 +111,3 @@ def test_a_stop_at_any_step_leaves_it_to_the_next_look(tmp_path: Path, kills: bo
         assert found in ((None, 2) if was_noted else (None, 10)), (stop, found)
         if found == 10:  # nothing was noted at all: it is as from before
             assert DeletedProgress(stop.disk, config).load() is None
-
-
-def test_a_full_disk_leaves_it_to_the_next_look(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    disk = SimulatedDisk(tmp_path)
-    table = Table(disk)
-    offsets = table.open()
-    offsets.commit(GROUP, TOPIC, 0, 10)
-    offsets.save()
-    table.deletions = {TOPIC: 1_000}
-
-    def fail(*_: object, **__: object) -> None:
-        raise StoreFull("no room")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(disk, "write_atomically", fail)
-        assert offsets.fetch(GROUP, TOPIC, 0) is None
-    assert offsets.fetch(GROUP, TOPIC, 0) is None
-    offsets.close()
-    assert table.open().fetch(GROUP, TOPIC, 0) is None
-    table.deletions = {TOPIC: 1_000, "other": 2_000}
-    assert table.open().fetch(GROUP, TOPIC, 0) is None

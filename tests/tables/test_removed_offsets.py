@@ -10,10 +10,7 @@ import pytest
 from engine_store import small_config
 
 from storage import Message, MessageStore, offline
-from storage.errors import StoreFull
-from storage.files.filesystem import OsFileSystem
 from storage.reader import StoreReader
-from storage.tables.deleted_progress import DeletedProgress
 
 GROUP = "billing"
 
@@ -77,47 +74,3 @@ def test_a_store_in_which_no_group_committed_lacks_nothing(directory: Path) -> N
         reader.consumer_offsets.own()  # as for settings of groups
     assert not (directory / "config" / "consumerOffset.json").exists()
     assert found(directory) == []
-
-
-def test_a_store_of_an_earlier_version_is_noted_when_somebody_keeps_its_offsets(
-    directory: Path,
-) -> None:
-    commit(directory, 7)
-    notes = DeletedProgress(OsFileSystem(), directory / "config")
-    remove(directory, "deletedProgress.json*")
-    notes.save({})
-    assert not notes.has_progress()
-    with StoreReader.open(directory) as reader:
-        reader.consumer_offsets.own()
-    assert notes.has_progress()
-    notes.save({"another": 5})
-    assert notes.has_progress() and notes.load() == {"another": 5}
-    remove(directory)
-    assert found(directory) == MISSING
-
-
-def test_a_note_that_finds_no_room_is_written_with_the_next_save(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    notes = DeletedProgress(OsFileSystem(), directory / "config")
-    with StoreReader.open(directory) as reader:
-
-        def full(_: DeletedProgress) -> None:
-            raise StoreFull("no space left")
-
-        with monkeypatch.context() as patched:
-            patched.setattr(DeletedProgress, "note_progress", full)
-            reader.commit_offset(GROUP, "orders", 0, 3)
-            assert reader.consumer_offsets.save()
-        assert not notes.has_progress()
-        reader.commit_offset(GROUP, "orders", 0, 4)
-        assert reader.consumer_offsets.save()
-    assert notes.has_progress()
-
-
-def test_one_copy_that_is_left_counts(directory: Path) -> None:
-    commit(directory, 7)
-    (directory / "config" / "consumerOffset.json").unlink()
-    assert ("warning", "table", "config/consumerOffset.json") in found(directory)
-    with StoreReader.open(directory) as reader:
-        assert reader.committed_offset(GROUP, "orders", 0) == 7

@@ -51,7 +51,7 @@ def replace_as_a_broker(path: Path, data: bytes) -> None:
 
 
 def some_flipped(data: bytes, start: int = 0) -> Iterator[bytes]:
-    return flipped(data, steps_to_try(range(8 * len(data)), 5, start=start))
+    return flipped(data, steps_to_try(range(8 * len(data)), 15, start=start))
 
 
 @pytest.mark.parametrize("writes", [1, 2, 3])

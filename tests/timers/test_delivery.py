@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 from engine_store import record, records_on_disk
@@ -21,7 +19,6 @@ from storage.errors import (
 )
 from storage.format.stage import stage_prefix, unique_key
 from storage.message import Message
-from storage.timers.delivery import Delivery
 
 
 def test_a_message_comes_at_its_time_to_the_millisecond(tmp_path: Path) -> None:
@@ -52,14 +49,6 @@ def test_a_message_comes_at_its_time_to_the_millisecond(tmp_path: Path) -> None:
     assert {**parked.properties, "__CRC32#": ""} == {**properties, "__CRC32#": ""}
     store.pass_to(NOW_MS + 100_000)
     assert store.bodies() == [b"soon"]
-    store.close()
-
-
-def test_a_time_on_the_second_is_known_to_a_broker_as_the_second_before(tmp_path: Path) -> None:
-    store = TimerStore(tmp_path)
-    store.put(b"x", deliver_at_ms=NOW_MS + 1_500)
-    parked = records_on_disk(tmp_path)[-1]
-    assert parked.properties["TIMER_OUT_MS"] == str(NOW_MS + 500)
     store.close()
 
 
@@ -155,33 +144,6 @@ def test_a_topic_that_was_deleted_gets_nothing(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_topic_that_is_deleted_while_it_is_delivered_to_fails_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = TimerStore(tmp_path)
-    store.writer.create_topic("other", 1)
-    store.writer.put(
-        [Message("other", b"gone", delay_ms=10), Message("later", b"kept", delay_ms=10)]
-    )
-    deletion = threading.Thread(target=store.writer.delete_topic, args=["other"])
-    prepare = Delivery._prepare
-
-    def delete_then(*args: Any) -> Any:
-        prepared = prepare(*args)
-        if deletion.ident is None:
-            deletion.start()
-            deletion.join(0.3)  # it cannot end before the append
-        return prepared
-
-    monkeypatch.setattr(Delivery, "_prepare", delete_then)
-    store.pass_to(NOW_MS + 10)
-    deletion.join(30)
-    assert store.writer.failure() is None
-    assert store.bodies() == [b"kept"]
-    assert [topic.name for topic in store.writer.list_topics()].count("other") == 0
-    store.close()
-
-
 def test_a_topic_that_was_created_again_gets_nothing_from_before(tmp_path: Path) -> None:
     store = TimerStore(tmp_path)
     store.writer.create_topic("other", 1)
@@ -222,24 +184,6 @@ def test_a_clock_that_goes_back_or_far_ahead_loses_nothing(tmp_path: Path) -> No
     assert store.bodies() == [b"two", b"three"]
     store.pass_to(NOW_MS + 365 * 86_400_000)
     assert sorted(store.bodies()) == [b"one", b"three", b"two"]
-    store.close()
-
-
-def test_a_clock_that_goes_back_holds_up_no_message_of_a_level(tmp_path: Path) -> None:
-    """What was stored after the time that it is now is due, as with a broker; the rest has its delay."""
-    store = TimerStore(tmp_path)
-    store.put(b"before", delay_level=2, queue_id=0)
-    store.settle()
-    back_ms = NOW_MS - 86_400_000
-    store.clock.ms = back_ms
-    store.put(b"after", delay_level=2, queue_id=0)
-    store.pass_to(back_ms + 4_999)
-    assert store.bodies() == [b"before"]
-    store.pass_to(back_ms + 5_000)
-    assert store.bodies() == [b"before", b"after"]
-    store.put(b"honest", delay_level=2, queue_id=0)
-    store.pass_to(back_ms + 9_999)
-    assert store.bodies() == [b"before", b"after"]
     store.close()
 
 

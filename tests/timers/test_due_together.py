@@ -44,16 +44,6 @@ def test_more_than_a_step_reads(tmp_path: Path, settles: bool) -> None:
     store.close()
 
 
-def test_long_and_short_ones(tmp_path: Path) -> None:
-    store = TimerStore(tmp_path)
-    for number in range(40):
-        body = b"%02d" % number + BIG * (number % 4)
-        store.put(body, deliver_at_ms=DUE_MS - 100 * number, queue_id=0)
-    store.pass_to(DUE_MS)
-    assert [body[:2] for body in store.bodies()] == [b"%02d" % n for n in reversed(range(40))]
-    store.close()
-
-
 def test_what_was_sent_while_others_were_due(tmp_path: Path) -> None:
     """It was not dispatched when they were."""
     store = TimerStore(tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,6 @@ from timer_store import NOW_MS, TimerStore
 from storage.engine.appender import Appender
 from storage.errors import StoreFull
 from storage.format.config_json import decode_config
-from storage.format.timers.files import TIMER_LOG_END, TIMER_LOG_END_MAGIC
 from storage.timers import worker
 from storage.timers.hand_over import TIMER_LOG_UNIT, WHEEL_SLOT
 
@@ -84,35 +82,6 @@ def test_a_broker_gets_what_is_pending_and_nothing_else(tmp_path: Path) -> None:
     assert queue_offset == len(left)
     assert position == 52 * (len(held) + 1)
     assert read_ms <= min(found) * 1_000
-
-
-def test_the_timer_log_keeps_the_file_size_that_the_broker_had(tmp_path: Path) -> None:
-    size = 52 * 3 + 40  # of three units each
-    TimerStore(tmp_path).close()
-    shutil.rmtree(tmp_path / "timerlog", ignore_errors=True)
-    (tmp_path / "timerlog").mkdir()
-    (tmp_path / "timerlog" / f"{0:020d}").write_bytes(bytes(size))
-    store = TimerStore(tmp_path)
-    for number in range(7):
-        store.put(b"%d" % number, delay_ms=60_000)
-    store.settle()
-    assert not any((tmp_path / "timerlog").iterdir())
-    store.close()
-    files = sorted((tmp_path / "timerlog").iterdir())
-    assert [(each.name, each.stat().st_size) for each in files] == [
-        (f"{number * size:020d}", size) for number in range(3)
-    ]
-    for each in files[:2]:
-        left, _, magic = TIMER_LOG_END.unpack_from(each.read_bytes(), 52 * 3)
-        assert (left, magic) == (40, TIMER_LOG_END_MAGIC)
-    store = TimerStore(tmp_path)
-    store.settle()
-    killed = shutil.copytree(tmp_path, tmp_path.with_name("killed"))  # there is no timer log in it
-    store.close()
-    store = TimerStore(killed)
-    store.settle()
-    store.close()
-    assert {each.stat().st_size for each in (killed / "timerlog").iterdir()} == {size}
 
 
 def test_a_broker_gets_all_that_was_stored_just_before_the_stop(

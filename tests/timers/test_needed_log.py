@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from timer_store import NOW_MS, TimerStore
 
-from storage.errors import StoreBusy, StoreFull
-from storage.queues.consume_queue import ConsumeQueue
+from storage.errors import StoreFull
 from storage.timers.pending import PendingTimers
 
 
@@ -45,17 +44,6 @@ def test_nothing_is_given_up_within_a_step(tmp_path: Path, monkeypatch: pytest.M
     store.close()
 
 
-def test_what_was_parked_since_the_last_step_is_held(tmp_path: Path) -> None:
-    store = TimerStore(tmp_path)
-    store.writer.put([])
-    store.settle()
-    assert needed(store) is None
-    store.put(b"first", delay_level=1, queue_id=0)
-    store.workers.step("dispatch")
-    assert needed(store) == 0
-    store.close()
-
-
 def test_everything_is_held_until_it_is_known_what_is_pending(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,25 +66,6 @@ def test_everything_is_held_until_it_is_known_what_is_pending(
     assert store.bodies() == [b"level"]
     assert needed(store) is None
     store.close()
-
-
-def test_a_writer_reports_its_state_without_reading_queues(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = TimerStore(tmp_path)
-    store.put(b"timer", delay_ms=60_000, queue_id=0)
-    store.put(b"level", delay_level=3, queue_id=0)
-    store.settle()
-    with monkeypatch.context() as busy:
-
-        def refuse(*_: object, **__: object) -> None:
-            raise StoreBusy("too many open files")
-
-        busy.setattr(ConsumeQueue, "read", refuse)
-        assert store.writer.writable
-        assert store.writer.status().followers["timers"] == 0
-    store.close()
-    assert not store.writer.writable
 
 
 def test_a_record_is_held_until_its_copy_is_durable(tmp_path: Path) -> None:

@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.timers import pending as module
-from storage.timers.pending import SPAN, PendingTimers
+from storage.timers.pending import PendingTimers
 
 DAY_MS = 86_400_000
 BASE_MS = 1_700_000_000_000
@@ -65,14 +64,6 @@ def test_many_rows_are_in_few_blocks() -> None:
     assert sum(block.rows.nbytes for block in pending.blocks) == 8 * 400_000
 
 
-def test_a_time_too_far_for_a_row_is_looked_at_again_before_it() -> None:
-    pending = PendingTimers()
-    far_ms = BASE_MS + module.SPAN + 5
-    pending.add(np.array([BASE_MS, far_ms]), np.array([1, 2]))
-    assert pending.due(far_ms - 6, 10).queue_offsets.tolist() == [1]
-    assert pending.due(far_ms - 5, 10).queue_offsets.tolist() == [1, 2]
-
-
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=30))
 def test_queue_offsets_far_apart_are_what_they_were(halves: list[int]) -> None:
     """Further than a row has bits for."""
@@ -86,14 +77,6 @@ def test_queue_offsets_far_apart_are_what_they_were(halves: list[int]) -> None:
     assert due.dues_ms.tolist() == dues.tolist()
     pending.take(due)
     assert len(pending) == 0
-
-
-def test_merged_blocks_hold_no_offsets_further_apart_than_a_row_can_say() -> None:
-    pending = PendingTimers()
-    for place in range(8):
-        pending.add(np.array([BASE_MS + place]), np.array([place * SPAN // 2]))
-    due = pending.due(BASE_MS + DAY_MS, 100)
-    assert due.queue_offsets.tolist() == [place * SPAN // 2 for place in range(8)]
 
 
 def test_rows_that_are_taken_and_not_removed_yet_are_not_due() -> None:

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import shutil
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_store import records_on_disk
 from timer_store import NOW_MS, TimerStore
 
-from storage.config import StoreConfig
 from storage.errors import TooLateToRecall
-from storage.message import Message
 from storage.timers import worker
 from storage.timers.parking import Parking
-from storage.writer import StoreWriter
 
 DUE_MS = NOW_MS + 5_000
 FAR_MS = NOW_MS + 900_000
@@ -57,19 +51,6 @@ def test_one_that_is_due_with_more_than_is_read_at_once_counts(store: TimerStore
     store.settle()
     store.pass_to(DUE_MS)
     assert store.bodies() == [SMALL_BODY] * 20
-    store.close()
-
-
-def test_one_that_is_not_dispatched_yet_counts(store: TimerStore) -> None:
-    due_ms = NOW_MS + 4_501  # a millisecond after its second begins
-    result = store.put(b"recalled", deliver_at_ms=due_ms, unique_key="KEY")
-    store.settle()
-    store.clock.ms = due_ms - 2
-    recall(store, "KEY", result.recall_ms)
-    store.clock.ms = due_ms
-    store.workers.step("timers")
-    store.settle()
-    assert store.bodies() == []
     store.close()
 
 
@@ -135,48 +116,3 @@ def test_what_is_scheduled_again_under_its_key_is_delivered(
     assert store.bodies() == [b"second"]
     assert store.writer.timers.counts.recalled == 1
     store.close()
-
-
-def test_one_counts_in_its_own_second_only(store: TimerStore) -> None:
-    store.put(b"before", deliver_at_ms=DUE_MS - 1_000, unique_key="KEY")
-    result = store.put(b"recalled", deliver_at_ms=DUE_MS, unique_key="KEY")
-    store.put(b"after", deliver_at_ms=DUE_MS + 1_000, unique_key="KEY")
-    recall(store, "KEY", result.recall_ms)
-    store.pass_to(DUE_MS + 1_000)
-    assert sorted(store.bodies()) == [b"after", b"before"]
-    store.close()
-
-
-def test_one_just_before_the_second_counts_while_many_are_sent(tmp_path: Path) -> None:
-    """With threads: what takes up and dispatches is always a little behind."""
-    config = StoreConfig(commit_log_file_size=64 << 20, flush_mode="async")
-    far = [Message("later", b"far", queue_id=0, delay_ms=86_400_000) for _ in range(500)]
-    with StoreWriter.open(tmp_path, config) as writer:
-        writer.create_topic("later", 1)
-        writer.put(far)
-        stop = threading.Event()
-
-        def send() -> None:
-            while not stop.is_set():
-                writer.put(far)
-
-        sender = threading.Thread(target=send)
-        sender.start()
-        recalled = set()
-        for number in range(6):
-            second_ms = (time.time_ns() // 10**9 + 2) * 1_000
-            body = b"recalled %d" % number
-            [result] = writer.put(
-                [Message("later", body, deliver_at_ms=second_ms + 1, unique_key=f"KEY{number}")]
-            )
-            time.sleep(max(0, second_ms - 10 - time.time_ns() // 10**6) / 1_000)
-            try:
-                writer.timers.recall("later", f"KEY{number}", result.recall_ms)
-                recalled.add(body)
-            except TooLateToRecall:  # the machine is busy
-                continue
-        time.sleep(1)
-        stop.set()
-        sender.join()
-    came = {record.body for record in records_on_disk(tmp_path) if record.topic == "later"}
-    assert recalled and not recalled & came

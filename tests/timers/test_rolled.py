@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 from engine_store import records_on_disk
+from steps_to_try import cases_to_try
 from timer_store import NOW_MS, TimerStore
 
 from storage.engine.copies import prepared_copies
 from storage.format.names import TIMER_TOPIC
 from storage.format.properties import encode_properties
 from storage.format.record import Record, encode_for_batch
-from storage.timers import parking, worker
+from storage.timers import worker
 
 DUE_MS = NOW_MS + 9_000
 TIMES = [{"deliver_at_ms": DUE_MS + 100}, {"delay_ms": 9_100}]
@@ -44,7 +45,7 @@ def pass_slowly(store: TimerStore, until_ms: int) -> None:
 
 
 @pytest.mark.parametrize("time", TIMES, ids=["time", "delay"])
-@pytest.mark.parametrize("others", [0, 30])
+@pytest.mark.parametrize("others", cases_to_try([30, 0]))
 def test_it_is_delivered_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: int, time: dict[str, Any]
 ) -> None:
@@ -66,7 +67,7 @@ def test_it_is_delivered_once(
 
 
 @pytest.mark.parametrize("is_killed", [False, True], ids=["closed", "killed"])
-@pytest.mark.parametrize("stop_ms", [DUE_MS - 3_000, DUE_MS + 200])
+@pytest.mark.parametrize("stop_ms", cases_to_try([DUE_MS + 200, DUE_MS - 3_000]))
 @pytest.mark.parametrize("time", TIMES, ids=["time", "delay"])
 def test_it_is_delivered_once_wherever_the_store_is_stopped(
     tmp_path: Path, time: dict[str, Any], stop_ms: int, is_killed: bool
@@ -84,41 +85,6 @@ def test_it_is_delivered_once_wherever_the_store_is_stopped(
     store = TimerStore(left, now_ms=stop_ms)
     store.settle()
     store.pass_to(DUE_MS + 2_500)
-    assert store.bodies() == [b"rolled"]
-    store.close()
-
-
-def test_two_messages_with_nothing_to_tell_them_apart_are_delivered_both(tmp_path: Path) -> None:
-    """Of which a broker rolled each."""
-    store = TimerStore(tmp_path)
-    for _ in range(2):
-        store.put(b"same", delay_ms=9_100, queue_id=0)
-    for each in parked_in(tmp_path):
-        roll(store, each)
-    pass_slowly(store, DUE_MS + 2_500)
-    assert store.bodies() == [b"same"] * 2
-    store.close()
-
-
-def parked_elsewhere(tmp_path: Path, time: dict[str, Any]) -> tuple[Record, int]:
-    """Return a parked record, and when its recall is due."""
-    store = TimerStore(tmp_path / "elsewhere")
-    result = store.put(b"rolled", **time, unique_key="KEY", queue_id=0)
-    [parked] = parked_in(store.directory)
-    store.close()
-    return parked, result.recall_ms
-
-
-@pytest.mark.parametrize("time", TIMES, ids=["time", "delay"])
-def test_it_is_delivered_where_the_record_before_is_gone(
-    tmp_path: Path, time: dict[str, Any]
-) -> None:
-    parked, _ = parked_elsewhere(tmp_path, time)
-    store = TimerStore(tmp_path / "store")
-    store.put(b"far", delay_ms=900_000)  # so that the timer topic is there
-    store.pass_to(NOW_MS + 2_000)
-    roll(store, parked)
-    pass_slowly(store, DUE_MS + 2_500)
     assert store.bodies() == [b"rolled"]
     store.close()
 
@@ -144,46 +110,4 @@ def test_its_recall_counts(
         store = TimerStore(tmp_path, now_ms=DUE_MS - 100)
     pass_slowly(store, DUE_MS + 2_500)
     assert store.bodies() == [b"second"]
-    store.close()
-
-
-@pytest.mark.parametrize("time", TIMES, ids=["time", "delay"])
-@pytest.mark.parametrize("is_last", [False, True], ids=["before", "after"])
-def test_its_recall_counts_where_the_record_before_is_gone(
-    tmp_path: Path, time: dict[str, Any], is_last: bool
-) -> None:
-    """Whether it was stored before or after the roll."""
-    parked, recall_ms = parked_elsewhere(tmp_path, time)
-    store = TimerStore(tmp_path / "store")
-    store.put(b"far", delay_ms=900_000)  # so that the timer topic is there
-    steps = [
-        lambda: roll(store, parked),
-        lambda: store.writer.timers.recall("later", "KEY", recall_ms),
-    ]
-    for step in steps if is_last else reversed(steps):
-        step()
-    pass_slowly(store, DUE_MS + 2_500)
-    assert store.bodies() == []
-    assert store.writer.timers.counts.recalled == 1
-    store.close()
-
-
-def test_a_recall_counts_of_a_delay_that_was_stored_in_the_next_second(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its second is that of its handle."""
-    store = TimerStore(tmp_path)
-    plan_parking = parking.kernels.plan_parking
-
-    def plan_slowly(*args: Any) -> Any:
-        planned = plan_parking(*args)
-        store.clock.ms = NOW_MS + 900
-        return planned
-
-    with monkeypatch.context() as patched:
-        patched.setattr(parking.kernels, "plan_parking", plan_slowly)
-        result = store.put(b"recalled", delay_ms=9_100, unique_key="KEY")
-    store.writer.timers.recall("later", "KEY", result.recall_ms)
-    store.pass_to(DUE_MS + 2_500)
-    assert store.bodies() == []
     store.close()

@@ -83,27 +83,6 @@ def test_each_bit_that_flips_is_named_and_ignored(stopped: Path, tmp_path: Path)
     assert not wrong
 
 
-@pytest.mark.parametrize("bit", [20, 48, 130, 440])  # of time, offset, counter
-def test_a_flipped_bit_costs_nothing(
-    stopped: Path, tmp_path: Path, bit: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    check = flipped((stopped / NAME).read_bytes(), bit)
-    directory = changed(stopped, tmp_path / "copy", check)
-    assert named(directory) == [NAME]
-    assert delivered(directory) == Counter(BODIES)
-    assert sum(NAME in message for message in caplog.messages) == 1
-    assert named(directory) == []
-
-
-@pytest.mark.parametrize("bit", [12, 20, 48])
-def test_without_our_own_progress_neither(stopped: Path, tmp_path: Path, bit: int) -> None:
-    """All of the log is read for what it has delivered."""
-    check = flipped((stopped / NAME).read_bytes(), bit)
-    directory = changed(stopped, tmp_path / "copy", check)
-    shutil.rmtree(directory / "timers")
-    assert delivered(directory) == Counter(BODIES)
-
-
 def test_what_a_broker_wrote_counts(stopped: Path, tmp_path: Path) -> None:
     """It delivered, or dropped, what was due before the second that it says."""
     read_ms, position, offset, _, state, _, counter = CHECK.unpack_from(
@@ -116,29 +95,3 @@ def test_what_a_broker_wrote_counts(stopped: Path, tmp_path: Path) -> None:
     assert named(directory) == []
     bodies = delivered(directory, read_ms + 500)
     assert sum(bodies.values()) == 4  # without the two of the seconds that it has read
-
-
-@pytest.mark.parametrize("kept", ["own", "lost"])
-def test_a_time_that_has_not_come_is_no_brokers(stopped: Path, tmp_path: Path, kept: str) -> None:
-    fields = list(CHECK.unpack_from((stopped / NAME).read_bytes()))
-    fields[0] += 86_400_000
-    fields[5] += 1
-    fields[6] += 1
-    directory = changed(stopped, tmp_path / "copy", CHECK.pack(*fields).ljust(4_096, b"\0"))
-    if kept == "lost":
-        shutil.rmtree(directory / "timers")
-    assert delivered(directory) == Counter(BODIES)
-
-
-def test_a_stop_between_both_files_names_nothing(stopped: Path, tmp_path: Path) -> None:
-    """The check is then the one before, which is ours as well."""
-    before = (stopped / NAME).read_bytes()
-    directory = tmp_path / "copy"
-    shutil.copytree(stopped, directory)
-    store = TimerStore(directory, now_ms=STOPPED_MS + 2_000)
-    store.settle()
-    store.close()
-    assert (directory / NAME).read_bytes() != before
-    (directory / NAME).write_bytes(before)
-    assert named(directory) == []
-    assert delivered(directory, STOPPED_MS + 2_000) == Counter(BODIES)

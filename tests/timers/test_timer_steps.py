@@ -95,7 +95,7 @@ def check(life: Life, disk: SimulatedDisk, step: int) -> None:
     assert not life.recalled & found.keys(), f"step {step}: {life.recalled & found.keys()} came"
 
 
-@pytest.mark.parametrize(("kills", "share"), [(True, 0), (False, 48)])
+@pytest.mark.parametrize(("kills", "share"), [(True, 0), (False, 96)])
 def test_each_comes_once_and_never_early_wherever_it_is_stopped(
     tmp_path: Path, kills: bool, share: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,7 +108,7 @@ def test_each_comes_once_and_never_early_wherever_it_is_stopped(
         lives[-1].work(disk)
 
     runs = 0
-    for run in stops_to_try(tmp_path / "runs", work, 97, start=share, kills=kills):
+    for run in stops_to_try(tmp_path / "runs", work, 193, start=share, kills=kills):
         check(lives[-1], run.disk, run.step)
         runs += 1
     assert runs > 3

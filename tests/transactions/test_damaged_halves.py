@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from transaction_store import HALF, OP, TransactionStore, message
+from transaction_store import HALF, TransactionStore, message
 
 GIVEN_UP = "TRANS_CHECK_MAX_TIME_TOPIC"
 
@@ -52,41 +52,3 @@ def test_a_half_that_was_damaged_while_nobody_ran_is_given_up_when_it_is_too_old
     assert store.transactions._transactions.progress.now().half_offset == 2
     store.flip(half.commit_offset + 90)
     assert store.bodies(GIVEN_UP) == [b"two"]
-
-
-def test_a_damaged_half_that_was_stored_again_leaves_the_whole_one_before_it(
-    store: TransactionStore,
-) -> None:
-    """A stop took the op record of the one before."""
-    store.prepare(message(b"one", "A"), transaction_id="T")
-    store.watch("orders")
-    store.check(6_000)
-    store.cut_off(store.records(OP)[-1].commit_offset)
-    half = store.records(HALF)[-1]
-    assert half.queue_offset == 1
-    store.flip(half.commit_offset + 90)
-    store.open()
-    assert store.end("T", commit=True) == [("committed", 1, False)]
-    assert store.bodies() == [b"one"]
-    store.reopen()
-    assert store.pending() == []
-
-
-def test_a_half_of_which_nothing_says_whose_it_is_is_named_and_the_others_can_be_committed(
-    store: TransactionStore, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Its damage is before the body. Mended, it is pending again: nothing of it is lost."""
-    names = ("one", "two", "three")
-    store.prepare(*(message(name.encode(), name) for name in names), transaction_id="T")
-    store.workers.settle()
-    half = store.records(HALF)[1]
-    store.writer.close()
-    store.flip(half.commit_offset + 4)
-    store.open()
-    assert f"commit offset {half.commit_offset}, cannot be read" in caplog.text
-    assert "nothing says whose it is" in caplog.text
-    assert store.end("T", commit=True) == [("committed", 2, False)]
-    store.writer.close()
-    store.flip(half.commit_offset + 4)
-    store.open()
-    assert store.pending() == ["T"]

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from transaction_store import HALF, OP, TransactionStore, message
+from transaction_store import OP, TransactionStore, message
 
-from storage.format.names import GIVEN_UP_TOPIC
 from storage.format.properties import encode_properties
 from storage.format.record import decode_record, encode_for_batch
 from storage.kernels.columns import STOP_END, new_rows
@@ -77,40 +76,6 @@ def test_one_that_was_rolled_back_is_asked_about_again(store: TransactionStore) 
     assert [each.transaction_id for each in store.asked] == ["A", "B"]
     assert store.end("A", commit=False) == [("rolled back", 1, False)]
     assert stored_count(store) == 0
-
-
-def test_one_that_was_given_up_is_not_copied_again(store: TransactionStore) -> None:
-    store.prepare(message(b"one", "A"), message(b"two", "B"), transaction_id="T")
-    store.watch("orders")
-    for _ in range(16):
-        store.check(30_000)
-    open_with_damage(store, store.records(OP)[-1].commit_offset)
-    store.check(30_000)
-    assert store.pending() == []
-    assert store.end("T", commit=True) == [("given up", 2, True)]
-    store.workers.settle()
-    queue = store.writer._engine.queues.known(GIVEN_UP_TOPIC, 0)
-    assert queue is not None
-    assert queue.next_offset == 2
-
-
-@pytest.mark.parametrize("commit", [True, False])
-def test_a_half_that_was_stored_again_and_ended_is_not_pending(
-    store: TransactionStore, commit: bool
-) -> None:
-    """The op record of the one before is damaged; that of the later one is not."""
-    store.watch("orders")
-    store.prepare(message(b"one", "A"))
-    store.check(6_000)
-    store.check(30_000)
-    store.end("A", commit=commit)
-    again = store.records(OP)[0]
-    assert [each.queue_offset for each in store.records(HALF)] == [0, 1, 2]
-    open_with_damage(store, again.commit_offset)
-    assert store.pending() == []
-    assert stored_count(store) == commit
-    store.reopen()
-    assert store.pending() == []
 
 
 BODIES = [

@@ -76,32 +76,6 @@ def test_it_is_not_forgotten_by_an_orderly_stop_on_a_full_disk(
     assert not (cut.directory / "abort").exists()
 
 
-@pytest.mark.parametrize("orderly", [True, False])
-def test_one_that_is_stuck_is_not_forgotten_while_others_are_ended(
-    cut: TransactionStore, orderly: bool
-) -> None:
-    """A start looks for copies from where the writer last knew of none, but for those of this one."""
-    half = cut.records(HALF)[1]
-    cut.flip(half.commit_offset + 90)
-    cut.open()
-    for number in range(20):
-        cut.prepare(message(b"later" * 100, f"K{number}"), message(b"open", f"O{number}"))
-        cut.end(f"K{number}", commit=True)
-        cut.check(10_000)
-    if orderly:
-        cut.writer.close()
-    else:
-        cut.kill()
-        cut.writer.close()
-    cut.flip(half.commit_offset + 90)
-    cut.open()
-    assert "T" not in cut.pending()
-    assert len(cut.pending()) == 20
-    assert cut.end("T", commit=False) == [("committed", 3, True)]
-    assert [each for each in cut.bodies() if b"later" not in each] == [b"one", b"two"]
-    assert cut.bodies("bills") == [b"three"]
-
-
 def test_it_ends_without_the_messages_of_a_topic_that_is_deleted(
     cut: TransactionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,20 +110,3 @@ def test_one_with_a_damaged_half_is_said_once_and_tried_again_later(
     assert cut.writer.status().problem == said[0]
     assert cut.pending() == ["T"]
     assert cut.asked == []
-
-
-def test_one_that_is_mended_while_the_writer_runs_has_one_copy_of_each(
-    cut: TransactionStore,
-) -> None:
-    """It was due for a check before, and was put off."""
-    half = cut.records(HALF)[1]
-    cut.flip(half.commit_offset + 90)
-    cut.open()
-    for _ in range(3):
-        cut.check(30_000)
-    assert cut.pending() == ["T"]
-    cut.flip(half.commit_offset + 90)
-    cut.check(30_000)
-    assert cut.pending() == []
-    assert cut.bodies() == [b"one", b"two"]
-    assert cut.bodies("bills") == [b"three"]

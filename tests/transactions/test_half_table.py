@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-import pytest
-
 from storage.transactions.halves import Half, HalfTable
 
 
@@ -55,28 +52,6 @@ def test_halves_of_a_transaction_come_in_the_order_of_their_offsets() -> None:
     assert (table.first_queue_offset(), table.first_commit_offset()) == (4, 1_200)
 
 
-def test_what_has_ended_long_before_it_was_due_leaves_nothing() -> None:
-    table = HalfTable()
-    for number in range(50_000):
-        table.add(half(f"T{number}", number, 1 << 50))
-        if number >= 10:
-            table.remove(f"T{number - 10}")
-    assert len(table) == 10
-    assert len(table._dues) < 5_000
-    assert len(table._rows) == 1_024
-
-
-def test_it_grows_with_all_it_holds() -> None:
-    table = HalfTable()
-    order = np.random.default_rng(1).permutation(5_000).tolist()
-    for number in order:
-        table.add(half(f"T{number}", number, number))
-    assert len(table) == 5_000
-    assert table.ids() == [f"T{number}" for number in range(5_000)]
-    assert table.due(99, 1_000) == [f"T{number}" for number in range(100)]
-    assert table.of("T77")[0] == half("T77", 77, 77)
-
-
 def test_many_that_are_added_at_once_are_as_if_added_one_by_one() -> None:
     """More than there are rows, in transactions of several, to rows that were used before."""
     halves = [
@@ -99,23 +74,3 @@ def test_many_that_are_added_at_once_are_as_if_added_one_by_one() -> None:
     for now_ms in (0, 1, 2_500, 5_000):
         assert at_once.due(now_ms, 10_000) == one_by_one.due(now_ms, 10_000)
     assert at_once.next_due_ms() == one_by_one.next_due_ms() == 0
-
-
-def test_a_key_is_found_without_a_look_at_all_keys_of_its_transaction(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A transaction may have very many messages, and each send asks."""
-    table = HalfTable()
-    for number in range(100):
-        table.add(half("T", number, 10, key=f"K{number}"))
-    table.add(half("U", 500, 10))
-    assert (table.find("T", "K7"), table.size_of("T")) == ((7, 7), 25_000)
-    monkeypatch.setattr(HalfTable, "_rows_of", None)
-    table.add(half("T", 100, 10, key="K100"))
-    assert (table.find("T", "K100"), table.find("T", "K101")) == ((100, 7), None)
-    assert (table.size_of("T"), table.last_key("T")) == (25_250, "K100")
-    monkeypatch.undo()
-    table.remove("T")
-    assert (table.find("T", "K7"), table.size_of("T")) == (None, 0)
-    assert (table.find("U", "U"), table.size_of("U")) == ((500, 7), 250)
-    assert set(table._known) == {"U"}

@@ -15,12 +15,10 @@ from storage.errors import InvalidMessage
 from storage.files.filesystem import OsFileSystem
 from storage.leases.leases import Leases
 from storage.reader import StoreReader
-from storage.staged.staged_commits import StagedCommits
 from storage.tables.consumer_offsets import ConsumerOffsets
 from storage.tables.groups import GroupConfig
 from storage.transactions import loading
 from storage.transactions.progress import ProgressFiles, TransactionProgress
-from storage.transactions.transactions import Transactions
 
 GROUP = "CID_RMQ_SYS_TRANS"
 
@@ -72,28 +70,6 @@ def test_a_stop_keeps_how_far_transactions_are(
     store.reopen()
     assert sorted(read) == [2, 4]
     assert store.pending() == ["E"]
-
-
-def test_progress_is_kept_while_the_log_is_never_flushed_whole(
-    store: TransactionStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Under load something is always unflushed: what was noted before counts as soon as it is on the device."""
-    fill(store, "ABCD")
-    store.end("A", "B", commit=True)
-    store.workers.settle()
-    log = store.writer._engine.log
-    flushed = log.flushed_offset
-    monkeypatch.setattr(type(log), "flushed_offset", property(lambda _: flushed), raising=False)
-    fill(store, "E")
-    noted_at = log.appended_offset
-    store.check(10_000)
-    assert kept(store).half_offset == 0
-    fill(store, "F")
-    flushed = noted_at
-    store.check(500)
-    assert kept(store) == TransactionProgress(
-        half_offset=2, removal_offset=0, copies_offset=noted_at
-    )
 
 
 def commit_as_its_group(store: TransactionStore, queue_offset: int) -> None:
@@ -173,22 +149,3 @@ def test_the_topics_of_half_messages_cannot_be_deleted(store: TransactionStore) 
         with pytest.raises(InvalidMessage, match="pending"):
             store.writer.delete_topic(topic)
     assert store.end("A", commit=True) == [("committed", 1, False)]
-
-
-@pytest.mark.parametrize("part", [StagedCommits, Transactions])
-def test_a_start_that_fails_keeps_no_progress_of_what_it_has_not_read(
-    store: TransactionStore, monkeypatch: pytest.MonkeyPatch, part: type
-) -> None:
-    fill(store, "AB")
-    store.end("A", commit=True)
-    store.writer.close()
-
-    def fail(*_: object) -> None:
-        raise OSError("read error")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(part, "recover", fail)
-        with pytest.raises(OSError, match="read error"):
-            store.open()
-    store.open()
-    assert store.pending() == ["B"]

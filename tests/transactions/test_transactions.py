@@ -20,10 +20,8 @@ from storage.errors import (
     TransactionExists,
 )  # fmt: skip
 from storage.format.properties import decode_properties
-from storage.transactions import checks, copies, transactions
-from storage.transactions.halves import HalfTable
+from storage.transactions import transactions
 from storage.transactions.log_access import TransactionLog
-from storage.transactions.progress import ProgressFiles
 
 GIVEN_UP = "TRANS_CHECK_MAX_TIME_TOPIC"
 
@@ -83,16 +81,6 @@ def test_all_messages_of_a_transaction_are_committed_in_one_batch(store: Transac
     sizes = [each.total_size for each in copies]
     assert (second - first, third - second) == (sizes[0], sizes[1])
     assert [each.body for each in store.records(OP)] == [b"0,1,2,"]
-
-
-def test_many_transactions_are_ended_in_one_batch(store: TransactionStore) -> None:
-    keys = [f"K{number}" for number in range(300)]
-    for first in range(0, 300, 50):
-        store.prepare(*(message(b"%d" % n, keys[n]) for n in range(first, first + 50)))
-    assert store.end(*keys, commit=True) == [("committed", 1, False)] * 300
-    assert store.bodies() == [b"%d" % n for n in range(300)]
-    removed = b"".join(each.body for each in store.records(OP))
-    assert removed == b"".join(b"%d," % n for n in range(300))
 
 
 def test_who_ends_a_transaction_again_gets_the_first_answer(store: TransactionStore) -> None:
@@ -194,20 +182,6 @@ def test_more_pending_halves_than_there_may_be_are_refused_until_some_end(tmp_pa
     store.prepare(message(b"four", "D"))
     assert store.pending() == ["B", "C", "D"]
     store.writer.close()
-
-
-def test_a_list_of_more_than_are_listed_says_how_many_there_are(
-    store: TransactionStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Transactions count, not their messages."""
-    monkeypatch.setattr(transactions, "LISTED_MAX", 2)
-    store.prepare(message(b"one", "A1"), message(b"two", "A2"), transaction_id="A")
-    store.prepare(message(b"three", "B"), message(b"four", "C"))
-    pending = store.transactions.pending()
-    assert ([each.transaction_id for each in pending], pending.pending_count) == (["A", "B"], 3)
-    store.end("A", commit=True)
-    pending = store.transactions.pending()
-    assert ([each.transaction_id for each in pending], pending.pending_count) == (["B", "C"], 2)
 
 
 @pytest.mark.parametrize("how", ["reopen", "kill"])
@@ -382,54 +356,6 @@ def test_what_goes_wrong_with_one_transaction_is_said_and_keeps_no_other_from_it
     assert store.writer.status().problem == ""
 
 
-def test_a_progress_that_cannot_be_kept_is_said_and_stops_no_checks(
-    store: TransactionStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store.watch("orders")
-
-    def failing(*_: object) -> None:
-        raise OSError(5, "Input/output error")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ProgressFiles, "save", failing)
-        store.prepare(message(b"one", "A"))
-        store.check(6_000)
-        store.workers.settle()
-        store.check(10_000)
-        assert "progress of transactions: " in store.writer.status().problem
-    store.check(30_000)
-    assert [each.check_count for each in store.asked] == [1, 2]
-    assert store.writer.status().problem == ""
-
-
-@pytest.mark.parametrize("is_refused", [False, True])
-def test_transactions_that_are_asked_about_together_are_stored_again_in_one_batch(
-    store: TransactionStore, monkeypatch: pytest.MonkeyPatch, is_refused: bool
-) -> None:
-    """Where the batch is refused for one of them, the others are stored by themselves."""
-    store.watch("orders")
-    store.prepare(*(message(b"%d" % n, f"K{n}", queue_id=n % 4) for n in range(100)))
-    store.prepare(message(b"a", "A"), message(b"b", "B"), transaction_id="two")
-    append, counts = store.transactions._transactions.log.append, []
-
-    def counted(copies: Any, count: int, removed: Any = (), end: Any = None) -> Any:
-        counts.append(count)
-        if is_refused and b"K7\x02" in copies.tobytes():
-            raise InvalidMessage("records", "one of them is refused")
-        return append(copies, count, removed, end)
-
-    monkeypatch.setattr(store.transactions._transactions.log, "append", counted)
-    store.check(6_001)
-    assert len(store.asked) == 101
-    assert counts == ([102, *[1] * 100, 2] if is_refused else [102])
-    assert len(store.bodies(HALF)) == 102 * 2 - is_refused
-    monkeypatch.undo()
-    store.kill()
-    again = {each.transaction_id: each.check_count for each in store.transactions.pending()}
-    assert again == {**{f"K{n}": 1 - (is_refused and n == 7) for n in range(100)}, "two": 1}
-    assert store.end("K3", "two", commit=True) == [("committed", 1, False), ("committed", 2, False)]
-
-
 def test_immunity_is_what_the_message_says(store: TransactionStore) -> None:
     store.watch("orders")
     store.prepare(message(b"one", "A", CHECK_IMMUNITY_TIME_IN_SECONDS="60"), message(b"two", "B"))
@@ -442,42 +368,6 @@ def test_immunity_is_what_the_message_says(store: TransactionStore) -> None:
     store.watch("orders")
     store.check(40_000)
     assert "A" in {each.transaction_id for each in store.asked}
-
-
-@pytest.mark.parametrize("text", ["9" * 20, "²" * 10, "²", "٣", "-1", "9" * 5_000])
-def test_any_text_of_a_numbers_property_is_as_good_as_none(
-    store: TransactionStore, monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
-    """It must refuse neither the message nor the start after it."""
-    pairs = copies._half_pairs
-    times = f"TRANSACTION_CHECK_TIMES\x01{text}\x02".encode()  # only another software stores that
-    monkeypatch.setattr(copies, "_half_pairs", lambda *args: times + pairs(*args))
-    store.prepare(message(b"one", "A", CHECK_IMMUNITY_TIME_IN_SECONDS=text))
-    store.kill()
-    assert store.pending() == ["A"]
-    store.watch("orders")
-    store.check(6_000)
-    assert [each.check_count for each in store.asked] == [1]
-
-
-@pytest.mark.parametrize("text", ["9" * 20, "²", "x"])
-def test_a_half_for_no_queue_is_named_and_does_not_stop_the_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, text: str
-) -> None:
-    opened = TransactionStore(tmp_path / "broker")
-    with monkeypatch.context() as patch:  # as another software may have stored it
-        pairs = copies._half_pairs
-
-        def wrong(*args: Any) -> bytes:
-            return pairs(*args).replace(b"REAL_QID\x010", b"REAL_QID\x01" + text.encode())
-
-        patch.setattr(copies, "_half_pairs", wrong)
-        opened.prepare(message(b"one", "A"))
-    opened.prepare(message(b"two", "B"))
-    opened.reopen()
-    assert opened.pending() == ["B"]
-    assert "cannot be read: it lacks what each half message has" in caplog.text
-    opened.writer.close()
 
 
 def test_transactions_of_a_deleted_topic_cannot_be_committed_and_go_with_the_next_check(
@@ -554,41 +444,6 @@ def test_a_question_that_reached_nobody_does_not_count(store: TransactionStore) 
     assert [each.check_count for each in store.asked] == [1, 1, 1]
 
 
-def test_halves_that_wait_for_somebody_to_ask_are_looked_at_when_they_are_due_and_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Very many may wait, and all of it is done under the lock that sends and ends need."""
-    monkeypatch.setattr(checks, "HALVES_AT_ONCE", 10)
-    store = TransactionStore(tmp_path / "store")
-    store.writer.create_topic("bills", 1)
-    names = [f"K{n:02}" for n in range(40)]
-    store.prepare(*(message(b"one", name) for name in names))
-    store.prepare(message(b"two", "two"), message(b"2", "2", topic="bills"), transaction_id="two")
-    looked = []
-    of = HalfTable.of
-    with monkeypatch.context() as patch:
-        patch.setattr(HalfTable, "of", lambda self, each: looked.append(each) or of(self, each))
-        store.check(6_000)
-        assert len(looked) == 10
-        for _ in range(10):
-            store.check()
-        assert looked == [*names, "two"]
-        store.watch("others")  # nobody waits for it
-        assert len(looked) == 41
-    notes = store.transactions._transactions.notes
-    store.end(*names[:20], commit=False)
-    assert len(notes) == 21
-    store.watch("bills")
-    store.check()
-    assert [each.transaction_id for each in store.asked] == ["two"]
-    store.watch("orders")
-    for _ in range(10):
-        store.check()
-    assert sorted(each.transaction_id for each in store.asked) == [*names[20:], "two"]
-    assert len(notes) == 0
-    store.writer.close()
-
-
 def test_no_immunity_is_longer_than_a_half_may_grow_old(store: TransactionStore) -> None:
     """It would hold the log for as long as a producer likes."""
     store.transactions.prepare(message(b"one", "A"), immunity_s=900_000_000)
@@ -629,18 +484,3 @@ def test_a_damaged_half_is_given_up_when_it_is_too_old_and_its_loss_is_named(
     assert queue.next_offset == 1  # the other message
     assert store.transactions._transactions.needed_offset() is None
     assert store.end("T", commit=True) == [("given up", 2, True)]
-
-
-def test_one_that_is_too_old_is_given_up_after_a_question_that_reached_somebody(
-    store: TransactionStore,
-) -> None:
-    store.prepare(message(b"one", "A"))
-    store.watch("orders")
-    store.clock.pass_ms(73 * 3_600_000)
-    for _ in range(3):
-        store.check(30_000)
-        store.transactions.uncount("A", 1)
-    assert store.pending() == ["A"]
-    store.check(30_000)
-    store.check(30_000)
-    assert (store.pending(), len(store.asked)) == ([], 4)

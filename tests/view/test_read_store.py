@@ -27,7 +27,6 @@ from storage.errors import (
 from storage.format.record import Record, decode_record
 from storage.message import Message, PullResult, PullStatus, PutResult
 from storage.reader import StoreReader
-from storage.view.store_view import StoreView
 
 CONFIG = StoreConfig(
     commit_log_file_size=1 << 16, consume_queue_file_size=400, index_slot_count=50,
@@ -92,13 +91,6 @@ def test_adjacent_records_come_as_one_slice_and_read_only(store: MessageStore) -
     assert len(result.slices) == 1
     with pytest.raises(TypeError):
         result.slices[0][0] = 0
-
-
-def test_records_far_apart_are_joined_into_one_slice(store: MessageStore) -> None:
-    store.put_all([Message(topic="t", body=b"%d" % n, queue_id=n % 4) for n in range(80)])
-    result = store.pull("t", 2, queue_offset=0)
-    assert len(result.slices) == 1
-    assert bodies(result) == [b"%d" % n for n in range(2, 80, 4)]
 
 
 def test_bytes_limit_the_pull_but_never_below_one_record(store: MessageStore) -> None:
@@ -377,13 +369,6 @@ def test_a_reader_wants_a_store(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(NotAStore):
         StoreReader.open(tmp_path)
-
-
-def test_a_missing_store_is_described_without_an_option_s_name(tmp_path: Path) -> None:
-    """The library and the commands have no option 'store'; Spark's source adds its name itself."""
-    with pytest.raises(NotAStore, match="no such directory") as raised:
-        StoreView.open(tmp_path / "missing")
-    assert "option" not in str(raised.value)
 
 
 def test_pulls_from_many_threads_agree(store: MessageStore) -> None:

@@ -11,8 +11,6 @@ from engine_store import small_config
 
 from storage import Message, MessageStore, StoreReader
 from storage.files.filesystem import OsFile, OsFileSystem
-from storage.view.layout import StorePaths
-from storage.view.settings import SettingsFile, load_settings
 
 
 class CountedReads(OsFileSystem):
@@ -64,15 +62,3 @@ def test_extents_of_queues_see_a_deletion_at_once(store: Path) -> None:
         opened.pull("a", 0, queue_offset=0)  # waits for dispatch
         again = opened.reader.queue_extents({"a"})
         assert [extent.incarnation != 0 for extent in again] == [True]
-
-
-def test_the_settings_of_a_store_whose_first_file_is_gone_are_those_of_the_second(
-    store: Path,
-) -> None:
-    paths = StorePaths(store)
-    settings = SettingsFile(OsFileSystem(), paths)
-    whole = settings.load()
-
-    paths.settings.unlink()
-
-    assert settings.load() == whole == load_settings(OsFileSystem(), paths)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import shutil
 import struct
 from collections.abc import Callable, Iterator
@@ -171,32 +170,6 @@ def test_our_checkpoint_is_never_taken_for_a_broker_s_run(
                 )
             monkeypatch.undo()
     assert next(looks) == 6
-
-
-def test_what_of_a_page_holds_is_decided_once_a_session_and_not_for_each_pull(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with MessageStore.open(tmp_path, small_config(queue_flush_interval_ms=3_600_000)) as store:
-        store.create_topic("t", 1)
-        put(store, 1)
-        with StoreReader.open(tmp_path) as reader:
-            positions = reader.positions
-            assert isinstance(positions, CheckpointFile)
-            load, loads = positions.durable.load, itertools.count()
-
-            def loading() -> object:
-                next(loads)
-                return load()
-
-            monkeypatch.setattr(positions.durable, "load", loading)
-            for expected in range(1, 50):
-                pulled = reader.pull("t", 0, queue_offset=0, max_messages=100)
-                assert pulled.record_count == expected
-                put(store, 1)
-            assert next(loads) == 0
-            change_page(tmp_path, 16, os.urandom(8))
-            reader.pull("t", 0, queue_offset=0)
-            assert next(loads) == 2  # itself counted: one was made
 
 
 def test_a_broker_s_messages_stay_in_view_while_our_writer_starts(

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from engine_store import small_config
 
-from storage.checkpoint.positions import CheckpointFile
 from storage.errors import TopicNotFound
 from storage.format.record import decode_record
 from storage.message import Message, PullResult
@@ -59,56 +58,6 @@ def test_a_thread_that_is_held_up_takes_nothing_back_that_another_has_shown(
         reader._visibility.positions = HeldUp()  # type: ignore[assignment]
         reader._visibility.update()
         assert reader.log.visible_offset == writer.appended_offset
-
-
-@pytest.mark.parametrize("changed", ["a session", "the topics"])
-def test_what_could_not_be_read_is_read_by_the_next_who_looks(
-    tmp_path: Path, writer: StoreWriter, monkeypatch: pytest.MonkeyPatch, changed: str
-) -> None:
-    with StoreReader.open(tmp_path / "store") as reader:
-        writer.create_topic("new", 1)
-        if changed == "a session":
-            reader._visibility._trust = None
-        reload = reader.topics.reload
-
-        def fail() -> None:
-            monkeypatch.setattr(reader.topics, "reload", reload)
-            raise OSError("too many open files")
-
-        monkeypatch.setattr(reader.topics, "reload", fail)
-        with pytest.raises(OSError, match="too many"):
-            reader._visibility.update()
-        forgotten: list[None] = []
-        monkeypatch.setattr(reader._queues, "forget", lambda: forgotten.append(None))
-        reader._visibility.update()
-        assert "new" in reader.topics
-        assert forgotten
-
-
-def test_the_durable_position_is_loaded_before_the_checkpoint_is_shared(
-    tmp_path: Path, writer: StoreWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without it everything would be visible, durable or not."""
-    with StoreReader.open(tmp_path / "store") as reader:
-        visibility = reader._visibility
-        visibility.positions = visibility._trust = None
-        real = CheckpointFile.open
-        found: list[bool] = []
-
-        def opened(*arguments: Any, **options: Any) -> CheckpointFile:
-            positions = real(*arguments, **options)
-            load = positions.durable.load
-
-            def loading() -> Any:
-                found.append(visibility.positions is not None)
-                return load()
-
-            monkeypatch.setattr(positions.durable, "load", loading)
-            return positions
-
-        monkeypatch.setattr(CheckpointFile, "open", opened)
-        visibility.update()
-        assert found == [False]
 
 
 def bodies(result: PullResult) -> list[bytes]:

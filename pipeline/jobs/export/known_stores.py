@@ -59,7 +59,7 @@ def match_stores(stores: Sequence[ExportedStore], manifest: Manifest) -> None:
     """
     seen: dict[str, ExportedStore] = {}
     for store in stores:
-        manifest.match(store.path, store.store_id, store.incarnations)
+        manifest.match(store.path, store.store_id)
         if store.name in seen:
             raise PipelineError(
                 f"{seen[store.name].path} and {store.path} are one store, or one is a copy of the"

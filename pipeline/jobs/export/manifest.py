@@ -25,19 +25,18 @@ from typing import Any, Final, NamedTuple
 
 from pipeline.errors import InvalidOption, PipelineError
 from pipeline.jobs.new_directory import empty, sync_path
-from storage.view.incarnations import Incarnations
 
 DIRECTORY: Final = "_penstock"
 MANIFEST: Final = "manifest.json"
-VERSION: Final = 2  # version 1 had the paths of stores for their ids, and no incarnations
+VERSION: Final = 2
 
 
 class QueueOfStore(NamedTuple):
-    """One queue; ``incarnation`` is None for what version 1 recorded, until its store is seen."""
+    """One queue of one incarnation of a topic."""
 
     store: str
     topic: str
-    incarnation: int | None
+    incarnation: int
     queue_id: int
 
 
@@ -69,13 +68,11 @@ class Manifest:
             raise PipelineError(
                 f"{path} is damaged: {error}; export to a new directory, or restore it"
             ) from error
-        if document.get("version") not in (1, VERSION):
+        if document.get("version") != VERSION:
             raise PipelineError(
                 f"{path} is of version {document.get('version')}, not {VERSION}: export to a new"
                 " directory, or with the version of Penstock that wrote it"
             )
-        if document["version"] == 1:
-            _upgrade(document)
         if document["format"] != file_format:
             raise InvalidOption(
                 "format",
@@ -160,11 +157,10 @@ class Manifest:
         of_topic = {known.incarnation for known in self.ranges if known[:2] == key[:2]}
         return bool(of_topic) and key.incarnation not in of_topic
 
-    def match(self, path: str, store_id: str | None, incarnations: Incarnations) -> None:
+    def match(self, path: str, store_id: str | None) -> None:
         """Take a store for the one that was exported from a path, or note it.
 
-        What version 1 recorded of its topics is from here on of their present incarnations. Raises
-        InvalidOption if another store was exported from this path.
+        Raises InvalidOption if another store was exported from this path.
         """
         known = self.stores.setdefault(path, store_id)
         if known != store_id:
@@ -173,10 +169,6 @@ class Manifest:
                 f"{path} is another store than the one that was exported to {self.target};"
                 " export it to a new directory",
             )
-        store = store_id or path
-        for key in [key for key in self.ranges if key.store == store and key.incarnation is None]:
-            now = key._replace(incarnation=incarnations.of(key.topic))
-            self.ranges[now] = joined(self.ranges.pop(key) + self.ranges.get(now, []))
 
     def paths_of(self, store_id: str) -> list[str]:
         """Return the paths from which a store was exported."""
@@ -228,14 +220,9 @@ def joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def _order(item: tuple[QueueOfStore, Any]) -> tuple[str, str, int, int]:
-    store, topic, incarnation, queue_id = item[0]
-    return store, topic, -1 if incarnation is None else incarnation, queue_id
-
-
 def _encoded(ranges: Ranges) -> list[dict[str, Any]]:
-    topics: dict[tuple[str, str, int | None], dict[str, Any]] = {}
-    for key, mine in sorted(ranges.items(), key=_order):
+    topics: dict[tuple[str, str, int], dict[str, Any]] = {}
+    for key, mine in sorted(ranges.items()):
         queues = topics.setdefault(key[:3], {})
         queues[str(key.queue_id)] = [list(each) for each in mine]
     return [
@@ -252,22 +239,3 @@ def _decoded(topics: Iterable[Mapping[str, Any]]) -> Ranges:
         for topic in topics
         for queue_id, ranges in topic["queues"].items()
     }
-
-
-def _upgrade(document: dict[str, Any]) -> None:
-    """Make a document of version 1 one of version 2.
-
-    A store that was renamed has several paths in it, whose ranges are of one queue now.
-    """
-    for part in (document, document["pending"]):
-        if part is None:
-            continue
-        ranges: Ranges = {}
-        for path, topics in part.pop("ranges").items():
-            store = document["stores"].get(path) or path
-            for topic, queues in topics.items():
-                for queue_id, mine in queues.items():
-                    key = QueueOfStore(store, topic, None, int(queue_id))
-                    mine = [(int(begin), int(end)) for begin, end in mine]
-                    ranges[key] = joined(ranges.get(key, []) + mine)
-        part["exported"] = _encoded(ranges)

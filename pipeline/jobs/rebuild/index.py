@@ -19,7 +19,6 @@ from pipeline.jobs.work import walk_piece
 from storage.format.index import HEADER_SIZE, IndexHeader
 from storage.format.names import INDEX_NAME_LENGTH, index_file_name
 from storage.kernels.columns import POSITION
-from storage.kernels.index.checksums import NO_SUMS
 from storage.kernels.index.entries import put_keys
 from storage.stopped.files import new_index_file
 from storage.view.index.index_file import IndexShape
@@ -175,7 +174,7 @@ def _fill(array: Any, task: IndexTask) -> int:
                     seeded = True
                 accepted = put_keys(
                     array, task.shape.slot_count, task.shape.entry_count, hashes, offsets, times,
-                    begin, end, NO_SUMS,
+                    begin, end,
                 )  # fmt: skip
                 put += int(accepted) - begin
         if put >= task.key_count:

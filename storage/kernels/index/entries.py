@@ -29,7 +29,6 @@ from storage.format.index import (
     TIME_DELTA_MAX_S,
     USED_SLOT_COUNT_POSITION,
 )
-from storage.format.index_checksums import ENTRIES_PER_BLOCK, ENTRY_WORDS, SLOTS_PER_BLOCK
 from storage.format.properties import KEY_SEPARATOR as KEYS_SEPARATOR
 from storage.format.record_layout import SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
 from storage.kernels.columns import (
@@ -45,13 +44,6 @@ from storage.kernels.columns import (
     TOPIC_POSITION,
     UNIQ_KEY_LENGTH,
     UNIQ_KEY_POSITION,
-)
-from storage.kernels.index.checksums import (
-    block_sum,
-    block_total,
-    masked_sum,
-    slot_blocks,
-    word_term,
 )
 from storage.kernels.primitives.big_endian import (
     read_i32,
@@ -161,17 +153,16 @@ def shape_fits(file: Any, slot_count: int, entry_capacity: int) -> bool:
     )
 
 
-@kernel(int64(WRITABLE_BYTES, int64, int64, INT64S, INT64S, INT64S, int64, int64, WRITABLE_INT64S))
+@kernel(int64(WRITABLE_BYTES, int64, int64, INT64S, INT64S, INT64S, int64, int64))
 def put_keys(
     file: Any, slot_count: int, entry_capacity: int, hashes: Any, commit_offsets: Any,
-    store_timestamps: Any, start: int, count: int, sums: Any,
+    store_timestamps: Any, start: int, count: int,
 ) -> int:  # fmt: skip
     """Put keys ``[start, count)`` as a broker would, until the file is full.
 
-    The ``sums`` of the blocks that it changes follow, unless the array is empty. Keys of records
-    before the file's end offset are skipped, and so are those with hash NO_KEY. Returns the first
-    key that is not dealt with: ``count`` if all are; a smaller number means that the file is full
-    and the rest, even if they are only to be skipped, belongs to the next file.
+    Keys of records before the file's end offset are skipped, and so are those with hash NO_KEY.
+    Returns the first key that is not dealt with: ``count`` if all are; a smaller number means that the
+    file is full and the rest, even if they are only to be skipped, belongs to the next file.
     -1 if an argument does not fit.
     """
     if (
@@ -180,11 +171,8 @@ def put_keys(
         or count > hashes.size
         or count > commit_offsets.size
         or count > store_timestamps.size
-        or (sums.size > 0 and sums.size < block_total(slot_count, entry_capacity))
     ):
         return i64(-1)
-    summed = sums.size > 0
-    entry_blocks = slot_blocks(slot_count)
     begin_timestamp = i64(read_i64(file, BEGIN_TIMESTAMP_POSITION))
     end_offset = i64(read_i64(file, END_COMMIT_OFFSET_POSITION))
     used_slots = i64(read_i32(file, USED_SLOT_COUNT_POSITION))
@@ -203,10 +191,8 @@ def put_keys(
             continue
         hashed = hashes[key] & 0x7FFFFFFF
         store_timestamp = store_timestamps[key]
-        slot = hashed % slot_count
-        slot_position = HEADER_SIZE + SLOT_SIZE * slot
-        slot_word = read_u32(file, slot_position)
-        previous = i64(slot_word)
+        slot_position = HEADER_SIZE + SLOT_SIZE * (hashed % slot_count)
+        previous = i64(read_u32(file, slot_position))
         if previous > next_entry:  # or negative, as a signed number
             previous = i64(0)
         delta_s = i64(0)
@@ -218,21 +204,6 @@ def put_keys(
         write_i32(file, entry_position + TIME_DELTA_IN_ENTRY, delta_s)
         write_i32(file, entry_position + PREVIOUS_IN_ENTRY, previous)
         write_i32(file, slot_position, next_entry)
-        if summed:
-            block = slot // SLOTS_PER_BLOCK
-            sums[block] = masked_sum(
-                sums[block] + word_term(slot % SLOTS_PER_BLOCK, next_entry - slot_word)
-            )
-            block = entry_blocks + next_entry // ENTRIES_PER_BLOCK
-            word = next_entry % ENTRIES_PER_BLOCK * ENTRY_WORDS
-            sums[block] = masked_sum(
-                sums[block]
-                + word_term(word, hashed)
-                + word_term(word + 1, (commit_offset >> 32) & 0xFFFFFFFF)
-                + word_term(word + 2, commit_offset & 0xFFFFFFFF)
-                + word_term(word + 3, delta_s)
-                + word_term(word + 4, previous)
-            )
         if next_entry <= 1:
             begin_timestamp = store_timestamp
             write_i64(file, BEGIN_TIMESTAMP_POSITION, store_timestamp)
@@ -288,16 +259,16 @@ def rebuild_slots(file: Any, slot_count: int, entry_capacity: int, next_entry: i
 
 
 @kernel(
-    results(int64, 3)(
+    results(int64, 2)(
         BYTES, int64, int64, int64, int64, int64, int64, int64, boolean, WRITABLE_INT64S,
-        WRITABLE_INT64S, INT64S,
+        WRITABLE_INT64S,
     )
 )  # fmt: skip
 def walk_chain(
     file: Any, slot_count: int, entry_capacity: int, hashed: int, first_entry: int,
     entry_limit: int, begin_timestamp: int, end_timestamp: int, exact: bool, out_offsets: Any,
-    out_entries: Any, sums: Any,
-) -> tuple[int, int, int]:  # fmt: skip
+    out_entries: Any,
+) -> tuple[int, int]:  # fmt: skip
     """Follow the chain of ``hashed`` from newest to oldest.
 
     ``first_entry`` is where to go on, 0 to begin at the slot. Entries above ``entry_limit`` end the
@@ -308,45 +279,23 @@ def walk_chain(
     nobody sees from outside. Otherwise an entry is taken if its record's time could lie in the range
     (the file knows whole seconds, and entry 1's time not at all), and the chain is followed to its end.
 
-    Unless ``sums`` is empty, each block is compared with its sum before its slot or entries are
-    believed, and the first that differs ends the chain.
-
     Fills both arrays (equally long) with commit offset and entry number and returns ``(found,
-    next_entry, bad_block)``; ``next_entry`` is 0 at the end of the chain, else where to go on;
-    ``bad_block`` is -1 unless a block differs.
+    next_entry)``; ``next_entry`` is 0 at the end of the chain, else where to go on.
     """
     found = i64(0)
-    if (
-        not shape_fits(file, slot_count, entry_capacity)
-        or hashed < 0
-        or (sums.size > 0 and sums.size < block_total(slot_count, entry_capacity))
-    ):
-        return found, i64(0), i64(-1)
-    summed = sums.size > 0
-    entry_blocks = slot_blocks(slot_count)
-    right_block = i64(-1)
+    if not shape_fits(file, slot_count, entry_capacity) or hashed < 0:
+        return found, i64(0)
     capacity = min(out_offsets.size, out_entries.size)
     limit = min(entry_limit, entry_capacity - 1)
     entries = HEADER_SIZE + SLOT_SIZE * slot_count
     begin = read_i64(file, BEGIN_TIMESTAMP_POSITION)
     entry = i64(first_entry)
     if entry == 0:
-        slot = hashed % slot_count
-        if summed:
-            block = slot // SLOTS_PER_BLOCK
-            if block_sum(file, slot_count, entry_capacity, block) != sums[block]:
-                return found, i64(0), block
-        entry = i64(read_i32(file, HEADER_SIZE + SLOT_SIZE * slot))
+        entry = i64(read_i32(file, HEADER_SIZE + SLOT_SIZE * (hashed % slot_count)))
     above = limit + 1
     while 0 < entry < above:
         if found >= capacity:
-            return found, entry, i64(-1)
-        if summed:
-            block = entry_blocks + entry // ENTRIES_PER_BLOCK
-            if block != right_block:
-                if block_sum(file, slot_count, entry_capacity, block) != sums[block]:
-                    return found, i64(0), block
-                right_block = block
+            return found, entry
         position = entries + ENTRY_SIZE * entry
         delta_s = read_i32(file, position + TIME_DELTA_IN_ENTRY)
         if delta_s < 0:
@@ -365,4 +314,4 @@ def walk_chain(
             break
         above = entry
         entry = i64(read_i32(file, position + PREVIOUS_IN_ENTRY))
-    return found, i64(0), i64(-1)
+    return found, i64(0)

@@ -1,89 +1,98 @@
-"""The checksums of index files, read: what of a file may be believed.
+"""Index files held against their checksums.
 
-They lie beside the index in ``index-checksums/``, since a broker takes every file of ``index/`` for an
-index file. A file without checksums (a broker's, or an older version's) is believed as it is.
+The table lies beside the index in ``index-checksums/``, since a broker takes every file of ``index/`` for an
+index file. A file without a row, as a broker leaves it, is believed until the log was read for it.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
+from zlib import crc32
 
-import numpy as np
-import numpy.typing as npt
-
-from storage.errors import StoreFull
-from storage.format import index_checksums as layout
-from storage.format.index_checksums import ChecksumIdentity, ChecksumRecord
-from storage.kernels.index.checksums import find_bad_block
+from storage.format.index import IndexHeader, entry_position
+from storage.format.index_checksums import ChecksumRow, decode_table
+from storage.format.names import INDEX_NAME_LENGTH
+from storage.message import UncoveredRange
 
 if TYPE_CHECKING:
-    from storage.files.filesystem import ByteArray, FileSystem, ReadFileSystem
+    from pathlib import Path
 
-Shape = tuple[int, int]  # counts of slots and entries, as of an ``IndexShape``
+    from storage.checkpoint.durable_slots import DurableIndex
+    from storage.files.filesystem import ReadFile, ReadFileSystem
+    from storage.view.index.index_file import IndexShape
 
-DAMAGED_SUFFIX: Final = (
-    ".damaged"  # of an empty file by which a reader asks for an index file again
-)
+TABLE: Final = "table"
+READ_BYTES: Final = 4 << 20
 
 
-def report_damage(filesystem: FileSystem, directory: Path, name: str) -> None:
-    """Ask the indexer to look at an index file, and to make it again if it is damaged.
+def read_table(filesystem: ReadFileSystem, directory: Path) -> dict[int, ChecksumRow]:
+    """Return the rows of the table in ``index-checksums/``; none where it is missing or damaged."""
+    try:
+        return decode_table(filesystem.read_bytes(directory / TABLE))
+    except FileNotFoundError:
+        return {}
 
-    Nothing is asked where nothing can be written; the indexer's own scrub finds it later.
+
+def used_bytes(header: bytes, shape: IndexShape) -> int:
+    """Return how many bytes of a file a checksum is over: those up to the last entry that is counted."""
+    entries = min(IndexHeader.decode(header).next_entry, shape.entry_count)
+    return entry_position(shape.slot_count, entries)
+
+
+def read_checksum(file: ReadFile, byte_count: int) -> Iterator[int]:
+    """Yield the checksum of the bytes read so far, a few MiB at a time; the last is that of all.
+
+    The file is read, not mapped: through a mapping its holes would take memory.
     """
-    with suppress(OSError, StoreFull):
-        path = directory / (name + DAMAGED_SUFFIX)
-        filesystem.create(path, 0, allocate=False).close()
+    checksum = 0
+    for begin in range(0, byte_count, READ_BYTES):
+        data = file.pread(min(READ_BYTES, byte_count - begin), begin)
+        checksum = crc32(data, checksum)
+        yield checksum
 
 
-class IndexChecksums:
-    """The checksums of one index file."""
-
-    def __init__(self, array: ByteArray) -> None:
-        self._array = array
-        self._put_count: npt.NDArray[np.int64] = array[
-            layout.PUT_COUNT_POSITION : layout.PUT_COUNT_POSITION + 8
-        ].view(np.int64)
-        self.sums: npt.NDArray[np.int64] = array[layout.SUMS_POSITION :].view(np.int64)
-
-    @classmethod
-    def find(cls, filesystem: ReadFileSystem, path: Path, shape: Shape) -> IndexChecksums | None:
-        """Open the checksums at ``path``; None without usable ones."""
-        try:
-            array = filesystem.map_ranges(path, 0)
-        except FileNotFoundError:
-            return None
-        return cls(array) if checksums_fit(array, int(path.name), shape) else None
-
-    @property
-    def put_count(self) -> int:
-        """Odd while a put is under way."""
-        return int(self._put_count[0])
-
-    def records(self) -> list[ChecksumRecord]:
-        """Return what was noted at the last syncs of the index file, oldest first."""
-        return layout.decode_records(bytes(self._array[: layout.SUMS_POSITION]))
-
-    def newest(self) -> ChecksumRecord | None:
-        """Return what was noted at the last sync of the index file."""
-        records = self.records()
-        return records[-1] if records else None
-
-    def bad_block(self, data: ByteArray, shape: Shape, begin: int, end: int) -> int:
-        """Return the first block in ``[begin, end)`` of the file that is not as it was put; -1 for none."""
-        return int(find_bad_block(data, *shape, self.sums, begin, end))
+def checksum_of(file: ReadFile, header: bytes, shape: IndexShape) -> int:
+    """Return the checksum of a file with that header."""
+    *_, checksum = read_checksum(file, used_bytes(header, shape))
+    return checksum
 
 
-def checksums_fit(array: ByteArray, number: int, shape: Shape) -> bool:
-    """Whether the bytes of a checksum file are whole and of an index file of that name and shape."""
-    if len(array) != layout.checksum_file_size(*shape):
-        return False
-    wanted = ChecksumIdentity(number, *shape)
-    return ChecksumIdentity.decode(bytes(array[: layout.IDENTITY.size])) == wanted
+def file_problem(
+    filesystem: ReadFileSystem, path: Path, size: int, shape: IndexShape, row: ChecksumRow | None
+) -> str:
+    """Return what is wrong with an index file by its length and its checksum; empty for nothing."""
+    if size != shape.file_size:
+        return f"has {size} bytes, not {shape.file_size}"
+    if row is None:
+        return ""
+    file = filesystem.open(path, writable=False)
+    try:
+        is_right = checksum_of(file, row.header, shape) == row.checksum
+    finally:
+        file.close()
+    return "" if is_right else "does not have its checksum"
 
 
-def block_count(shape: Shape) -> int:
-    """Return how many blocks a file of that shape has."""
-    return layout.block_count(*shape)
+def missing_files(
+    numbers: Collection[int], rows: Mapping[int, ChecksumRow], slot: DurableIndex
+) -> dict[int, UncoveredRange]:
+    """Return the ranges of the files that the table or the indexer's slot name and that are not there."""
+    spans = {
+        number: (row.values.begin_commit_offset, row.values.end_commit_offset + 1)
+        for number, row in rows.items()
+    }
+    newest = slot.file_name
+    if newest >= max([*numbers, *rows], default=0):
+        sealed_end = max((end for number, (_, end) in spans.items() if number < newest), default=1)
+        spans[newest] = sealed_end - 1, slot.indexed_offset
+    return {
+        number: UncoveredRange(
+            begin_commit_offset=begin,
+            end_commit_offset=end,
+            file_name=f"{number:0{INDEX_NAME_LENGTH}d}",
+            reason="is missing, or has another length",
+        )
+        for number, (begin, end) in spans.items()
+        if number and number not in numbers
+    }

@@ -8,8 +8,7 @@ ascending commit offset, as a broker sends them.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -19,12 +18,10 @@ from storage.files.filesystem import FileSystem
 from storage.kernels.lookup import KEY_ABSENT, match_keys
 from storage.kernels.unit_record import DAMAGED, GOOD
 from storage.message import Damage, KeyQueryResult, UncoveredRange
-from storage.view.index.checksums import report_damage
-from storage.view.index.gaps import IndexGaps
+from storage.view.index.checksums import missing_files, read_table
 from storage.view.index.index_file import IndexShape
-from storage.view.index.reader import NO_GAPS, IndexCursor, IndexReader
+from storage.view.index.reader import IndexCursor, IndexReader
 from storage.view.index.shape import find_index_shape
-from storage.view.index.watch import IndexState, IndexWatch, indexed_at_rest, published
 from storage.view.layout import StorePaths
 from storage.view.log.commit_log import CommitLogView
 from storage.view.queues.pull import damage_reason
@@ -58,65 +55,36 @@ class KeyIndex:
             None  # whether ours wrote it, and in which session
         )
         self._positions = positions
-        self._watch = IndexWatch()
-        self._gaps = IndexGaps()
-        self._gaps_for: tuple[bool, int] | None = None
 
     def reader(self) -> IndexReader:
         """Return the files as they are now."""
-        return self.look()[0]
-
-    def look(self) -> tuple[IndexReader, IndexState | None]:
-        """Return the files as they are now, and what was published before they were listed."""
         with self._guard:
             positions = self._positions()
-            before = published(positions)
             # A session begins with files that may have taken the place of others of their name.
-            reads_for = (positions is not None, before.session if before is not None else 0)
+            is_current = positions is not None and positions.indexer_is_current
+            session = positions.indexer_session if positions is not None and is_current else 0
+            reads_for = (positions is not None, session)
             if self._reader is None or not self._reader.files or reads_for != self._reads_for:
                 directory = self._paths.index
                 shape = find_index_shape(self._filesystem, directory, self._likely)
                 self._reader = IndexReader(
-                    self._filesystem, directory, shape,
-                    checksums=self._paths.index_checksums, current=positions is not None,
-                )  # fmt: skip
+                    self._filesystem, directory, shape, missing=self._missing
+                )
                 self._reads_for = reads_for
             else:
                 self._reader.refresh()
-            self._watch.note(before, self._reader.numbers, self._reader.lost_numbers)
-            return self._reader, before
+            return self._reader
 
-    def gaps(
-        self, log: CommitLogView, reader: IndexReader, before: IndexState | None
-    ) -> Mapping[int, UncoveredRange]:
-        """Return what no file covers of what was indexed ``before`` they were listed; nothing of a broker's index."""
+    def _missing(self, numbers: list[int]) -> Mapping[int, UncoveredRange]:
+        """Return the ranges of missing files; nothing where a broker was the last to write the index."""
         positions = self._positions()
         if positions is None:
-            return NO_GAPS
-        with self._guard:
-            if before is not None:
-                indexed_offset = before.indexed_offset
-            else:
-                indexed_offset = indexed_at_rest(positions)
-            if self._gaps_for != self._reads_for:
-                self._gaps, self._gaps_for = IndexGaps(), self._reads_for
-            return self._gaps.look(log, reader.listing, indexed_offset)
-
-    def is_complete(self, before: IndexState | None) -> bool:
-        """Whether the files that came with ``before`` were the whole index; False: look again.
-
-        Raises IndexIncomplete while files are gone, or being made again.
-        """
-        with self._guard:
-            return self._watch.check(self._positions(), before)
-
-    def report(self, uncovered: Sequence[UncoveredRange]) -> None:
-        """Ask our indexer, if it is at work, to look at files that do not cover what they should."""
-        positions = self._positions()
-        if positions is None or not positions.indexer_is_current:
-            return
-        for name in {each.file_name for each in uncovered} - {""}:
-            report_damage(self._filesystem, self._paths.index_checksums, name)
+            return {}
+        slot = positions.durable.load_index()
+        if not slot.present or slot.store_id != positions.durable.load().store_id:
+            return {}
+        rows = read_table(self._filesystem, self._paths.index_checksums)
+        return missing_files(numbers, rows, slot)
 
     @property
     def end_offset(self) -> int:
@@ -234,7 +202,7 @@ def query_by_key(
     end_timestamp_ms: int | None,
     max_messages: int,
     page_token: str,
-    indexed_offset: int,
+    indexed_offset: Callable[[], int],
 ) -> KeyQueryResult:
     """Return one page of the messages that carry a key; see ``StoreReader.query_by_key``."""
     if not key:
@@ -246,39 +214,17 @@ def query_by_key(
     begin_ms = _in_int64(begin_timestamp_ms)
     end_ms = FOREVER if end_timestamp_ms is None else _in_int64(end_timestamp_ms)
     question = _KeyQuestion(log, topic, since_offset, key, unique, begin_ms, end_ms)
-    while True:  # again only when an indexer has begun meanwhile
-        reader, published_before = index.look()
-        gaps = index.gaps(log, reader, published_before)
-        found, damaged, uncovered = _find(reader, gaps, question, count_max, cursor, below)
-        if index.is_complete(published_before):
-            break
-    if uncovered:
-        index.report(uncovered)
+    indexed_before = indexed_offset()
+    found, damaged, uncovered = _find(index.reader(), question, count_max, cursor, below)
     page = _that_fit(found[:count_max])
     token = _Token(page[-1].cursor, page[-1].commit_offset) if len(found) > len(page) else None
-    answer = _answer(log, page, damaged, str(token or ""), indexed_offset)
-    if not uncovered:
-        return answer
-    return replace(answer, uncovered=_extended(uncovered, reader, indexed_offset))
-
-
-def _extended(
-    uncovered: list[UncoveredRange], reader: IndexReader, indexed_offset: int
-) -> tuple[UncoveredRange, ...]:
-    """Return the ranges, that of the newest file up to what is indexed by now."""
-    files = reader.files
-    newest = files[-1].path.name if files else ""
-    return tuple(
-        replace(each, end_commit_offset=max(each.end_commit_offset, indexed_offset))
-        if each.file_name and each.file_name >= newest
-        else each
-        for each in uncovered
-    )
+    # It goes back when an indexer starts, which then changes the newest file.
+    indexed = min(indexed_before, indexed_offset())
+    return _answer(log, page, damaged, uncovered, str(token or ""), indexed)
 
 
 def _find(
     reader: IndexReader,
-    gaps: Mapping[int, UncoveredRange],
     question: _KeyQuestion,
     count_max: int,
     cursor: IndexCursor | None,
@@ -291,7 +237,7 @@ def _find(
     while len(found) <= count_max:
         offsets, following, missing = reader.find(
             question.topic, question.key, count_max=CANDIDATES,
-            begin_ms=question.begin_ms, end_ms=question.end_ms, cursor=cursor, gaps=gaps,
+            begin_ms=question.begin_ms, end_ms=question.end_ms, cursor=cursor,
         )  # fmt: skip
         uncovered += missing
         for offset, state, size in question.judge(offsets):
@@ -332,6 +278,7 @@ def _answer(
     log: CommitLogView,
     page: list[_Match],
     damaged: tuple[Damage, ...],
+    uncovered: list[UncoveredRange],
     next_page_token: str,
     indexed_offset: int,
 ) -> KeyQueryResult:
@@ -349,4 +296,5 @@ def _answer(
         damaged=damaged,
         next_page_token=next_page_token,
         indexed_offset=indexed_offset,
+        uncovered=tuple(uncovered),
     )

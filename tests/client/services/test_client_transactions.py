@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import queue
 import time
 from collections.abc import Iterator
@@ -12,12 +11,9 @@ import pytest
 from three_services import ThreeServices, three_services
 
 from penstock import (
-    AsyncClient,
     Client,
     DeadlineExceeded,
-    TopicNotFound,
     TransactionCheck,
-    TransactionExists,
     TransactionRefused,
 )
 
@@ -73,13 +69,6 @@ def test_an_exception_rolls_back(client: Client, topic: str) -> None:
     assert bodies(client, topic) == [b"last"]
 
 
-def test_an_empty_transaction_is_nothing(client: Client, topic: str) -> None:
-    with client.transaction(topic):
-        pass
-    with client.transaction("nowhere") as transaction, pytest.raises(TopicNotFound):
-        transaction.send(b"one")
-
-
 @pytest.fixture(name="losing")
 def _losing(client: Client, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     """One item for each call to come: whether its answer is lost."""
@@ -97,23 +86,6 @@ def _losing(client: Client, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bo
     monkeypatch.setattr(client, "run", run)
 
 
-def test_another_message_after_an_unanswered_one_is_not_taken_for_it(
-    client: Client, topic: str, losing: list[bool]
-) -> None:
-    with client.transaction(topic) as transaction:
-        transaction.send(b"one", queue_id=0)
-        losing.append(True)
-        with pytest.raises(DeadlineExceeded):
-            transaction.send(b"two", queue_id=0)
-        transaction.send(b"three", queue_id=0)
-        losing.append(True)
-        with pytest.raises(DeadlineExceeded):
-            transaction.send(b"four", queue_id=0)
-        transaction.send(b"four", queue_id=0)
-    client.produce(topic, b"zz", queue_id=0)
-    assert bodies(client, topic) == [b"four", b"one", b"three", b"two", b"zz"]
-
-
 @pytest.mark.parametrize("commit", [True, False])
 def test_what_was_stored_without_an_answer_ends_with_its_transaction(
     client: Client, topic: str, losing: list[bool], commit: bool
@@ -127,23 +99,6 @@ def test_what_was_stored_without_an_answer_ends_with_its_transaction(
     assert ended.message_count == 1
     client.produce(topic, b"zz", queue_id=0)
     assert bodies(client, topic) == ([b"one"] if commit else []) + [b"zz"]
-
-
-def test_a_producer_that_runs_again_shares_no_transaction_with_the_run_that_died(
-    client: Client, topic: str
-) -> None:
-    first = client.transaction(topic, transaction_id=topic)
-    first.send(b"one")
-    first.send(b"more")
-    with (
-        pytest.raises(TransactionExists),
-        client.transaction(topic, transaction_id=topic) as second,
-    ):
-        second.send(b"one")
-    assert second.rollback() is None  # and it has not ended the first one
-    first.commit()
-    client.produce(topic, b"zz")
-    assert bodies(client, topic) == [b"more", b"one", b"zz"]
 
 
 def test_a_checker_decides_about_what_another_producer_left(client: Client, topic: str) -> None:
@@ -165,20 +120,3 @@ def test_a_checker_decides_about_what_another_producer_left(client: Client, topi
     assert set(decided) == {f"{topic}-0", f"{topic}-1", f"{topic}-2"}
     assert decided.count(f"{topic}-2") >= 2
     assert bodies(client, topic) == [b"0", b"2"]
-
-
-@pytest.mark.asyncio
-async def test_the_asyncio_client_does_the_same(
-    aclient: AsyncClient, client: Client, topic: str
-) -> None:
-    async with aclient.transaction(topic) as transaction:
-        await transaction.send(b"one")
-    await aclient.transaction(topic, transaction_id=f"{topic}-open").send(b"two")
-
-    async def checker(check: TransactionCheck) -> bool:
-        return check.transaction_id == f"{topic}-open"
-
-    async with aclient.transaction_checker([topic], checker):
-        await asyncio.to_thread(wait_until_decided, client, topic)
-    client.produce(topic, b"last")
-    assert bodies(client, topic) == [b"last", b"one", b"two"]

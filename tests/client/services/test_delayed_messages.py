@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from penstock import AsyncClient, Client, FailedPrecondition, InvalidArgument, TopicNotFound
-from storage.format.timers.recall_handle import decode_recall_handle
+from penstock import Client, FailedPrecondition, InvalidArgument
 
 DAY_S = 86_400.0
 
@@ -99,49 +97,7 @@ def test_a_handle_recalls_its_message_of_its_topic_and_not_too_late(
     assert late.value.reason == "TOO_LATE_TO_RECALL"
 
 
-def test_a_recalled_message_does_not_come_when_its_time_has_passed(
-    client: Client, topic: str
-) -> None:
-    for delay_s in (3.0, 10.0, 30.0):  # more for a slow machine
-        stored = client.produce(topic, b"recalled", delay=delay_s, queue_id=0)
-        due_s = time.time() + delay_s
-        with suppress(FailedPrecondition):
-            client.recall(stored.recall_handle, topic=topic)
-            break
-        wait_for(lambda: bool(bodies(client, topic)))
-    before = len(bodies(client, topic))
-    client.produce(topic, b"kept", deliver_at=int(due_s * 1_000) + 1_000, queue_id=0)
-    wait_for(lambda: b"kept" in bodies(client, topic))
-    assert bodies(client, topic)[before:] == [b"kept"]
-
-
 @pytest.mark.parametrize("handle", ["", "no handle", "djEg", "x" * 5_000])
 def test_what_is_no_handle_recalls_nothing(client: Client, handle: str) -> None:
     with pytest.raises(InvalidArgument):
         client.recall(handle)
-
-
-def test_a_handle_that_was_cut_recalls_nothing(client: Client, topic: str) -> None:
-    stored = client.produce(topic, b"kept", delay=60.0)
-    for left_out in (1, 2, 3, 4, 8, 12):
-        with pytest.raises(InvalidArgument, match="recall_handle"):
-            client.recall(stored.recall_handle[:-left_out])
-
-
-def test_a_recall_of_a_topic_that_was_deleted_is_refused(client: Client, topic: str) -> None:
-    stored = client.produce(topic, b"gone", delay=60.0)
-    assert decode_recall_handle(stored.recall_handle).topic == topic
-    before = client.timers()
-    client.delete_topic(topic)
-    with pytest.raises(TopicNotFound):
-        client.recall(stored.recall_handle)
-    assert client.timers().pending_count >= before.pending_count, "it waits, and is dropped then"
-
-
-async def test_the_asyncio_client_delays_and_recalls(aclient: AsyncClient, topic: str) -> None:
-    stored = await aclient.produce(topic, b"later", delay=60.0)
-    counts = await aclient.timers(within_s=[30.0, 90.0])
-    assert counts.due_within_s[90.0] >= 1 and counts.pending_count >= 1
-    assert await aclient.recall(stored.recall_handle, topic=topic) == stored.unique_key
-    with pytest.raises(InvalidArgument):
-        await aclient.timers(within_s=[float(n) for n in range(100)])

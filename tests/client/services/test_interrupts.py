@@ -150,6 +150,17 @@ def test_batches_of_a_subscription_go_on_after_interrupts_and_miss_nothing(
     assert lag(client, topic) == 0
 
 
+def test_a_stream_of_pulls_goes_on_after_interrupts_and_misses_or_repeats_nothing(
+    client: Client, topic: str
+) -> None:
+    with Traffic(client, topic, queue_id=0) as traffic:
+        pulls = client.pull_stream(topic, 0, 0, follow=True)
+        seen = read_interrupted(pulls, traffic, lambda result: result.records)
+
+    assert len(seen) == traffic.count
+    assert in_order(seen)
+
+
 def test_a_query_by_key_goes_on_after_interrupts_and_misses_or_repeats_nothing(
     client: Client, topic: str
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 from slow_link import SlowLink
 from three_services import ThreeServices
 
-from penstock import AsyncClient, Client, DeadlineExceeded, RecordBatch
+from penstock import Client, DeadlineExceeded, RecordBatch
 
 TIMEOUT_S = 6.0  # the first attempt has half of it
 
@@ -71,24 +71,6 @@ def test_what_has_no_answer_is_answered_over_another_connection_and_stored_once(
         send(far, link, topic, b"x")
         assert far.produce(topic, b"y", queue_id=0).repeated is False
     assert [body for body in bodies(client, topic) if body != b"connects"] == [b"x", b"y"]
-
-
-@pytest.mark.parametrize("is_stream", [False, True])
-async def test_so_it_is_with_asyncio(
-    client: Client, topic: str, link: SlowLink, is_stream: bool
-) -> None:
-    async with AsyncClient(writer=link.address, timeout_s=TIMEOUT_S) as far:
-        await far.produce(topic, b"connects", queue_id=1)
-        if is_stream:
-            async with far.producer(delivery_timeout_s=2 * TIMEOUT_S, linger_ms=0) as producer:
-                await (await producer.send(topic, b"connects", queue_id=1))
-                silence(link)
-                stored = await (await producer.send(topic, b"x", queue_id=0))
-        else:
-            silence(link)
-            stored = await far.produce(topic, b"x", queue_id=0)
-    assert stored.repeated
-    assert [body for body in bodies(client, topic) if body != b"connects"] == [b"x"]
 
 
 def test_a_call_that_is_not_known_by_the_writer_is_made_once(

@@ -160,16 +160,6 @@ def test_a_follower_is_woken(client: Client, topic: str) -> None:
     assert sorted(got) == [b"%d" % n for n in range(8)]
 
 
-def test_offsets_by_time(client: Client, topic: str) -> None:
-    """The time of a record leads back to it."""
-    times = [client.produce(topic, b"x", queue_id=0).store_timestamp_ms for _ in range(3)]
-
-    assert client.offset(topic, 0, "earliest").queue_offset == 0
-    assert client.offset(topic, 0, "latest").queue_offset == 3
-    assert client.offset(topic, 0, times[0]).queue_offset == 0
-    assert client.offset(topic, 0, times[2], boundary="upper").queue_offset == 2
-
-
 def test_refusals_name_what_is_wrong(client: Client, topic: str) -> None:
     """Each is the documented exception."""
     with pytest.raises(TopicNotFound):
@@ -199,23 +189,6 @@ def test_refusals_name_what_is_wrong(client: Client, topic: str) -> None:
         client.produce_batch(bytes(records))
     assert caught.value.record_index == 1
     assert client.pull(topic, 0, 0).status is not PullStatus.FOUND
-
-
-def test_one_bad_record_in_a_stream_does_not_fail_its_neighbours(
-    client: Client, topic: str
-) -> None:
-    """A body beyond the writer's limit passes the client's checks and is refused alone."""
-    from penstock import DeliveryFailed
-
-    producer = client.producer(linger_ms=1000)
-    handles = [
-        producer.send(topic, body, queue_id=0) for body in (b"a", b"x" * (4 << 20) + b"y", b"c")
-    ]
-    with pytest.raises(DeliveryFailed):
-        producer.close()
-
-    assert [handle.exception() is None for handle in handles] == [True, False, True]
-    assert isinstance(handles[1].exception(), InvalidArgument)
 
 
 async def test_asyncio_reads_what_asyncio_writes(

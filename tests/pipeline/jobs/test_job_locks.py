@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
-import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -29,21 +26,4 @@ def test_a_directory_that_another_job_holds_is_refused(
         pytest.raises(refusal, match="another job"),
         hold(tmp_path / "new"),
     ):
-        pass
-
-
-@pytest.mark.parametrize(("hold", "refusal"), LOCKS)
-@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EIO])
-def test_a_directory_that_cannot_be_locked_is_not_another_jobs(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    number: int,
-    hold: Callable[[Path], AbstractContextManager[object]],
-    refusal: type[Exception],
-) -> None:
-    def failing(_descriptor: int, _operation: int) -> None:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(fcntl, "flock", failing)
-    with pytest.raises(OSError, match=os.strerror(number)), hold(tmp_path / "new"):
         pass

@@ -133,22 +133,6 @@ def test_a_message_without_room_for_a_mark_is_named_by_its_place() -> None:
         sizes_of(taken, Marked())
 
 
-def test_what_fits_nowhere_is_reported_by_its_number() -> None:
-    data, rows = scanned([encoded("t", b"x" * n, {}, True, False) for n in (1, 500, 1)])
-    sizes, offsets = np.empty((2, 3), np.int64)
-    placed_sizes(data, rows, 0, NONE, sizes)
-    assert lay_out(sizes, 0, 400, offsets) == -2
-    full = encode_for_batch(
-        "t", 0, b"", encode_properties({"a": "x" * 32_700}), 0, 0, 0, "1.1.1.1:1"
-    )
-    data, rows = scanned([full])
-    assert placed_sizes(data, rows, 0, np.array([0, 60], np.int64), sizes) == -1
-    out = np.zeros(10, np.uint8)
-    one = np.zeros(1, np.int64)
-    assert place_at(out, 0, data, rows, sizes, one, one, one, EMPTY, EMPTY, NONE) == -1
-    assert not out.any()
-
-
 @pytest.mark.filterwarnings("ignore:overflow encountered")
 @given(
     st.lists(

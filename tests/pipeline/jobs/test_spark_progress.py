@@ -6,7 +6,7 @@ import io
 from typing import Any
 
 from pipeline.jobs import progress
-from pipeline.jobs.progress import job_progress, size_text
+from pipeline.jobs.progress import job_progress
 
 
 def test_what_tasks_count_arrives_and_never_passes_the_total(spark: Any) -> None:
@@ -38,21 +38,3 @@ def test_a_log_gets_lines_and_a_quiet_job_none(spark: Any, monkeypatch: Any) -> 
 
     assert loud.getvalue().splitlines()[-1].startswith("rebuild: 1.0 GiB of 2.0 GiB (50 %), ")
     assert silent.getvalue() == ""
-
-
-def test_a_terminal_gets_a_bar(spark: Any) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    screen = Terminal()
-    with job_progress(spark, "audit", total_bytes=1000, show=True, stream=screen) as shown:
-        shown.advance(1000)
-
-    assert "audit" in screen.getvalue()
-
-
-def test_sizes_are_written_as_people_do() -> None:
-    assert [size_text(size) for size in (7, 1536, 3 << 20, 5 << 29)] == [
-        "7 B", "1.5 KiB", "3.0 MiB", "2.5 GiB",
-    ]  # fmt: skip

@@ -5,10 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +14,16 @@ from broken_stores import break_a_body
 from engine_store import small_config
 from golden import CLEAN, TORN, golden_copy, golden_spec, golden_store
 from local_spark import LocalSpark
+from steps_to_try import steps_to_try
 from typer.testing import CliRunner
 
 from pipeline import audit, rebuild, rebuild_stores
 from pipeline.errors import InvalidOption, PipelineError, StoreLocked
 from storage import Message, MessageStore, StoreConfig
-from storage.format.record_layout import QUEUE_OFFSET_POSITION
 from storage.stopped.locks import stopped_store
 from storage.view.in_use import is_in_use
 
+SPARK: Any = LocalSpark()
 SMALL = 1 << 17  # several pieces of each small store
 
 DERIVABLE = (*sorted(set(CLEAN) - {"ext", "cleaned"}), "killed", "poolkilled")
@@ -47,10 +44,10 @@ def contents(directory: Path) -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", DERIVABLE)
-def test_rebuilt_files_are_the_brokers_byte_for_byte(spark: Any, tmp_path: Path, name: str) -> None:
+def test_rebuilt_files_are_the_brokers_byte_for_byte(tmp_path: Path, name: str) -> None:
     """Index files have names of their own: a broker's are by its clock."""
     store = golden_store(name)
-    report = rebuild(spark, store, tmp_path / "new", piece_bytes=SMALL)
+    report = rebuild(SPARK, store, tmp_path / "new", piece_bytes=SMALL)
 
     assert not report.damage and not report.gaps and not report.moved
     assert files_of(tmp_path / "new" / "consumequeue") == files_of(store / "consumequeue")
@@ -67,14 +64,14 @@ def test_an_index_file_may_begin_anywhere_in_a_piece(tmp_path: Path, piece_bytes
     """Keys of one record are parted over two files, and pieces may hold several files or none."""
     store = golden_store("slow")
     spec = golden_spec("slow")["store"]
-    rebuild(LocalSpark(), store, tmp_path / "new", what="index", piece_bytes=piece_bytes)  # type: ignore[arg-type]
+    rebuild(SPARK, store, tmp_path / "new", what="index", piece_bytes=piece_bytes)
 
     assert spec["maxIndexNum"] < 10
     assert contents(tmp_path / "new" / "index") == contents(store / "index")
     assert not (tmp_path / "new" / "consumequeue").exists()
 
 
-@pytest.mark.parametrize("entries", [2, 3, 4, 9, 10, 25, 49, 50])
+@pytest.mark.parametrize("entries", steps_to_try([2, 3, 4, 9, 10, 25, 49, 50], 3))
 def test_index_files_are_those_of_our_indexer_whatever_their_size(
     tmp_path: Path, entries: int
 ) -> None:
@@ -85,7 +82,7 @@ def test_index_files_are_those_of_our_indexer_whatever_their_size(
         for number in range(24):
             keys = (f"k{number}",) if number % 3 else ()
             store.put(Message(topic="orders", queue_id=0, body=b"x", keys=keys))
-    rebuild(LocalSpark(), tmp_path / "store", tmp_path / "new", piece_bytes=1000)  # type: ignore[arg-type]
+    rebuild(SPARK, tmp_path / "store", tmp_path / "new", piece_bytes=1000)
 
     assert contents(tmp_path / "new" / "index") == contents(tmp_path / "store" / "index")
     assert files_of(tmp_path / "new" / "consumequeue") == files_of(
@@ -93,10 +90,10 @@ def test_index_files_are_those_of_our_indexer_whatever_their_size(
     )
 
 
-def test_rebuilding_a_cleaned_store_begins_where_its_log_does(spark: Any, tmp_path: Path) -> None:
+def test_rebuilding_a_cleaned_store_begins_where_its_log_does(tmp_path: Path) -> None:
     """Units of removed records are a broker's placeholders; all others are as they were."""
     store = golden_store("cleaned")
-    report = rebuild(spark, store, tmp_path / "new", what="queues")
+    report = rebuild(SPARK, store, tmp_path / "new", what="queues")
     theirs = files_of(store / "consumequeue")
 
     assert report.units == report.records == 920
@@ -108,12 +105,12 @@ def test_rebuilding_a_cleaned_store_begins_where_its_log_does(spark: Any, tmp_pa
         assert (ours[real] == np.frombuffer(theirs[name], "S20")[real]).all()
 
 
-def test_units_of_damaged_records_point_at_the_damage(spark: Any, tmp_path: Path) -> None:
+def test_units_of_damaged_records_point_at_the_damage(tmp_path: Path) -> None:
     """Later messages keep their queue offsets; the report names the hole."""
     store = golden_copy("basic", tmp_path)
     line = break_a_body(store, "basic")
     before = files_of(store / "consumequeue")
-    report = rebuild(spark, store, tmp_path / "new", piece_bytes=SMALL)
+    report = rebuild(SPARK, store, tmp_path / "new", piece_bytes=SMALL)
 
     key = (line["topic"], line["queueId"])
     at = line["queueOffset"]
@@ -139,7 +136,7 @@ def test_in_place_a_damaged_store_gets_the_files_that_recovery_makes(
     theirs = golden_copy(f"torn/{variant}", tmp_path / "recovered")
     shutil.rmtree(theirs / "index", ignore_errors=True)  # else the broker's own files are kept
 
-    rebuild(LocalSpark(), ours, in_place=True, piece_bytes=SMALL, **shape)  # type: ignore[arg-type]
+    rebuild(SPARK, ours, in_place=True, piece_bytes=SMALL, **shape)
     MessageStore.open(theirs, StoreConfig(**shape)).close()
 
     assert files_of(ours / "consumequeue") == files_of(theirs / "consumequeue")
@@ -162,39 +159,10 @@ def test_a_deleted_topic_stays_deleted(tmp_path: Path) -> None:
         for _ in range(5):
             store.put(Message(topic="again", queue_id=0, body=b"new"))
     before = files_of(tmp_path / "store" / "consumequeue")
-    report = rebuild(LocalSpark(), tmp_path / "store", in_place=True)  # type: ignore[arg-type]
+    report = rebuild(SPARK, tmp_path / "store", in_place=True)
 
     assert files_of(tmp_path / "store" / "consumequeue") == before
     assert (report.records, report.units, report.moved) == (65, 25, 0)
-
-
-@pytest.mark.parametrize("queued", [True, False])
-@pytest.mark.parametrize(
-    ("count", "wrong"), [(1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (6, 0), (6, 1), (6, 5)]
-)
-def test_a_wrong_queue_offset_is_settled_as_recovery_does(
-    tmp_path: Path, count: int, wrong: int, queued: bool
-) -> None:
-    """The first, a middle or the last record of a queue, with its old units there or not."""
-    config = small_config(append_property_crc=False)
-    with MessageStore.open(tmp_path / "store", config) as store:
-        store.create_topic("orders", 1)
-        results = [store.put(Message(topic="orders", queue_id=0, body=b"x")) for _ in range(count)]
-    for name in ("checkpoint", *(() if queued else ("consumequeue",))):
-        path = tmp_path / "store" / name
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    log = next((tmp_path / "store" / "commitlog").iterdir())
-    data = bytearray(log.read_bytes())
-    data[results[wrong].commit_offset + QUEUE_OFFSET_POSITION + 6] ^= 1  # 256 further
-    log.write_bytes(data)
-    shutil.copytree(tmp_path / "store", tmp_path / "recovered")
-
-    report = rebuild(LocalSpark(), tmp_path / "store", in_place=True)  # type: ignore[arg-type]
-    MessageStore.open(tmp_path / "recovered", config).close()
-
-    ours, theirs = (files_of(tmp_path / name / "consumequeue") for name in ("store", "recovered"))
-    assert ours == theirs
-    assert report.moved <= 1
 
 
 def test_our_indexer_goes_on_from_files_rebuilt_in_place(tmp_path: Path) -> None:
@@ -204,7 +172,7 @@ def test_our_indexer_goes_on_from_files_rebuilt_in_place(tmp_path: Path) -> None
         store.create_topic("orders", 1)
         for number in range(60):
             store.put(Message(topic="orders", queue_id=0, body=b"x", keys=(f"k{number}",)))
-    rebuild(LocalSpark(), tmp_path / "store", in_place=True)  # type: ignore[arg-type]
+    rebuild(SPARK, tmp_path / "store", in_place=True)
     index = tmp_path / "store" / "index"
     made = {path.name: path.stat().st_ino for path in index.iterdir()}
     (tmp_path / "store" / "abort").touch()
@@ -215,12 +183,10 @@ def test_our_indexer_goes_on_from_files_rebuilt_in_place(tmp_path: Path) -> None
             assert store.query_by_key("orders", key).record_count == 1
 
     assert made.items() <= {path.name: path.stat().st_ino for path in index.iterdir()}.items()
-    assert audit(LocalSpark(), tmp_path / "store").findings == ()  # type: ignore[arg-type]
+    assert audit(SPARK, tmp_path / "store").findings == ()
 
 
-def test_in_place_many_stores_lost_everything_and_are_in_order_again(
-    spark: Any, tmp_path: Path
-) -> None:
+def test_in_place_many_stores_lost_everything_and_are_in_order_again(tmp_path: Path) -> None:
     stores = [golden_copy(name, tmp_path) for name in ("basic", "slow", "lmq")]
     before = [(files_of(s / "consumequeue"), contents(s / "index")) for s in stores]
     specs = golden_spec("basic")["store"]
@@ -230,32 +196,32 @@ def test_in_place_many_stores_lost_everything_and_are_in_order_again(
         if path.is_file():
             path.write_bytes(bytes(path.stat().st_size))
     rebuild(
-        spark, stores[0], in_place=True, index_slot_count=specs["maxHashSlotNum"],
+        SPARK, stores[0], in_place=True, index_slot_count=specs["maxHashSlotNum"],
         index_entry_count=specs["maxIndexNum"],
     )  # fmt: skip
     size = golden_spec("slow")["store"]["mappedFileSizeConsumeQueue"]
-    rebuild(spark, stores[1], in_place=True, consume_queue_file_size=size)
-    reports = rebuild_stores(spark, stores, in_place=True, piece_bytes=SMALL)
+    rebuild(SPARK, stores[1], in_place=True, consume_queue_file_size=size)
+    reports = rebuild_stores(SPARK, stores, in_place=True, piece_bytes=SMALL)
 
     assert [report.store for report in reports] == [str(store) for store in stores]
     assert [(files_of(s / "consumequeue"), contents(s / "index")) for s in stores] == before
-    assert all(audit(spark, store).finding_count == 0 for store in stores)
+    assert all(audit(SPARK, store).finding_count == 0 for store in stores)
 
 
-def test_many_stores_are_written_by_name(spark: Any, tmp_path: Path) -> None:
+def test_many_stores_are_written_by_name(tmp_path: Path) -> None:
     stores = [golden_store(name) for name in ("basic", "slow")]
-    rebuild_stores(spark, stores, tmp_path / "new")
+    rebuild_stores(SPARK, stores, tmp_path / "new")
 
     for store in stores:
         made = tmp_path / "new" / store.name / "consumequeue"
         assert files_of(made) == files_of(store / "consumequeue")
     with pytest.raises(PipelineError, match="called 'basic'"):
         other = golden_copy("basic", tmp_path / "other")
-        rebuild_stores(spark, [stores[0], other], tmp_path / "newer")
+        rebuild_stores(SPARK, [stores[0], other], tmp_path / "newer")
 
 
 def test_what_cannot_be_done_is_refused(tmp_path: Path) -> None:
-    spark: Any = LocalSpark()
+    spark = SPARK
     store = golden_copy("slow", tmp_path)
     with pytest.raises(PipelineError, match="exists"):
         rebuild(spark, store, tmp_path)
@@ -279,17 +245,14 @@ def test_a_store_in_use_is_not_rebuilt_in_place_nor_opened_meanwhile(tmp_path: P
     with MessageStore.open(tmp_path / "store", config):
         assert is_in_use(tmp_path / "store")
         with pytest.raises(StoreLocked, match="in use by a writer"):
-            rebuild(LocalSpark(), tmp_path / "store", in_place=True)  # type: ignore[arg-type]
+            rebuild(SPARK, tmp_path / "store", in_place=True)
     assert not is_in_use(tmp_path / "store")
     with stopped_store(tmp_path / "store"), pytest.raises(StoreLocked):
         MessageStore.open(tmp_path / "store", config)
 
 
-KILLED_AT = ("sync_tree", "_exchange", "sync_path", "rmtree")
-
-
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("call", range(8))
+@pytest.mark.parametrize("call", steps_to_try(range(8), 3))
 def test_a_job_killed_around_each_step_leaves_old_files_or_new(
     tmp_path: Path, call: int, when: str
 ) -> None:
@@ -299,16 +262,16 @@ def test_a_job_killed_around_each_step_leaves_old_files_or_new(
     pid = os.fork()
     if pid == 0:
         _die_at(call, when)
-        rebuild(LocalSpark(), store, in_place=True)  # type: ignore[arg-type]
+        rebuild(SPARK, store, in_place=True)
         os._exit(1)
     assert os.WEXITSTATUS(os.waitpid(pid, 0)[1]) == 9
     left = {name: contents(store / name) for name in ("consumequeue", "index")}
-    rebuild(LocalSpark(), store, in_place=True)  # type: ignore[arg-type]
+    rebuild(SPARK, store, in_place=True)
 
     for name in ("consumequeue", "index"):
         assert left[name] in (old[name], contents(store / name))
     assert not list(store.glob("*.rebuilt"))
-    assert audit(LocalSpark(), store).finding_count == 2  # type: ignore[arg-type]  # record and unit
+    assert audit(SPARK, store).finding_count == 2  # record and unit
 
 
 def _die_at(number: int, when: str) -> None:
@@ -340,35 +303,6 @@ def _die_at(number: int, when: str) -> None:
         real(work, directory)
 
     rebuild_job.put_in_place = put_in_place  # type: ignore[attr-defined]
-
-
-RUN = """
-import sys
-from pipeline import build_session, rebuild
-spark = build_session("local[2]", "killed", {"spark.driver.memory": "1g", "spark.log.level": "ERROR"})
-print("begins", flush=True)
-for _ in range(100):
-    rebuild(spark, sys.argv[1], in_place=True, piece_bytes=1 << 17)
-"""
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-def test_jobs_killed_at_any_moment_leave_a_store_in_order(tmp_path: Path) -> None:
-    """Whatever the driver was doing, audit finds nothing, and nothing holds the store."""
-    store = golden_copy("basic", tmp_path)
-    for seed in range(3):
-        with subprocess.Popen(
-            [sys.executable, "-c", RUN, str(store)], stdout=subprocess.PIPE, start_new_session=True
-        ) as job:
-            assert job.stdout is not None
-            job.stdout.readline()
-            time.sleep(1.5 + 0.37 * seed)
-            os.killpg(job.pid, signal.SIGKILL)
-        assert not is_in_use(store)
-        assert audit(LocalSpark(), store).findings == ()  # type: ignore[arg-type]
-    rebuild(LocalSpark(), store, in_place=True)  # type: ignore[arg-type]
-    assert not list(store.glob("*.rebuilt"))
 
 
 def test_the_command_prints_json_and_exits_by_what_it_finds(spark: Any, tmp_path: Path) -> None:

@@ -9,14 +9,11 @@ from typing import Any
 
 import pytest
 from engine_store import small_config
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 from restarting_reader import Restarting
 from spark_schemas import schema_of
-from stream_query import Query, Row, through_json
+from stream_query import Query, Row
 
-from pipeline.errors import DataLost, InvalidOption, ReaderUnavailable, WrongCheckpoint
-from pipeline.source.options import parse_options
-from pipeline.source.stream.remote_view import RemoteView
+from pipeline.errors import DataLost, WrongCheckpoint
 from pipeline.source.stream.stream import StreamReader, make_stream_reader
 from storage import Message, MessageStore
 
@@ -56,33 +53,6 @@ def live(tmp_path: Path) -> Iterator[tuple[MessageStore, Restarting]]:
 
 
 Live = tuple[MessageStore, Restarting]
-
-
-def test_latest_is_decided_once(live: Live) -> None:
-    """By the first batch, though Spark asks for the initial offset twice; a restart goes on."""
-    store, reader = live
-    put(store, "t", 0, 10)
-    query = Query(stream_of(reader, subscribe="t"))
-    assert query.step() == []
-    put(store, "t", 0, 5)
-    put(store, "t", 1, 5)  # a queue that was not there: from its beginning
-    again = Query(stream_of(reader, subscribe="t"), query.start)
-
-    assert sorted(again.drain()) == rows_of("t", 0, 10, 15) + rows_of("t", 1, 0, 5)
-    assert again.step() is None
-
-
-def test_a_batch_that_is_run_again_reads_the_same(live: Live) -> None:
-    store, reader = live
-    put(store, "t", 0, 20)
-    first = stream_of(reader, subscribe="t", startingOffsets="earliest", maxOffsetsPerTrigger=8)
-    start = through_json(first.initialOffset())
-    end = through_json(first.latestOffset(start, first.getDefaultReadLimit()))
-    put(store, "t", 0, 20)
-    put(store, "t", 2, 20)
-    again = Query(stream_of(reader, subscribe="t", startingOffsets="earliest"))
-
-    assert Query(first).run(start, end) == again.run(start, end) == rows_of("t", 0, 0, 8)
 
 
 def test_caps_are_shared_out_and_nothing_is_left(live: Live) -> None:
@@ -213,38 +183,3 @@ def test_a_deleted_log_file_is_lost_data(tmp_path: Path) -> None:
         rows = Query(going_on, query.start).drain()
 
     assert rows == rows_of("t", 0, 1005 - len(rows), 1005) and 0 < len(rows) < 1000
-
-
-def test_wrong_streams_are_refused_soon(live: Live) -> None:
-    _, reader = live
-    unknown = stream_of(reader, subscribe="nothing")
-    with pytest.raises(InvalidOption, match="no topic is named 'nothing'; topics: t"):
-        unknown.latestOffset(unknown.initialOffset(), ReadAllAvailable())
-    nowhere = stream_of("127.0.0.1:1")
-    with pytest.raises(ReaderUnavailable, match=r"no reader service answers at 127\.0\.0\.1:1 "):
-        nowhere.latestOffset(nowhere.initialOffset(), ReadAllAvailable())
-    with pytest.raises(InvalidOption, match="endingOffsets"):
-        stream_of(reader, endingOffsets="latest")
-
-
-def test_an_idle_look_is_one_small_question(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, reader = live
-    put(store, "t", 0, 5)
-    view = RemoteView(parse_options({"endpoint": reader.address}, streaming=True))
-    asked: list[str] = []
-    ask = view._endpoint._ask
-    monkeypatch.setattr(
-        view._endpoint, "_ask", lambda method, r: asked.append(method.path) or ask(method, r)
-    )
-    first = view.look()
-    until_idle = [view.look() for _ in range(5)]
-    put(store, "t", 0, 5)
-    until = time.monotonic() + 20
-    while (later := view.look()) is first and time.monotonic() < until:
-        pass
-    view.close()
-
-    assert asked[:1] == ["/penstock.v1.Reader/ListQueues"]
-    assert all(look is first for look in until_idle)
-    assert set(asked[1:6]) == {"/penstock.v1.Reader/GetReaderStatus"}
-    assert later.spans[("t", 0)].end == 10

@@ -19,7 +19,6 @@ from storage.format.compression import compress
 from storage.format.message_id import encode_message_id
 from storage.format.properties import RESERVED
 from storage.format.record import Record, decode_record, encode_record
-from storage.kernels.arrow.gather import OTHER
 from storage.kernels.columns import BODY_LENGTH, BODY_POSITION, POSITION, PROPERTIES_POSITION
 from storage.view.log.walk import RecordRun, walk_range
 
@@ -180,36 +179,6 @@ def test_odd_properties(block: bytes) -> None:
     assert {name: values(array) for name, array in made.items()} == {
         name: [value] for name, value in plain(decode_record(log)).items()
     }
-
-
-def test_a_thousand_hosts_in_one_batch() -> None:
-    """More distinct hosts than one table of them holds."""
-    log = b""
-    for number in range(1000):
-        host = f"10.0.{number >> 8}.{number & 255}:{number + 1}"
-        log += encode_record(
-            topic="t", queue_id=0, body=b"x", born_host=host, commit_offset=len(log)
-        )
-    assert values(columns_of(log, 0)["bornHost"]) == [record.born_host for record in decoded(log)]
-
-
-def test_the_fast_kernels_say_when_they_cannot() -> None:
-    """The slow way is taken for broken text only: plain text must not take it."""
-    from storage.kernels.arrow import gather
-
-    def answer(block: bytes) -> int:
-        log = encode_record(topic="t", queue_id=0, body=b"", properties_block=block)
-        data = np.frombuffer(log, np.uint8)
-        (step,) = walk_range(data, 0, 0, len(log))
-        small, big = np.empty((3, 100), np.int32), np.empty((2, 1000), np.uint8)
-        return int(
-            gather.gather_pairs(data, step.rows, small[0], small[1], big[0], small[2], big[1])
-        )
-
-    assert answer(b"a\x01b\x02c\x01d\x02") == 2
-    assert answer("ä\x01ö\x02".encode()) == 1
-    assert answer(b"a\x01b\x02a\x01c\x02") == OTHER
-    assert answer(b"a\x01\xff\x02") == OTHER
 
 
 @pytest.mark.parametrize("column", [POSITION, BODY_POSITION, PROPERTIES_POSITION])

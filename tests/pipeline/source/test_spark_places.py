@@ -25,8 +25,6 @@ from pipeline.source.read import Reader
 from pipeline.source.source import wanted_columns
 from pipeline.source.tables import parts_of, read_part
 from storage import Message, MessageStore
-from storage.files.ranges import joined
-from storage.files.url_filesystem import GAP_MAX, UrlFileSystem
 from storage.view.store_view import StoreView
 
 FILES = {
@@ -145,21 +143,6 @@ def test_every_table_is_read_alike(in_memory: Any, name: str) -> None:
     assert len(paths) == len(table(here, "files")) and all(p.startswith(there) for p in paths)
 
 
-@pytest.mark.parametrize("name", ["basic", "cleaned"])
-def test_spark_reads_through_fsspec(spark: Any, name: str) -> None:
-    """Workers open the URL themselves; ``local`` is fsspec's own way to files of this machine."""
-    store = golden_store(name)
-    rows = {}
-    for place in (str(store), f"local://{store}"):
-        df = spark.read.format("penstock").load(place)
-        rows[place] = sorted(df.collect(), key=lambda row: row.physicalOffset)
-
-    assert rows[f"local://{store}"] == rows[str(store)] != []
-    for kind in TABLES:
-        df = spark.read.format("penstock").option("table", kind).load(f"local://{store}")
-        assert df.count() == len(table(str(store), kind))
-
-
 def test_a_glob_and_a_list_of_urls_say_which_store(spark: Any) -> None:
     directory = golden_store("basic").parent
     for name in ("basic", "slow"):
@@ -194,19 +177,6 @@ def test_planning_fetches_little(tmp_path: Path, counted: Any) -> None:
     assert log_bytes > 12 << 20 and len(tasks) >= 3
     log = sum(size for name, size in counted.fetched.items() if name.startswith("commitlog"))
     assert 0 < log < log_bytes / 8
-
-
-def test_one_small_topic_fetches_little(tmp_path: Path, counted: Any) -> None:
-    """Records far apart are fetched one by one, not with the megabytes between them."""
-    fill(tmp_path / "store", (("big", 12_000), ("small", 12)))
-    counted().put(str(tmp_path / "store"), "/store", recursive=True)
-    log_bytes = StoreView.open(tmp_path / "store").bounds.end_offset
-    rows = read("counted://store", subscribe="small")
-
-    assert rows.num_rows == 12
-    assert rows.equals(read(str(tmp_path / "store"), subscribe="small"))
-    log = sum(size for name, size in counted.fetched.items() if name.startswith("commitlog"))
-    assert 0 < log < log_bytes / 10
 
 
 def test_a_copy_that_is_older_than_its_checkpoint_ends_at_its_last_record(
@@ -300,28 +270,3 @@ def test_a_wrong_place_is_named(given: dict[str, str], problem: str) -> None:
 def test_a_url_without_a_store_is_not_a_store() -> None:
     with pytest.raises(NotAStore, match="memory://nothing"):
         plan_messages(parse_options({"store": "memory://nothing"}))
-
-
-def test_ranges_with_little_between_them_are_joined() -> None:
-    begins = np.array([900_000, 0, 50, 10_000_000, 5])
-    ends = np.array([900_010, 100, 60, 10_000_000, 6])
-
-    assert joined(begins, ends, GAP_MAX) == [(0, 100), (900_000, 900_010)]
-    assert joined(0, 10, GAP_MAX) == [(0, 10)]
-    assert joined(np.array([0, 100 + GAP_MAX]), np.array([100, 200 + GAP_MAX]), GAP_MAX) == [
-        (0, 200 + GAP_MAX)
-    ]
-    assert joined(5, 5, GAP_MAX) == []
-
-
-def test_only_what_was_asked_for_is_in_a_fetched_file(in_memory: Any) -> None:
-    content = np.random.default_rng(2).bytes(3 << 20)
-    in_memory.pipe("/stores/file", content)
-    files, path = UrlFileSystem("memory://stores"), Path("/file")
-    array = files.map_ranges(path, 1 << 20, (1 << 20) + 100)
-
-    assert array[1 << 20 :].tobytes() == content[1 << 20 : (1 << 20) + 100]
-    assert not array[: 1 << 20].any()
-    assert files.map_ranges(path, 0).tobytes() == content
-    with pytest.raises(ValueError):
-        array[0] = 1

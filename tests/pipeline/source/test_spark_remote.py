@@ -7,7 +7,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ import pyarrow as pa
 import pytest
 from engine_store import small_config
 from golden import golden_copy
-from pyspark.sql.functions import expr
 from real_processes import one_service
 from restarting_reader import Restarting
 from spark_schemas import schema_of
@@ -130,19 +128,6 @@ def test_options_mean_what_they_mean_for_files(
     assert read(endpoint=address, **given).equals(read(store=str(filled), **given))
 
 
-def test_times_mean_what_they_mean_for_files(filled: Path, address: str) -> None:
-    times = read(store=str(filled), subscribe="t", startingOffsets='{"t": {"0": 9000, "2": -2}}')
-    moment = str(int(times["storeTimestamp"][0].as_py().timestamp() * 1000))
-    for given in (
-        {"startingTimestamp": moment, "startingOffsetsByTimestampStrategy": "latest"},
-        {"endingTimestamp": moment},
-        {"endingOffsetsByTimestamp": f'{{"t": {{"0": {moment}, "2": {moment}}}}}'},
-    ):
-        there = read(endpoint=address, subscribe="t", **given)
-        assert there.equals(read(store=str(filled), subscribe="t", **given))
-        assert 0 < there.num_rows < 18_300
-
-
 def test_tasks_are_cut_by_bytes_and_by_number(address: str) -> None:
     whole = plan_messages(parse_options({"endpoint": address}))
     small = plan_messages(parse_options({"endpoint": address, "maxPartitionBytes": "2m"}))
@@ -154,14 +139,6 @@ def test_tasks_are_cut_by_bytes_and_by_number(address: str) -> None:
             (p.topic, p.queue_id, n) for t in tasks for p in t for n in range(p.begin, p.end)
         }
         assert len(offsets) == sum(p.end - p.begin for t in tasks for p in t) == 18_500
-
-
-def test_kafka_columns_and_headers(spark: Any, address: str) -> None:
-    df = load(spark, address, subscribe="u", kafkaColumns="true", includeHeaders="true")
-    row = df.orderBy("offset").first()
-
-    assert (row.key, row.topic, row.partition, row.offset) == (b"k0", "u", 0, 0)
-    assert [(header.key, bytes(header.value)) for header in row.headers] == [("n", b"0")]
 
 
 def test_the_table_of_queues_is_that_of_the_files(spark: Any, filled: Path, address: str) -> None:
@@ -196,18 +173,6 @@ def damage(directory: Path, rows: pa.Table, queue_offset: int) -> None:
         file.write(b"\xff\xfe\xfd")
 
 
-def test_a_header_only_schema_decodes_only_that(spark: Any, address: str) -> None:
-    df = (
-        spark.read.format("penstock")
-        .option("endpoint", address)
-        .schema("topic string, queueId int")
-    )
-
-    assert {tuple(row) for row in df.load().groupBy("topic", "queueId").count().collect()} == {
-        ("t", 0, 18_000), ("t", 2, 300), ("u", 0, 200),
-    }  # fmt: skip
-
-
 def test_a_reader_that_goes_in_the_middle_loses_and_doubles_nothing(filled: Path) -> None:
     """Killed, and then stopped: each answer that came is kept; the next call asks for what follows it."""
     ways = {1: signal.SIGKILL, 3: signal.SIGTERM}
@@ -228,29 +193,6 @@ def test_a_reader_that_goes_in_the_middle_loses_and_doubles_nothing(filled: Path
         restart.join()
 
     assert sorted(rows) == [(0, n) for n in range(18_000)] + [(2, n) for n in range(300)]
-
-
-@pytest.mark.slow
-def test_a_query_outlives_kills_of_the_reader(spark: Any, filled: Path) -> None:
-    """The same of a whole query, with one task for 2 MiB, tried once."""
-    with Restarting(filled) as reader:
-        df = load(spark, reader.address, maxPartitionBytes="2m", endpointTimeoutMs=60_000)
-        counts = df.groupBy("topic", "queueId").agg(expr("sum(queueOffset)"), expr("count(*)"))
-        with ThreadPoolExecutor(1) as driver:
-            query = driver.submit(counts.collect)
-            kills = 0
-            while not query.done() and kills < 5:
-                wait([query], 0.3 + 0.1 * kills)
-                reader.kill()
-                kills += 1
-                time.sleep(0.2)
-                reader.start()
-            rows = query.result(200)
-
-    sizes = {("t", 0): 18_000, ("t", 2): 300, ("u", 0): 200}
-    assert {(row[0], row[1]): (row[2], row[3]) for row in rows} == {
-        key: (sum(range(count)), count) for key, count in sizes.items()
-    }
 
 
 def test_a_reader_that_stays_away_is_named(filled: Path) -> None:
@@ -324,23 +266,6 @@ def test_another_service_is_not_a_reader(filled: Path) -> None:
             plan_messages(parse_options({"endpoint": address}))
 
 
-def test_an_offset_that_was_removed_is_lost_data(tmp_path: Path) -> None:
-    store = golden_copy("cleaned", tmp_path)
-    with reader_of(store) as address:
-        queues = read(endpoint=address)
-        topic = queues["topic"][0].as_py()
-        ids = sorted(set(read(endpoint=address, subscribe=topic)["queueId"].to_pylist()))
-        given = {
-            "endpoint": address,
-            "assign": json.dumps({topic: ids}),
-            "startingOffsets": json.dumps({topic: {str(number): 0 for number in ids}}),
-        }
-        with pytest.raises(DataLost, match="startingOffsets"):
-            read(**given)
-
-        assert read(**given, failOnDataLoss="false").equals(read(endpoint=address, subscribe=topic))
-
-
 # ---- streams
 
 
@@ -390,29 +315,6 @@ def live(tmp_path: Path) -> Iterator[tuple[MessageStore, Restarting]]:
             yield store, reader
 
 
-@pytest.mark.slow
-def test_all_that_is_available_comes_under_a_cap_and_once(
-    spark: Any, tmp_path: Path, live: tuple[MessageStore, Restarting]
-) -> None:
-    """Three runs over one checkpoint; what came in between them is in the next one alone."""
-    store, reader = live
-    options = {
-        "endpoint": reader.address, "subscribe": "t", "startingOffsets": "earliest",
-        "maxOffsetsPerTrigger": "150",
-    }  # fmt: skip
-    seen: list[tuple[Any, ...]] = []
-    wanted: list[tuple[Any, ...]] = []
-    for run in range(3):
-        put(store, "t", run % 2, 400)
-        wanted += [("t", run % 2, 400 * (run // 2) + number) for number in range(400)]
-        sink = Sink()
-        stream(spark, sink, tmp_path / "c", once=True, **options).awaitTermination(100)
-        assert max(map(len, sink.batches.values())) <= 150
-        seen += sink.rows
-
-    assert sorted(seen) == sorted(wanted)
-
-
 def test_a_stream_finds_new_topics_and_outlives_the_reader(
     spark: Any, tmp_path: Path, live: tuple[MessageStore, Restarting]
 ) -> None:
@@ -438,32 +340,3 @@ def test_a_stream_finds_new_topics_and_outlives_the_reader(
 
     wanted = [("t", 0, 50 + n) for n in range(20)] + [("tt", 0, n) for n in range(30)]
     assert sink.rows == wanted
-
-
-@pytest.mark.slow
-def test_a_stream_of_the_files_goes_on_through_the_reader(
-    spark: Any, tmp_path: Path, live: tuple[MessageStore, Restarting]
-) -> None:
-    """The same store by its id: the checkpoint serves both."""
-    store, reader = live
-    options = {"subscribe": "t", "startingOffsets": "earliest"}
-    put(store, "t", 1, 30)
-    first, second = Sink(), Sink()
-    here = {"store": str(tmp_path / "s"), **options}
-    stream(spark, first, tmp_path / "c", once=True, **here).awaitTermination(100)
-    put(store, "t", 1, 10)
-    there = {"endpoint": reader.address, **options}
-    stream(spark, second, tmp_path / "c", once=True, **there).awaitTermination(100)
-
-    assert first.rows == [("t", 1, n) for n in range(30)]
-    assert second.rows == [("t", 1, 30 + n) for n in range(10)]
-
-
-def test_a_stream_of_an_unknown_topic_is_refused(
-    spark: Any, tmp_path: Path, live: tuple[MessageStore, Restarting]
-) -> None:
-    _, reader = live
-    options = {"endpoint": reader.address, "subscribe": "nothing"}
-    query = stream(spark, Sink(), tmp_path / "c", once=True, **options)
-    with pytest.raises(Exception, match="no topic is named 'nothing'"):
-        query.awaitTermination(60)

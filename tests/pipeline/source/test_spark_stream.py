@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from engine_store import small_config
-from golden import golden_copy, golden_store
+from golden import golden_store
 
 from storage import Message, MessageStore
 
@@ -182,72 +182,3 @@ def test_a_users_schema_and_several_stores(spark: Any, tmp_path: Path) -> None:
     batch = spark.read.format("penstock").load(json.dumps(stores))
     sink = run(stream, tmp_path / "c", "store", "physicalOffset")
     assert sorted(sink.rows) == sorted(map(tuple, batch.select(*sink.columns).collect()))
-
-
-@pytest.mark.parametrize("mode", ["PERMISSIVE", "DROPMALFORMED", "FAILFAST"])
-def test_a_damaged_record_by_mode(spark: Any, tmp_path: Path, mode: str) -> None:
-    copy = golden_copy("slow", tmp_path)
-    log = sorted((copy / "commitlog").iterdir())[0]
-    data = bytearray(log.read_bytes())
-    data[88] ^= 1
-    log.write_bytes(data)
-    df = load(spark, copy, startingOffsets="earliest", mode=mode)
-    if mode == "FAILFAST":
-        with pytest.raises(Exception, match="damaged at commit offset 0"):
-            run(df, tmp_path / "c", "_corrupt")
-        return
-    reasons = [row[0] for row in run(df, tmp_path / "c", "_corrupt").rows if row[0]]
-    assert len(reasons) == (mode == "PERMISSIVE")
-
-
-@pytest.mark.slow
-def test_what_is_wrong_is_said_in_the_querys_error(
-    spark: Any, live: MessageStore, tmp_path: Path
-) -> None:
-    """Options, another store's checkpoint and a lost range: each by name, with the way out."""
-    put(live, "t", 0, 200, size=1000)
-    store = tmp_path / "s"
-    options = {"startingOffsets": "earliest", "subscribe": "t"}
-    for wrong, named in (
-        ({"subscribe": "nope"}, "option 'subscribe'.*no topic is named 'nope'"),
-        ({**options, "endingOffsets": "latest"}, "option 'endingOffsets': a stream has no end"),
-        ({"table": "queues"}, "option 'table'"),
-    ):
-        with pytest.raises(Exception, match=named):
-            run(load(spark, store, **wrong), tmp_path / "wrong")
-    run(load(spark, store, maxOffsetsPerTrigger=500, **options), tmp_path / "c")
-    with MessageStore.open(tmp_path / "other", small_config()) as other:
-        other.create_topic("t", 1)
-        put(other, "t", 0, 300)
-    with pytest.raises(Exception, match=f"the checkpoint is of store {store} .*reads.*other"):
-        run(load(spark, tmp_path / "other", **options), tmp_path / "c")
-    put(live, "t", 0, 200, size=1000)
-    for log in sorted((store / "commitlog").iterdir())[:7]:
-        log.unlink()
-    with pytest.raises(Exception, match=r"removed before they were read.*failOnDataLoss=false"):
-        run(load(spark, store, **options), tmp_path / "c")
-    df = load(spark, store, failOnDataLoss="false", **options)
-    rows = run(df, tmp_path / "c").rows
-    assert rows == queue_rows("t", 0, 400 - len(rows), 400)
-    assert 100 < len(rows) < 200
-
-
-def test_a_file_deleted_under_a_planned_batch(
-    spark: Any, live: MessageStore, tmp_path: Path
-) -> None:
-    """The batch is in Spark's log of offsets when the file goes; run again it fails by name."""
-    put(live, "t", 0, 200, size=1000)
-    options = {"startingOffsets": "earliest", "subscribe": "t"}
-    first = sorted((tmp_path / "s" / "commitlog").iterdir())[0]
-
-    def lose(df: Any, batch: int) -> None:
-        first.unlink()
-        df.collect()
-
-    df = load(spark, tmp_path / "s", **options)
-    with pytest.raises(Exception, match="failOnDataLoss=false"):
-        start(df, lose, tmp_path / "c", availableNow=True).awaitTermination(WAIT_S)
-    with pytest.raises(Exception, match="failOnDataLoss=false"):
-        run(df, tmp_path / "c")
-    rows = run(load(spark, tmp_path / "s", failOnDataLoss="false", **options), tmp_path / "c").rows
-    assert rows == queue_rows("t", 0, 200 - len(rows), 200)

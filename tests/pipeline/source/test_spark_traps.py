@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from collections import Counter
 from itertools import pairwise
 from pathlib import Path
-from textwrap import dedent
 from typing import Any
 
 import pytest
 from golden import golden_copy, golden_dump, golden_store
 
-from pipeline import read_messages
-from pipeline.errors import InvalidOption
 from pipeline.source.options import parse_options
 from pipeline.source.plan import plan_messages
 from storage import Message, MessageStore
 from storage.config import StoreConfig
-from storage.format.record import encode_for_batch
 from storage.view.pieces import LogPiece
 from storage.view.store_plan import StorePlan
 from storage.view.store_view import StoreView
@@ -77,23 +69,6 @@ def test_filter_then_unfiltered_on_one_dataframe(spark: Any) -> None:
     assert few.alias("a").join(df.filter("topic = 'orders'").alias("b"), "topic").count() == 0
 
 
-def test_a_union_of_two_filters_of_one_dataframe(spark: Any) -> None:
-    """Each side keeps its own rows."""
-    df = load(spark, golden_store(BASIC))
-    both = df.filter("topic = 'few'").union(df.filter("topic = 'orders'"))
-    wanted = Counter(m["topic"] for m in messages(BASIC) if m["topic"] in ("few", "orders"))
-
-    assert Counter(row.topic for row in both.select("topic").collect()) == wanted
-
-
-def test_count_with_a_header_only_schema(spark: Any) -> None:
-    df = spark.read.format("penstock").schema("queueId int, topic string")
-    df = df.load(str(golden_store(BASIC)))
-
-    assert df.columns == ["queueId", "topic"]
-    assert df.count() == len(messages(BASIC))
-
-
 def test_a_header_only_read_touches_no_body(spark: Any, tmp_path: Path) -> None:
     """With every body destroyed the walk of a header-only read finds nothing wrong."""
     broken = golden_copy("slow", tmp_path)
@@ -144,32 +119,6 @@ def test_every_split_size_gives_every_record_once(spark: Any, store: Path) -> No
     assert sorted(map(tuple, rows)) == sorted(every)
 
 
-def test_a_record_that_ends_exactly_on_a_split_edge(store: Path) -> None:
-    """The search for a cut from that edge finds the edge, from one byte on the next record."""
-    from pipeline.source.columns import Columns
-    from pipeline.source.decode import pa
-    from pipeline.source.read import Reader
-    from storage.view.log.boundary import find_boundary
-
-    plan = StorePlan(StoreView.open(store))
-    edge, size = plan.queues["orders", 1].place(20)
-    file = plan.store.log.entry_of(edge)
-    assert file is not None
-    data = file.path.read_bytes()
-    start = file.start_offset
-    for begin, found in ((edge - 1, edge), (edge, edge), (edge + 1, edge + size)):
-        assert find_boundary(data, begin - start, len(data), start) == found - start
-
-    low, high, _ = plan.bounds
-    names = Columns(("queueOffset",), pa.schema([("queueOffset", pa.int64())]))
-    reader = Reader(parse_options({"store": str(store)}), names)
-    before, after = (
-        sum(len(b) for b in reader.read([*plan.log_pieces(*cut, 1 << 30, None)]))
-        for cut in ((low, edge), (edge, high))
-    )
-    assert (before, after) == (41, 259)
-
-
 def test_blank_records_at_the_ends_of_files(spark: Any, tmp_path: Path) -> None:
     """Every file of a log but the last ends with a blank; no row comes of it, and none is lost."""
     config = StoreConfig(commit_log_file_size=64 << 10)
@@ -183,52 +132,6 @@ def test_blank_records_at_the_ends_of_files(spark: Any, tmp_path: Path) -> None:
     for options in ({}, {"maxPartitionBytes": "10k"}, {"subscribe": "t"}):
         rows = load(spark, tmp_path / "s", **options).selectExpr("properties['n']", "_corrupt")
         assert sorted(rows.collect()) == sorted((str(n), None) for n in range(60))
-
-
-def test_ipv6_flags(spark: Any, tmp_path: Path) -> None:
-    """Hosts of twenty bytes move all fields after them; records of both kinds lie side by side."""
-    v6, v4 = "[2001:db8::7]:5", "10.0.0.1:6"
-    with MessageStore.open(tmp_path / "s", StoreConfig(store_host="[2001:db8::1]:10911")) as opened:
-        opened.create_topic("t", 1)
-        for number in range(20):
-            host = v6 if number % 3 else v4
-            opened.put_batch(encode_for_batch("t", 0, b"%d" % number, b"", 0, 0, 1, host))
-    long = "[2001:db8:0:0:0:0:0:"  # as Java writes such an address
-    names = ["bornHost", "storeHost", "body", "reconsumeTimes"]
-    rows = read_messages(spark, str(tmp_path / "s"), columns=["queueOffset", *names]).collect()
-    assert sorted(map(tuple, rows)) == [
-        (n, f"{long}7]:5" if n % 3 else v4, f"{long}1]:10911", b"%d" % n, 0) for n in range(20)
-    ]
-
-
-@pytest.mark.slow
-@pytest.mark.spark
-def test_two_pyspark_packages_one_of_them_broken(tmp_path: Path) -> None:
-    """Spark then finds no format by itself; ``register`` helps, and the session of ours has it."""
-    (tmp_path / "pyspark_broken").mkdir()
-    (tmp_path / "pyspark_broken" / "__init__.py").write_text("raise RuntimeError('broken')\n")
-    code = """
-        import re, sys
-        from pyspark.sql import SparkSession
-        spark = (SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-                 .config("spark.driver.host", "127.0.0.1").getOrCreate())
-        def count():
-            return spark.read.format("penstock").load(sys.argv[1]).count()
-        try:
-            print("found", count())
-        except Exception as error:  # one of Java's
-            print(re.findall("DATA_SOURCE_NOT_FOUND", str(error))[0])
-        from pipeline import register
-        register(spark)
-        print("registered", count())
-    """
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PYSPARK_PYTHON": sys.executable}
-    done = subprocess.run(
-        [sys.executable, "-c", dedent(code), str(golden_store("slow"))],
-        env=environment, capture_output=True, text=True, timeout=200,
-    )  # fmt: skip
-    wanted = ["DATA_SOURCE_NOT_FOUND", f"registered {len(messages('slow'))}"]
-    assert done.stdout.splitlines() == wanted, done.stderr[-2000:]
 
 
 def test_a_file_deleted_under_a_plan_fails_or_is_left_out_as_the_option_says(
@@ -309,13 +212,6 @@ def test_an_unknown_column_in_a_users_schema(spark: Any, schema: str, problem: s
         reader.load(str(golden_store(BASIC))).count()
 
 
-def test_a_directory_that_is_not_a_store(spark: Any, tmp_path: Path) -> None:
-    from pyspark.errors import AnalysisException
-
-    with pytest.raises(AnalysisException, match="commitlog"):
-        load(spark, tmp_path).count()
-
-
 def test_offsets_by_queue_and_by_time(spark: Any, store: Path) -> None:
     """Ends are exclusive, -2 and -1 are the ends of a queue, and times beat offsets."""
     start = json.dumps({"orders": {"0": 10, "1": -2}})
@@ -331,28 +227,6 @@ def test_offsets_by_queue_and_by_time(spark: Any, store: Path) -> None:
         startingOffsets="earliest", startingOffsetsByTimestampStrategy="latest",
     )  # fmt: skip
     assert df.count() == sum(line["storeTimestamp"] >= middle for line in lines)
-
-
-def test_tags_are_compared_exactly_not_by_hash(spark: Any, tmp_path: Path) -> None:
-    """'Aa' and 'BB' have one hash in Java."""
-    with MessageStore.open(tmp_path / "s") as opened:
-        opened.create_topic("t", 1)
-        for tag in ("Aa", "BB", "Aa", ""):
-            opened.put_all([Message(topic="t", body=b"x", tag=tag)])
-    for options in ({}, {"subscribe": "t"}):
-        assert load(spark, tmp_path / "s", tags="Aa", **options).count() == 2
-        assert load(spark, tmp_path / "s", tags="BB || Aa", **options).count() == 3
-    df = read_messages(spark, str(tmp_path / "s"), columns=["queueOffset"], tags="BB")
-    assert [row[0] for row in df.collect()] == [1]
-
-
-def test_columns_of_kafkas_source(spark: Any, store: Path) -> None:
-    df = load(spark, store, kafkaColumns=True, includeHeaders=True, subscribe="orders")
-    kafka = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
-    assert df.columns == [*kafka, "headers"]
-    row = df.filter("partition = 1 and offset = 2").first()
-    assert bytes(row.key) == b"k5" and bytes(row.value) == b"body 5"
-    assert [(h.key, bytes(h.value)) for h in row.headers] == [("n", b"5")]
 
 
 def break_one(directory: Path) -> int:
@@ -425,11 +299,6 @@ def test_a_rare_topic_costs_its_own_bytes_not_the_logs() -> None:
     assert sum(piece.cost for piece in pieces) < 0.05 * 1_356_107
 
 
-def test_min_partitions_cuts_smaller_pieces(store: Path) -> None:
-    options = parse_options({"store": str(golden_store(BASIC)), "minPartitions": "4"})
-    assert len(plan_messages(options)) >= 4
-
-
 def test_other_tables_count_what_the_dump_counts(spark: Any) -> None:
     lines = golden_dump(BASIC)
     queues = {
@@ -442,10 +311,3 @@ def test_other_tables_count_what_the_dump_counts(spark: Any) -> None:
     assert entries == sum(line["indexCount"] - 1 for line in lines if line["type"] == "index")
     units = load(spark, golden_store(BASIC), table="consumequeue").count()
     assert units == len(messages(BASIC))
-
-
-def test_option_names_are_compared_without_case() -> None:
-    options = parse_options({"STORE": "x", "KafkaCOLUMNS": "TRUE", "subscribe": "a, b"})
-    assert options.kafka_columns and options.selection.topics == ("a", "b")
-    with pytest.raises(InvalidOption, match="store"):
-        parse_options({})

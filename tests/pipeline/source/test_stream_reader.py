@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import shutil
 import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-import real_processes
-from engine_store import change_settings, small_config
+from engine_store import small_config
 from golden import CLEAN, KILLED, golden_copy, golden_store
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import (
@@ -42,13 +39,7 @@ from pipeline.source.schemas import MESSAGE_COLUMNS
 from pipeline.source.source import wanted_columns
 from pipeline.source.stream.stream import StreamReader, make_stream_reader
 from storage import Message, MessageStore
-from storage.files.directory_lock import DirectoryLock, LockRole
-from storage.files.filesystem import OsFileSystem
-from storage.format import checkpoint
-from storage.format.checkpoint import WRITER_LIVE_WORDS as WRITER_WORDS
-from storage.view.store_plan import StorePlan
 from storage.view.store_view import StoreView
-from storage.view.store_watch import SETTLE_TRIES, StoreWatch
 
 TYPES = {
     "string": StringType(),
@@ -117,16 +108,6 @@ def test_latest_is_decided_once(live: MessageStore, path: Path, chosen: dict[str
     assert list(again.partitions(again.initialOffset(), end)) == []
     put(live, "t", 0, 5)
     assert Query(again, end).step() == queue_rows("t", 0, 20, 30)
-
-
-@pytest.mark.parametrize("chosen", [{}, {"subscribe": "t"}])
-def test_latest_of_an_empty_store_means_everything_that_comes(
-    live: MessageStore, path: Path, chosen: dict[str, str]
-) -> None:
-    query = Query(reader_of(path, **chosen))
-    assert query.step() == []
-    put(live, "t", 1, 3)
-    assert query.step() == queue_rows("t", 1, 0, 3)
 
 
 @pytest.mark.parametrize("options", [{"startingOffsets": "earliest"}, {"startingTimestamp": 1}])
@@ -514,100 +495,6 @@ def test_a_writer_that_is_killed_and_started_again(
         assert len(mine) >= reached
 
 
-def test_a_page_between_two_words_is_looked_at_again(
-    live: MessageStore, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """While the writer stores its fields the page seems to be a broker's; the log is not walked."""
-    put(live, "t", 0, 10)
-    stated, calls = StoreView.stated_bounds, iter([True, True])
-    monkeypatch.setattr(
-        StoreView, "stated_bounds", lambda self: None if next(calls, None) else stated(self)
-    )
-    query = Query(reader_of(path, subscribe="t", startingOffsets="earliest"))
-    assert query.step() == queue_rows("t", 0, 0, 10)
-    assert next(calls, None) is None
-    view = query.reader._progress.views[str(path)]
-    assert not view._watch.is_foreign  # type: ignore[attr-defined]
-
-
-def test_the_lock_shows_a_writer_whose_process_id_is_of_another_container(
-    live: MessageStore, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put(live, "t", 0, 10)
-    with (path / "checkpoint").open("r+b") as page:
-        page.seek(checkpoint.WRITER_LIVE_POSITION + 8 * WRITER_WORDS.index("process_id"))
-        page.write((1 << 40).to_bytes(8, "little"))  # no process here has this id
-    stated, calls = StoreView.stated_bounds, iter([True, True])
-    monkeypatch.setattr(
-        StoreView, "stated_bounds", lambda self: None if next(calls, None) else stated(self)
-    )
-    watch = StoreWatch(StoreView.open(path).location)
-    watch.poll()
-    assert next(calls, None) is None
-    assert not watch.is_foreign
-
-
-@pytest.mark.parametrize("is_running", [True, False])
-def test_a_broker_after_our_writer_is_waited_for_at_most_once(
-    live: MessageStore, path: Path, monkeypatch: pytest.MonkeyPatch, is_running: bool
-) -> None:
-    """It holds the lock and leaves the words that our writer published in this boot."""
-    put(live, "t", 0, 10)
-    live.close()
-    with (path / "checkpoint").open("r+b") as page:
-        page.write((1).to_bytes(8, "big"))  # as a broker does
-    waits: list[float] = []
-    here = threading.get_ident()
-
-    def wait(seconds: float) -> None:  # threads of other tests sleep too
-        if threading.get_ident() == here:
-            waits.append(seconds)
-
-    monkeypatch.setattr("storage.view.store_watch.time.sleep", wait)
-    with ExitStack() as held:
-        if is_running:
-            held.enter_context(DirectoryLock.acquire(OsFileSystem(), path, LockRole.WRITER))
-        watch = StoreWatch(StoreView.open(path).location)
-        watch.poll()
-        assert watch.is_foreign
-        assert len(waits) == (SETTLE_TRIES if is_running else 0)
-        os.utime(path / "commitlog")
-        assert watch.poll().bounds.end_offset
-        assert len(waits) == (SETTLE_TRIES if is_running else 0)
-
-
-@pytest.mark.parametrize("torn", [(0, 250), (40, 250), (None, 250)])
-def test_a_unit_that_is_being_written_does_not_count(
-    live: MessageStore, path: Path, torn: tuple[int | None, int]
-) -> None:
-    """Its size is there and its offset is not, or in part: neither a stream nor a batch counts it."""
-    put(live, "t", 0, 10)
-    put(live, "t", 1, 10)
-    assert live.writer.wait_dispatched(live.writer.appended_offset, 10)
-    query = Query(reader_of(path, subscribe="t", startingOffsets="earliest"))
-    assert len(query.drain()) == 20
-    put(live, "t", 1, 1)
-    assert live.writer.wait_dispatched(live.writer.appended_offset, 10)
-    place, size = torn
-    plan = StorePlan(StoreView.open(path))
-    if place is None:  # of a record that is there, but not the newest of this queue
-        place, size = plan.queues["t", 1].place(9)
-    queue = next((path / "consumequeue" / "t" / "0").iterdir())
-    with queue.open("r+b") as file:
-        file.seek(10 * 20)
-        file.write(place.to_bytes(8, "big") + size.to_bytes(4, "big") + bytes(8))
-
-    def finish(_: float) -> None:
-        with queue.open("r+b") as file:
-            file.seek(10 * 20)
-            file.write(bytes(20))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("storage.view.queues.settled.time.sleep", finish)
-        assert query.step() == queue_rows("t", 1, 10, 11)
-        assert StorePlan(StoreView.open(path)).queues["t", 0].end == 10
-
-
 def test_a_checkpoint_goes_on_with_other_topics(live: MessageStore, path: Path) -> None:
     """What is not asked for any more is left out; what is new starts at its beginning."""
     put(live, "t", 0, 5)
@@ -617,37 +504,6 @@ def test_a_checkpoint_goes_on_with_other_topics(live: MessageStore, path: Path) 
     put(live, "t", 0, 5)
     for options in ({"subscribe": "u"}, {"subscribePattern": "u"}, {"assign": '{"u": [0]}'}):
         assert Query(reader_of(path, **options), query.start).drain() == queue_rows("u", 0, 0, 5)
-
-
-def test_an_idle_store_is_not_listed(
-    live: MessageStore, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A trigger without news costs no walk over directories and no look into queues."""
-    put(live, "t", 0, 5)
-    query = Query(reader_of(path, subscribe="t", startingOffsets="earliest"))
-    query.drain()
-    walks: list[str] = []
-
-    def noted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **named: Any) -> Any:
-            if threading.current_thread() is threading.main_thread():
-                walks.append(name)
-            return function(*arguments, **named)
-
-        return call
-
-    def is_idle() -> bool:
-        walks.clear()
-        assert [query.step() for _ in range(10)] == [None] * 10
-        return not walks
-
-    monkeypatch.setattr(os, "scandir", noted("directory", os.scandir))
-    monkeypatch.setattr(OsFileSystem, "open", noted("file", OsFileSystem.open))
-    query.step()
-    real_processes.until(is_idle)  # the timed flush moves the page once more
-    monkeypatch.undo()
-    put(live, "t", 0, 1)
-    assert query.step() == queue_rows("t", 0, 5, 6)
 
 
 def test_a_store_that_a_broker_writes_is_followed(tmp_path: Path) -> None:
@@ -828,35 +684,6 @@ def test_other_topics_go_on_beside_one_that_was_made_again(
     rows = Query(reader_of(path, **chosen), query.start).drain()
     wanted = queue_rows("t", 0, 0, 3) if chosen.get("subscribe") != "u" else []
     assert sorted(rows) == wanted + queue_rows("u", 0, 10, 13)
-
-
-def test_a_checkpoint_from_before_incarnations_goes_on(live: MessageStore, path: Path) -> None:
-    """It says nothing of them, so the topic is taken for the one that it was; from then on it is noted."""
-    make_again(live, "t", 1)
-    put(live, "t", 0, 10)
-    options = {"subscribe": "t", "startingOffsets": "earliest"}
-    query = Query(reader_of(path, **options))
-    query.drain()
-    assert query.start is not None
-    del query.start["stores"][str(path)]["incarnations"]
-    put(live, "t", 0, 5)
-    later = Query(reader_of(path, **options), query.start)
-    assert later.drain() == queue_rows("t", 0, 10, 15)
-    make_again(live, "t", 1)
-    put(live, "t", 0, 20)
-    with pytest.raises(DataLost, match="made again"):
-        Query(reader_of(path, **options), later.start).step()
-
-
-def test_a_topic_that_is_being_deleted_has_no_queues(live: MessageStore, path: Path) -> None:
-    """Its deletion is decided, and the process died before it was done."""
-    put(live, "t", 0, 10)
-    put(live, "u", 0, 10)
-    assert live.writer.wait_dispatched(live.writer.appended_offset, 10)
-    change_settings(path, deletedTopics={"t": live.writer.appended_offset}, deletingTopic="t")
-    assert set(StorePlan(StoreView.open(path)).queues) == {("u", 0)}
-    query = Query(reader_of(path, subscribe="t,u", startingOffsets="earliest"))
-    assert query.drain() == queue_rows("u", 0, 0, 10)
 
 
 def test_a_store_that_disappears(live: MessageStore, path: Path) -> None:

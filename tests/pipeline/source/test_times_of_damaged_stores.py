@@ -14,19 +14,15 @@ import pytest
 from engine_store import leave_as_a_broker_does, small_config
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from pipeline.errors import DamagedLog, DataLost
-from pipeline.source.damage import LOST_FILE
-from pipeline.source.options import ReadOptions, Selection, parse_options
+from pipeline.errors import DamagedLog
+from pipeline.source.options import Selection, parse_options
 from pipeline.source.plan import plan_messages
 from pipeline.source.read import Reader
 from pipeline.source.source import wanted_columns
 from pipeline.source.stream.file_view import FileView
 from pipeline.source.stream.stream import make_stream_reader
 from storage import Message, MessageStore
-from storage.files.mapped_file_queue import FileEntry
 from storage.reader import StoreReader
-from storage.view.pieces import LogPiece
-from storage.view.queues.queue_files import UNITS_MAX, QueueFiles
 from storage.view.store_plan import StorePlan
 from storage.view.store_view import StoreView
 
@@ -271,96 +267,3 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, int]:
     inside = [number for number, place in enumerate(places) if low <= place < high]
     log_files(path)[1].unlink()
     return path, inside[0], inside[-1]
-
-
-def rows_and_batches(options: ReadOptions) -> tuple[list[tuple[int, str]], list[int]]:
-    """Return queue offset and reason of each damaged record, and the rows of each damaged batch."""
-    schema = StructType([*SCHEMA.fields, StructField("_corrupt", StringType())])
-    reader = Reader(options, wanted_columns(options, schema))
-    batches = [
-        batch
-        for task in plan_messages(options)
-        for batch in reader.read(task)
-        if batch.column("_corrupt").null_count < len(batch)
-    ]
-    rows = [(row["queueOffset"], row["_corrupt"]) for batch in batches for row in batch.to_pylist()]
-    return rows, [len(batch) for batch in batches]
-
-
-@pytest.mark.parametrize("piece_bytes", [300_000, 1 << 30])
-@pytest.mark.parametrize("share", [0, 2], ids=["through the log", "through units"])
-def test_a_lost_file_of_many_units_is_read_in_bounded_batches(
-    many: tuple[Path, int, int], piece_bytes: int, share: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each record is named once, however the lost file is cut; no unit is opened by itself."""
-    monkeypatch.setattr("storage.view.store_plan.SCAN_SHARE", share)
-    store, first, last = many
-    given = {"store": str(store), "subscribe": "t", "maxPartitionBytes": str(piece_bytes)}
-    reads: list[int] = []
-    read = QueueFiles._read
-
-    def counted(self: QueueFiles, entry: FileEntry, position: int, length: int) -> bytes:
-        reads.append(length)
-        return read(self, entry, position, length)
-
-    monkeypatch.setattr(QueueFiles, "_read", counted)
-    rows, batches = rows_and_batches(parse_options(given))
-    assert sorted(rows) == [(number, LOST_FILE) for number in range(first, last + 1)]
-    assert len(rows) > 2 * UNITS_MAX and max(batches) <= UNITS_MAX
-    assert max(reads) <= UNITS_MAX * 20
-    assert len(reads) < len(rows) / 10
-
-
-def lost_pieces(options: ReadOptions) -> list[LogPiece]:
-    pieces = (piece for task in plan_messages(options) for piece in task)
-    return [piece for piece in pieces if isinstance(piece, LogPiece) and piece.is_lost]
-
-
-def test_a_lost_file_of_many_units_is_cut_as_an_intact_one(many: tuple[Path, int, int]) -> None:
-    options = parse_options(
-        {"store": str(many[0]), "subscribe": "t", "maxPartitionBytes": "300000"}
-    )
-    lost = lost_pieces(options)
-    assert len(lost) == -(-(4 << 20) // 300_000)
-    assert max(piece.end - piece.begin for piece in lost) == max(piece.cost for piece in lost)
-    assert sum(piece.cost for piece in lost) == 4 << 20
-    whole = parse_options({"store": str(many[0]), "maxPartitionBytes": "300000"})
-    assert [piece.cost for piece in lost_pieces(whole)] == [0]
-
-
-def test_units_of_a_lost_file_are_not_looked_for_where_damage_is_left_out(
-    many: tuple[Path, int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = parse_options({"store": str(many[0]), "subscribe": "t", "mode": "DROPMALFORMED"})
-    tasks = plan_messages(options)
-    monkeypatch.setattr(LogPiece, "open_queue", lambda *_: pytest.fail("a queue is opened"))
-    reader = Reader(options, wanted_columns(options, SCHEMA))
-    counts = [len(batch) for task in tasks for batch in reader.read(task)]
-    assert sum(counts) == 500 * 150 - (many[2] - many[1] + 1)
-
-
-@pytest.mark.parametrize("lost", [0, 1])
-def test_units_that_go_after_the_plan_are_lost_data(
-    whole: tuple[Path, Times], tmp_path: Path, lost: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With the first queue file or the last: an error, or on without them."""
-    monkeypatch.setattr("storage.view.store_plan.SCAN_SHARE", 2)  # so units are read
-    shutil.copytree(whole[0], tmp_path / "s")
-    given = {"store": str(tmp_path / "s"), "assign": '{"u": [0]}'}
-    given["startingOffsets"] = '{"u": {"0": 90}}'
-    given["endingOffsets"] = '{"u": {"0": 110}}'
-    counts = {}
-    tasks = {
-        loses: plan_messages(parse_options({**given, "failOnDataLoss": loses}))
-        for loses in ("true", "false")
-    }
-    sorted((tmp_path / "s" / "consumequeue" / "u" / "0").iterdir())[lost].unlink()
-    for loses, planned in tasks.items():
-        options = parse_options({**given, "failOnDataLoss": loses})
-        reader = Reader(options, wanted_columns(options, SCHEMA))
-        if loses == "true":
-            with pytest.raises(DataLost, match="failOnDataLoss=false"):
-                [batch for task in planned for batch in reader.read(task)]
-        else:
-            counts[loses] = sum(len(batch) for task in planned for batch in reader.read(task))
-    assert counts == {"false": 10}

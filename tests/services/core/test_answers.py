@@ -40,14 +40,6 @@ async def test_answers_come_in_order_and_the_last_one_with_the_end() -> None:
     assert got == [*(b"%d" % number for number in range(100)), b"last"]
 
 
-async def test_no_answers_are_written_at_once() -> None:
-    async def run(_request: bytes, call: ServedCall) -> None:
-        await call.write_all(())
-
-    async with answering(run) as call:
-        assert [answer async for answer in call(b"")] == []
-
-
 async def test_an_answer_that_cannot_be_made_ends_the_call_after_those_before() -> None:
     async def run(_request: bytes, call: ServedCall) -> None:
         def answers() -> Iterator[bytes]:
@@ -92,23 +84,6 @@ async def test_a_caller_who_goes_is_sent_no_more_answers() -> None:
         count = len(made)
         await asyncio.sleep(0.05)
         assert len(made) == count < 10_000
-
-
-async def test_nothing_is_written_after_the_end() -> None:
-    refused = asyncio.get_running_loop().create_future()
-
-    async def run(_request: bytes, call: ServedCall) -> None:
-        try:
-            await call.abort(grpc.StatusCode.ABORTED, "")
-        finally:
-            with pytest.raises(CallEnded):
-                await call.write_all((b"late",))
-            refused.set_result(None)
-
-    async with answering(run) as call:
-        with pytest.raises(grpc.aio.AioRpcError):
-            await call(b"").read()
-        await refused
 
 
 class Watched:

@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from services.rpc.core import completions
-from services.rpc.core.served_call import EOF, CallEnded, Handler, ServedCall, requests_of
+from services.rpc.core.served_call import EOF, Handler, ServedCall, requests_of
 from services.rpc.core.server import CoreServer
 
 OPTIONS = [("grpc.use_local_subchannel_pool", 1)]
@@ -254,53 +254,6 @@ async def test_a_stream_of_requests_has_one_answer() -> None:
     async with serving(run, takes_stream=True) as (_, channel):
         call = channel.stream_unary("/a.B/C", None, None)(iter([b"a", b"b", b"c"]))
         assert await call == b"abc"
-
-
-async def test_a_message_that_came_when_its_reader_had_gone_is_the_next_one() -> None:
-    given_up = asyncio.Event()
-
-    async def run(call: ServedCall) -> bytes:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05):
-                await call.read()
-        given_up.set()
-        await asyncio.sleep(0.2)  # the message comes meanwhile
-        return b"".join([request async for request in requests_of(call)])
-
-    async with serving(run, takes_stream=True) as (_, channel):
-        call = channel.stream_unary("/a.B/C", None, None)()
-        await given_up.wait()
-        await call.write(b"first")
-        await call.write(b"second")
-        await call.done_writing()
-        assert await call == b"firstsecond"
-
-
-async def test_reads_and_writes_of_a_call_that_has_ended_say_so() -> None:
-    entered, outcomes = asyncio.Event(), []
-
-    async def run(call: ServedCall) -> None:
-        entered.set()
-        try:
-            await asyncio.sleep(60)
-        except asyncio.CancelledError:
-            for work in (call.write(b"late"), call.read()):
-                try:
-                    outcomes.append(await work)
-                except CallEnded as ended:
-                    outcomes.append(type(ended))
-            raise
-
-    async with serving(run, takes_stream=True) as (_, channel):
-        call = channel.stream_stream("/a.B/C", None, None)()
-        await call.wait_for_connection()
-        await entered.wait()
-        call.cancel()
-        async with asyncio.timeout(10):
-            while len(outcomes) < 2:
-                await asyncio.sleep(0.01)
-    assert outcomes[0] is CallEnded
-    assert outcomes[1] in (CallEnded, EOF)
 
 
 async def test_a_call_that_takes_nothing_can_be_cancelled_by_its_service() -> None:

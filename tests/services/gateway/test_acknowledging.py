@@ -9,8 +9,8 @@ import grpc
 import pytest
 
 from penstock.v1 import leases_pb2
-from services.messaging import acknowledging
-from services.messaging.acknowledging import ACKNOWLEDGE, StreamedAcknowledging
+from services.gateway import acknowledgements
+from services.gateway.acknowledgements import ACKNOWLEDGE, StreamedAcknowledging
 
 DONE = leases_pb2.AcknowledgeResponse(refused=[leases_pb2.RefusedHandle(index=3)])
 
@@ -109,22 +109,6 @@ async def test_answers_go_to_who_asked_in_the_order_of_the_requests(reader: Fake
     assert not reader.called
 
 
-async def test_who_waits_no_more_does_not_shift_the_answers(reader: FakeReader) -> None:
-    fakes: Any = reader
-    calls = StreamedAcknowledging(fakes, fakes)
-    (late,) = asked(calls, "a", timeout_s=0.01)
-    with pytest.raises(grpc.aio.AioRpcError) as failed:
-        await late
-    assert failed.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    (second,) = asked(calls, "b")
-    await settle()
-    (stream,) = reader.streams
-    stream.answer(done=DONE)
-    stream.answer(done=leases_pb2.AcknowledgeResponse())
-
-    assert await second == b""
-
-
 async def test_a_refused_one_is_asked_by_itself_for_its_status(reader: FakeReader) -> None:
     fakes: Any = reader
     calls = StreamedAcknowledging(fakes, fakes)
@@ -171,7 +155,7 @@ async def test_a_stream_that_answers_nobody_in_time_is_opened_again_over_a_new_c
     reader: FakeReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who waits on it besides is told at once, and can ask again."""
-    monkeypatch.setattr(acknowledging, "_SILENT_SECONDS", 0.01)
+    monkeypatch.setattr(acknowledgements, "_SILENT_SECONDS", 0.01)
     fakes: Any = reader
     calls = StreamedAcknowledging(fakes, fakes)
     (late, other) = *asked(calls, "a", timeout_s=0.01), *asked(calls, "b")
@@ -184,21 +168,3 @@ async def test_a_stream_that_answers_nobody_in_time_is_opened_again_over_a_new_c
     assert reader.streams[0].is_cancelled and reader.renewals == 1
 
     await assert_another_stream_answers(calls, reader)
-
-
-async def test_a_stream_that_answers_others_goes_on_when_one_is_late(
-    reader: FakeReader, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(acknowledging, "_SILENT_SECONDS", 2.0)
-    fakes: Any = reader
-    calls = StreamedAcknowledging(fakes, fakes)
-    first, late, last = *asked(calls, "a"), *asked(calls, "b", timeout_s=2.1), *asked(calls, "c")
-    await asyncio.sleep(1.0)  # a second before and after it, for a machine that stands still
-    reader.streams[0].answer(done=DONE)
-    with pytest.raises(grpc.aio.AioRpcError):
-        await late
-    for _ in ("b", "c"):
-        reader.streams[0].answer(done=DONE)
-
-    assert await first == await last
-    assert len(reader.streams) == 1 and not reader.renewals

@@ -7,8 +7,8 @@ import zlib
 
 import pytest
 
-from services.rocketmq.delivered_messages import message_of
-from services.rocketmq.v2 import definition_pb2 as v2
+from services.gateway.messages.delivered_messages import message_of
+from services.gateway.v2 import definition_pb2 as v2
 from storage.format.properties import encode_properties
 from storage.format.record import Record, decode_record, encode_record
 

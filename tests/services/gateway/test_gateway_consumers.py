@@ -14,9 +14,9 @@ from google.protobuf.duration_pb2 import Duration
 from real_processes import until
 
 from penstock.v1 import groups_pb2, leases_pb2
-from services.messaging.receiving import handles_of
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2
+from services.gateway.receives import handles_of
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2
 from storage.errors import StoreBusy, TopicNotFound
 from storage.format.properties import encode_properties
 from storage.format.record import encode_record
@@ -125,13 +125,6 @@ def test_nothing_is_not_found_with_the_clock(bed: GatewayBed) -> None:
     )  # fmt: skip
 
 
-def test_a_wait_that_is_not_given_ends_before_the_deadline(bed: GatewayBed) -> None:
-    receive(bed, timeout=15, long_polling_timeout=None)
-
-    [asked] = bed.leases.of(leases_pb2.ReceiveRequest)
-    assert 1_000 < asked.wait_ms < 15_000
-
-
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
@@ -179,24 +172,6 @@ def test_an_acknowledgement_has_the_status_of_its_one_entry(bed: GatewayBed) -> 
     assert answer.status.code == answer.entries[0].status.code == v2.INVALID_RECEIPT_HANDLE
 
 
-def test_entries_that_differ_have_statuses_of_their_own(bed: GatewayBed) -> None:
-    bed.leases.answers["acknowledge"] = leases_pb2.AcknowledgeResponse(
-        refused=[leases_pb2.RefusedHandle(index=1, problem=leases_pb2.FORGED)]
-    )
-    answer = acknowledge(bed, *HANDLES)
-
-    assert answer.status.code == v2.MULTIPLE_RESULTS
-    assert [entry.status.code for entry in answer.entries] == [v2.OK, v2.INVALID_RECEIPT_HANDLE]
-    [asked] = bed.leases.of(leases_pb2.AcknowledgeRequest)
-    assert asked.receipt_handles == "".join(HANDLES).encode()
-
-
-@pytest.mark.parametrize("handle", ["", "x" * 39, "x" * 41, "x" * 10_000])
-def test_what_cannot_be_a_handle_is_refused_without_asking(bed: GatewayBed, handle: str) -> None:
-    assert acknowledge(bed, handle).status.code == v2.INVALID_RECEIPT_HANDLE
-    assert bed.leases.of(leases_pb2.AcknowledgeRequest) == []
-
-
 def test_acknowledgements_of_many_clients_go_together(bed: GatewayBed) -> None:
     pause_s = 0.02
 
@@ -236,13 +211,6 @@ def test_a_change_answers_the_same_handle(bed: GatewayBed) -> None:
 
     assert (answer.status.code, answer.receipt_handle) == (v2.OK, HANDLES[0])
     assert [asked.duration_ms for asked in bed.leases.of(leases_pb2.ChangeLeasesRequest)] == [1]
-
-
-@pytest.mark.parametrize("duration", [Duration(seconds=-1), Duration(seconds=43_201)])
-def test_a_change_that_is_refused_keeps_the_handle_too(bed: GatewayBed, duration: Duration) -> None:
-    answer = change(bed, duration)
-
-    assert (answer.status.code, answer.receipt_handle) == (v2.ILLEGAL_INVISIBLE_TIME, HANDLES[0])
 
 
 def test_a_message_that_is_given_up_is_a_dead_letter(bed: GatewayBed) -> None:

@@ -10,8 +10,8 @@ from gateway_bed import GatewayBed
 from real_processes import until
 
 from penstock.v1 import timers_pb2, timers_pb2_grpc, writer_pb2
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2
 from storage.format.timers.recall_handle import RecallHandle, decode_recall_handle
 
 DAY_MS = 86_400_000
@@ -75,33 +75,6 @@ def test_a_delayed_message_comes_and_another_is_recalled(bed: GatewayBed) -> Non
     assert now_ms() >= deliver_ms
     late = recall(bed, "later", answer.entries[0].recall_handle)
     assert late.status.code == v2.BAD_REQUEST
-
-
-def test_a_recalled_message_does_not_come_when_its_time_has_passed(bed: GatewayBed) -> None:
-    for topic in ("recalled", "kept"):
-        bed.create(topic, 1, "DELAY")
-    before = 0
-    for number, delay_ms in enumerate((3_000, 10_000, 30_000)):  # more for a slow machine
-        deliver_ms = now_ms() + delay_ms
-        answer = send(bed, message("recalled", number, deliver_ms))
-        taken_back = recall(bed, "recalled", answer.entries[0].recall_handle)
-        if taken_back.status.code == v2.OK:
-            break
-        before += 1
-    assert taken_back.status.code == v2.OK
-    send(bed, message("kept", 99, deliver_ms + 1_000))
-    until(lambda: stored(bed, "kept") == 1)
-    assert now_ms() >= deliver_ms + 1_000
-    assert stored(bed, "recalled") == before
-
-
-def test_topics_that_hold_delayed_messages_are_not_deleted(bed: GatewayBed) -> None:
-    bed.create("held", 1, "DELAY")
-    assert send(bed, message("held", 1, now_ms() + DAY_MS)).status.code == v2.OK
-    for name in ("rmq_sys_wheel_timer", "SCHEDULE_TOPIC_XXXX"):
-        with pytest.raises(grpc.RpcError, match="delayed messages") as refusal:
-            bed.writer.DeleteTopic(writer_pb2.DeleteTopicRequest(name=name), timeout=10)
-        assert refusal.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 def test_the_past_is_now_and_has_no_handle(bed: GatewayBed) -> None:

@@ -20,9 +20,9 @@ from service_settings import gateway_settings, reader_settings
 
 from penstock.v1 import leases_pb2
 from services.gateway.__main__ import serve as serve_gateway
-from services.messaging.poll_lines import PollLines
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2, service_pb2_grpc
+from services.gateway.poll_lines import PollLines
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2, service_pb2_grpc
 
 
 class SilentLeases(FakeLeases):

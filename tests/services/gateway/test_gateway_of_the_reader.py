@@ -23,12 +23,12 @@ from service_settings import reader_settings, writer_settings
 
 from penstock import Client
 from penstock.v1 import reader_pb2, reader_pb2_grpc
-from services.messaging.receiving import Receiving
+from services.gateway.receives import Receiving
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2, service_pb2_grpc
 from services.reader import lease_servicer
 from services.reader.__main__ import serve as serve_reader
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2, service_pb2_grpc
-from services.rpc.listening import CannotListen
+from services.rpc.ports import CannotListen
 from services.writer.__main__ import serve as serve_writer
 from storage.leases.values import ReceivedBatch
 

@@ -14,10 +14,10 @@ from real_processes import until
 from run_cli import penstock
 
 from penstock.v1 import gateway_pb2, gateway_pb2_grpc, writer_pb2
-from services.messaging.sends.batch_stream import BatchStream
-from services.rocketmq.queue_choice import queue_of_message_group
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2
+from services.gateway.messages.queue_choice import queue_of_message_group
+from services.gateway.sends.batch_stream import BatchStream
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2
 
 ENDPOINTS = v2.Endpoints(scheme=v2.IPv4, addresses=[v2.Address(host="127.0.0.1", port=8081)])
 
@@ -111,18 +111,6 @@ def test_settings_that_say_too_little_are_answered_with_a_status(
     assert settings_of(bed, settings, client).status.code == code
 
 
-def test_topics_of_a_client_are_remembered_up_to_a_bound(bed: GatewayBed) -> None:
-    topics = [v2.Resource(name="t" * 1_000)] * 10
-    settings = v2.Settings(client_type=v2.PRODUCER, publishing=v2.Publishing(topics=topics))
-    named = (("x-mq-client-id", "names-much"),)
-    assert settings_of(bed, settings, named).status.code == v2.OK
-    with grpc.insecure_channel(bed.gateway.address) as channel:
-        stub = gateway_pb2_grpc.GatewayStub(channel)
-        clients = stub.ListClients(gateway_pb2.ListClientsRequest(), timeout=10).clients
-
-    assert [len(each.topics) for each in clients if each.client_id == "names-much"] == [4]
-
-
 def test_garbage_on_the_stream_ends_it_and_nothing_else(bed: GatewayBed) -> None:
     raw = bed.channel.stream_stream("/apache.rocketmq.v2.MessagingService/Telemetry")
     with pytest.raises(grpc.RpcError) as caught:
@@ -139,20 +127,6 @@ def test_a_message_is_stored_and_answered_with_its_own_id(bed: GatewayBed) -> No
     assert (answer.status.code, entry.status.code) == (v2.OK, v2.OK)
     assert entry.message_id == entry.transaction_id == f"01{7:032X}"
     assert entry.recall_handle == ""
-
-
-def test_each_message_of_a_request_has_its_own_entry_and_offset(bed: GatewayBed) -> None:
-    bed.create("batched", 1)
-    answer = send(bed, *(message("batched", number) for number in range(32)))
-
-    assert [entry.offset for entry in answer.entries] == list(range(32))
-
-
-def test_normal_messages_take_the_queues_in_turn(bed: GatewayBed) -> None:
-    bed.create("turns", 4)
-    offsets = [send(bed, message("turns", number)).entries[0].offset for number in range(12)]
-
-    assert sorted(offsets) == [0] * 4 + [1] * 4 + [2] * 4
 
 
 def test_a_message_group_stays_in_its_queue_whatever_the_client_chose(bed: GatewayBed) -> None:
@@ -218,23 +192,11 @@ def test_many_sends_at_once_are_all_stored_in_few_batches(
     assert len(sizes) < 130
 
 
-def test_a_topic_that_was_deleted_is_not_found(bed: GatewayBed) -> None:
-    bed.create("short-lived", 1)
-    assert send(bed, message("short-lived", 1)).status.code == v2.OK
-    bed.writer.DeleteTopic(writer_pb2.DeleteTopicRequest(name="short-lived"), timeout=10)
-
-    assert send(bed, message("short-lived", 2)).status.code == v2.TOPIC_NOT_FOUND
-
-
 @pytest.mark.parametrize("method", ["SyncLiteSubscription", "GetOffset"])
 def test_what_is_not_served_says_so(bed: GatewayBed, method: str) -> None:
     request = getattr(service_pb2, f"{method}Request")()
 
     assert bed.call(method, request).status.code == v2.NOT_IMPLEMENTED
-
-
-def test_a_heartbeat_without_anything_in_it_is_answered(bed: GatewayBed) -> None:
-    assert bed.call("Heartbeat", service_pb2.HeartbeatRequest(), client=()).status.code == v2.OK
 
 
 def test_connected_clients_are_listed_with_what_they_said(bed: GatewayBed) -> None:

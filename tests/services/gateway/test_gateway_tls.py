@@ -13,8 +13,8 @@ from service_settings import gateway_settings
 
 from services.gateway.__main__ import main
 from services.gateway.__main__ import serve as serve_gateway
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2, service_pb2_grpc
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2, service_pb2_grpc
 
 
 def test_both_ports_serve_the_same(certificate: tuple[Path, Path]) -> None:
@@ -68,16 +68,3 @@ def test_files_that_are_no_certificate_and_its_key_are_one_line(
     assert capsys.readouterr().err.startswith(
         f"penstock gateway: {files[0]} and {files[1]} are no certificate and its private key: "
     )
-
-
-def test_both_ports_share_half_of_the_files_that_the_process_may_have_open(
-    certificate: tuple[Path, Path], port_shares: list[int]
-) -> None:
-    settings = gateway_settings(
-        tls_listen=f"127.0.0.1:{free_port()}",
-        tls_certificate=certificate[0],
-        tls_key=certificate[1],
-        connections_max=777,
-    )
-    with BackgroundService(serve_gateway, settings):
-        assert port_shares == [4]

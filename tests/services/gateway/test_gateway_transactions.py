@@ -20,9 +20,9 @@ from service_settings import gateway_settings, writer_settings
 
 from penstock.v1 import transactions_pb2, transactions_pb2_grpc
 from services.gateway.__main__ import serve as serve_gateway
-from services.messaging.sends.batch_stream import HalfBatches
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2, service_pb2_grpc
+from services.gateway.sends.batch_stream import HalfBatches
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2, service_pb2_grpc
 from services.writer.__main__ import serve as serve_writer
 
 PATIENCE_S = 60.0
@@ -133,11 +133,6 @@ def test_an_end_that_makes_no_sense_is_refused(
     assert end(bed, "bills", "B1", v2.ROLLBACK) == v2.OK
 
 
-def test_a_request_of_both_kinds_is_refused(bed: GatewayBed) -> None:
-    answer = send(bed, half("mixed", "M1"), half("mixed", "M2", v2.NORMAL))
-    assert answer.status.code == v2.MESSAGE_CORRUPTED
-
-
 @pytest.fixture(name="batches")
 def _batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many half messages went to the writer in each call."""
@@ -150,29 +145,6 @@ def _batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(HalfBatches, "store", noted)
     return sizes
-
-
-def test_half_messages_that_come_together_are_stored_in_few_batches(
-    bed: GatewayBed, batches: list[int]
-) -> None:
-    """Each answer has the offset of its own half; one that was sent before is not stored again."""
-    bed.create("together", 4, "TRANSACTION")
-    keys = [f"G{number:02}" for number in range(60)]
-    sent = bed.call("SendMessage", request_of(half("together", keys[0]))).entries[0].offset
-    with ThreadPoolExecutor(30) as threads:
-        answers = list(
-            threads.map(
-                lambda key: bed.call("SendMessage", request_of(half("together", key))), keys
-            )
-        )
-    assert [answer.status.code for answer in answers] == [v2.OK] * 60
-    assert [answer.entries[0].transaction_id for answer in answers] == keys
-    offsets = [answer.entries[0].offset for answer in answers]
-    assert offsets[0] == sent
-    assert sorted(offsets) == list(range(sent, sent + 60))
-    assert sum(batches) == 61
-    assert len(batches) < 40
-    assert {end(bed, "together", key, v2.ROLLBACK) for key in keys} == {v2.OK}
 
 
 def test_a_half_message_that_is_refused_takes_no_other_with_it(
@@ -189,15 +161,6 @@ def test_a_half_message_that_is_refused_takes_no_other_with_it(
     assert [answer.status.code for answer in answers[:-1]] == [v2.OK] * 10
     assert answers[-1].status.code == v2.BAD_REQUEST
     assert {end(bed, "bills", key, v2.ROLLBACK) for key in keys[:-1]} == {v2.OK}
-
-
-def test_a_half_message_may_be_as_large_as_any_other(bed: GatewayBed) -> None:
-    message = half("bills", "large")
-    message.body = bytes(4 << 20)
-    assert send(bed, message).status.code == v2.OK
-    assert end(bed, "bills", "large", v2.COMMIT) == v2.OK
-    message.body += b"a"
-    assert send(bed, message).status.code == v2.MESSAGE_BODY_TOO_LARGE
 
 
 class ConnectedProducer:

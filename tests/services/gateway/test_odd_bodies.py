@@ -15,8 +15,8 @@ from run_cli import json_lines
 
 from cli.failures import ExitCode
 from penstock import LeasedRecord, Record, UnreadableBody
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2
 
 PLAIN = b"hello " * 100
 READABLE = {

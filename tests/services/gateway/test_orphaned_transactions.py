@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
 
-import grpc
 import pytest
 from engine_store import record
 
 from penstock.v1 import transactions_pb2
-from services.messaging import producer_stream, transactions
-from services.messaging.producer_stream import ProducerStream
-from services.messaging.telemetry import TelemetryStreams
-from services.messaging.transactions import OrphanedTransactions
-from services.rocketmq.v2 import service_pb2
-from services.rpc.servicer import CallEnded
+from services.gateway import producer_stream
+from services.gateway.producer_stream import ProducerStream
+from services.gateway.telemetry import TelemetryStreams
+from services.gateway.transactions import OrphanedTransactions
+from services.gateway.v2 import service_pb2
 
 NO_RECORD = transactions_pb2.TransactionCheck(transaction_id="t", message_count=1)
 
@@ -74,13 +71,6 @@ class Connection:
         await self.reads.wait()
         command = service_pb2.TelemetryCommand.FromString(data)
         self.told.append(command.recover_orphaned_transaction_command.transaction_id)
-
-
-class Gone(Connection):
-    """The connection of a client that has gone."""
-
-    async def write(self, _data: bytes) -> None:
-        raise CallEnded
 
 
 class Watching:
@@ -177,15 +167,6 @@ async def test_checks_are_spread_over_the_producers_of_a_topic() -> None:
     assert [len(each.told) for each in connections] == [2, 2, 2]
 
 
-async def test_one_that_has_ended_is_passed_over() -> None:
-    connections = [Connection(), Connection()]
-    async with Watching(*connections) as watching:
-        watching.streams[0].close()
-        watching.send("A", "B", "C", "D")
-        await until(lambda: len(connections[1].told) == 4)
-    assert not watching.writer.returned
-
-
 async def test_one_that_takes_nothing_holds_up_no_other_and_is_asked_again_when_it_reads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -220,106 +201,6 @@ async def test_what_waits_for_one_stream_is_bounded(monkeypatch: pytest.MonkeyPa
         await until(lambda: watching.writer.returned == {"B": 3})
         silent.reads.set()
         await until(lambda: silent.told == ["A"])
-
-
-async def test_what_waits_for_a_client_that_says_it_goes_does_not_count() -> None:
-    """Its topics are watched no more."""
-    leaving = Connection()
-    leaving.reads.clear()
-    async with Watching(leaving) as watching:
-        watching.send("A", "B")
-        await until(lambda: len(watching.streams[0]._waiting) == 2)
-        watching.telemetry.client_leaves("client 0")
-        await until(lambda: watching.writer.returned == {"A": 3, "B": 3})
-        assert watching.telemetry.published_topics() == frozenset()
-        assert watching.streams[0].is_closed
-        watching.telemetry.client_leaves("client 0")  # again, and nobody's
-
-
-async def test_what_a_client_that_has_gone_was_told_does_not_count() -> None:
-    async with Watching(Gone()) as watching:
-        watching.send("A")
-        await until(lambda: watching.writer.returned == {"A": 3})
-
-
-async def test_topics_are_watched_by_as_many_calls_as_they_need(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(transactions, "_WATCHED_TOPICS_MAX", 2)
-    async with Watching(Connection()) as watching:
-        named = frozenset("abcde")
-        watching.telemetry.publishes("client 0", watching.streams[0], named)
-        watching.orphaned.tick()
-        await until(lambda: set(watching.writer.watched) >= named)
-        watching.send("A")
-        await until(lambda: watching.writer.returned == {"A": 3})  # nobody has its topic now
-    assert Counter(watching.writer.watched)["a"] == 1
-
-
-class Refusing:
-    """A writer that refuses to be watched: so often for the first reason, then for another one, then it is away."""
-
-    def __init__(self, *refusals: tuple[grpc.StatusCode, str]) -> None:
-        self.refusals = list(refusals)
-
-    async def answers(self, _path: str, _request: Any) -> AsyncIterator[bytes]:
-        if not self.refusals:
-            await asyncio.Event().wait()
-        code, details = self.refusals.pop(0)
-        raise grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details=details)
-        yield b""
-
-
-async def test_a_refusal_is_logged_until_it_changes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(transactions, "_WATCH_AGAIN_SECONDS", 0.0)
-    away, invalid = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INVALID_ARGUMENT
-    writer = Refusing((away, "-"), (invalid, "many"), (invalid, "many"), (invalid, "more"))
-    watching = Watching(Connection())
-    orphaned = OrphanedTransactions(cast("Any", writer), watching.telemetry)
-    logged: list[dict[str, str]] = []
-    monkeypatch.setattr(transactions.logs, "get_logger", lambda: Log(logged))
-    orphaned.tick()
-    await until(lambda: not writer.refusals)
-    await orphaned.close()
-    assert logged == [
-        {"problem": "INVALID_ARGUMENT: many"},
-        {"problem": "INVALID_ARGUMENT: more"},
-    ]
-
-
-class Log:
-    """Keeps what is said."""
-
-    def __init__(self, logged: list[dict[str, str]]) -> None:
-        self._logged = logged
-
-    def error(self, _event: str, **about: str) -> None:
-        self._logged.append(about)
-
-
-class Cancelling:
-    """A writer whose calls are cancelled, as those of a channel that is closed."""
-
-    def __init__(self) -> None:
-        self.watches = 0
-
-    async def answers(self, _path: str, _request: Any) -> AsyncIterator[bytes]:
-        self.watches += 1
-        raise asyncio.CancelledError
-        yield b""
-
-
-async def test_a_watch_whose_call_is_cancelled_begins_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(transactions, "_WATCH_AGAIN_SECONDS", 0.0)
-    writer, watching = Cancelling(), Watching(Connection())
-    orphaned = OrphanedTransactions(cast("Any", writer), watching.telemetry)
-    orphaned.tick()
-    await until(lambda: writer.watches >= 3)
-    await orphaned.close()
 
 
 async def test_a_watch_that_has_ended_is_begun_again_by_the_next_tick() -> None:

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from services.messaging import poll_lines
-from services.messaging.poll_lines import PollLines
+from services.gateway import poll_lines
+from services.gateway.poll_lines import PollLines
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.rocketmq.queue_choice import consistent_hash, queue_of_message_group
+from services.gateway.messages.queue_choice import consistent_hash, queue_of_message_group
 
 # Of Guava's own tests: values 0 to 19 in 100 buckets, and large ones.
 OF_100 = [0, 55, 62, 8, 45, 59, 86, 97, 82, 59, 73, 37, 17, 56, 86, 21, 90, 37, 38, 83]

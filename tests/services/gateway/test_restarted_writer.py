@@ -11,8 +11,8 @@ from gateway_bed import GatewayBed
 from service_settings import gateway_settings, writer_settings
 
 from services.gateway.__main__ import serve as serve_gateway
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2
 from services.writer.__main__ import serve as serve_writer
 
 

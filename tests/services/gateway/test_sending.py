@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from penstock.v1 import writer_pb2
-from services.messaging.sends import sending
-from services.messaging.sends.batch_stream import NotNow, Unanswered
-from services.messaging.sends.sending import Sender, WaitingRoom
-from services.rocketmq.statuses import CallRefused
-from services.rocketmq.v2 import definition_pb2 as v2
+from services.gateway.messages.statuses import CallRefused
+from services.gateway.sends.batch_stream import NotNow, Unanswered
+from services.gateway.sends.sender import Sender, WaitingRoom
+from services.gateway.v2 import definition_pb2 as v2
 from storage.message import ProducerSequence
 
 
@@ -72,18 +70,6 @@ async def test_sends_of_one_moment_are_one_batch_in_their_order(stream: FakeStre
     assert offsets == [[n] for n in range(10)]
 
 
-async def test_senders_who_never_pause_are_answered(stream: FakeStream) -> None:
-    sender = sender_of(stream)
-    first = asyncio.create_task(send(sender, b"first"))
-    others = []
-    while not first.done() and len(others) < 100_000:
-        others.append(asyncio.create_task(send(sender, b"x")))
-        await asyncio.sleep(0)
-
-    assert first.done() and await first == [0]
-    await asyncio.gather(*others)
-
-
 async def test_one_that_is_refused_takes_no_other_with_it(stream: FakeStream) -> None:
     refusal = CallRefused(v2.TOPIC_NOT_FOUND, "gone")
     stream.errors[b"bad"] = [refusal, refusal]
@@ -125,58 +111,6 @@ async def test_a_batch_whose_answer_is_lost_is_sent_again_as_it_was(stream: Fake
     ages_ms = [producer.age_ms for _, producer in attempts]
     assert ages_ms[0] == 0
     assert ages_ms[3] > ages_ms[2] > ages_ms[1] > 0
-
-
-async def test_a_batch_that_is_sent_again_counts_the_sleep_of_its_machine(
-    stream: FakeStream, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slept_ms = itertools.count(0, 600_000)
-    monkeypatch.setattr(sending, "suspended_ms", lambda: next(slept_ms))
-    stream.errors[b"a"] = [Unanswered()]
-    await send(sender_of(stream), b"a")
-
-    first_ms, again_ms = (producer.age_ms for _, producer in stream.asked)
-    assert first_ms == 0
-    assert 600_000 < again_ms < 700_000
-
-
-async def test_what_was_not_taken_is_sent_again_without_those_who_gave_up(
-    stream: FakeStream,
-) -> None:
-    stream.errors[b"a"] = [NotNow() for _ in range(3)]
-    sender = sender_of(stream)
-    answers = await asyncio.gather(send(sender, b"a"), send(sender, b"b", seconds=0.02))
-
-    assert answers == [[0], v2.PROXY_TIMEOUT]
-    assert stream.stored == [b"a"]
-    assert [producer.age_ms for _, producer in stream.asked] == [0] * 4
-
-
-async def test_a_batch_that_nobody_knows_the_fate_of_is_not_sent_in_parts(
-    stream: FakeStream,
-) -> None:
-    stream.errors[b"a"] = [CallRefused(v2.INTERNAL_SERVER_ERROR, "nobody knows"), Unanswered()]
-    sender = sender_of(stream)
-    answers = await asyncio.gather(send(sender, b"a"), send(sender, b"b"))
-
-    assert answers == [v2.INTERNAL_SERVER_ERROR] * 2
-    assert (stream.stored, len(stream.asked)) == ([], 2)
-
-
-async def test_places_of_a_batch_that_a_stop_has_parted_are_told(stream: FakeStream) -> None:
-    async def store(
-        _records: Sequence[bytes], _producer: ProducerSequence
-    ) -> writer_pb2.ProduceBatchResponse:
-        parts = [
-            writer_pb2.QueueRange(topic="t", queue_id=0, first_queue_offset=first, count=count)
-            for first, count in ((3, 2), (9, 1))
-        ]
-        return writer_pb2.ProduceBatchResponse(ranges=parts, repeated=True)
-
-    stream.store = store  # type: ignore[method-assign]
-    sender = sender_of(stream)
-
-    assert await asyncio.gather(send(sender, b"a", b"b"), send(sender, b"c")) == [[3, 4], [9]]
 
 
 async def test_a_fault_of_ours_ends_its_batch_and_no_other(stream: FakeStream) -> None:

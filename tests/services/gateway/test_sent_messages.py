@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from services.rocketmq.sent_messages import (
+from services.gateway.messages.sent_messages import (
     Stamp,
     check_message,
     record_of,
     topic_of_messages,
 )
-from services.rocketmq.statuses import CallRefused
-from services.rocketmq.topic_types import accepted_types
-from services.rocketmq.v2 import definition_pb2 as v2
+from services.gateway.messages.statuses import CallRefused
+from services.gateway.messages.topic_types import accepted_types
+from services.gateway.v2 import definition_pb2 as v2
 from storage.format.record import decode_record
 
 STAMP = Stamp("DefaultCluster", 4 << 20)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from services.messaging.sessions import Sessions
+from services.gateway.sessions import Sessions
 
 
 async def test_a_silent_client_is_gone_and_one_that_speaks_is_not(

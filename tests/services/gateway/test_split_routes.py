@@ -13,7 +13,6 @@ import pytest
 from background_loop import BackgroundService
 from free_ports import free_address, free_port
 from google.protobuf.duration_pb2 import Duration
-from real_processes import until
 from service_settings import gateway_settings, reader_settings, writer_settings
 
 from penstock.v1 import (
@@ -25,9 +24,9 @@ from penstock.v1 import (
     writer_pb2_grpc,
 )
 from services.gateway.__main__ import serve as serve_gateway
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2, service_pb2_grpc
 from services.reader.__main__ import serve as serve_reader
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2, service_pb2_grpc
 from services.writer.__main__ import serve as serve_writer
 from storage.format.record import decode_record
 
@@ -288,20 +287,6 @@ def test_the_gateway_lists_the_clients_of_all(split: SplitBed) -> None:
 
     assert "host@to-writer" in split.clients("writer") - split.clients("reader")
     assert {"host@to-writer", "host@to-reader"} <= split.clients("gateway")
-
-
-def test_what_a_push_consumer_holds_is_delivered_to_others_when_it_goes(split: SplitBed) -> None:
-    name = "pushed"
-    split.create(name)
-    split.send("writer", name, b"one")
-    [held] = split.receive("reader", name, name, auto_renew=True, invisible_duration=None)
-    termination = service_pb2.NotifyClientTerminationRequest(group=v2.Resource(name=name))
-    split.call("reader", "NotifyClientTermination", termination)
-    found: list[v2.Message] = []
-    until(lambda: bool(found.extend(split.receive("reader", name, name)) or found))
-
-    assert (held.body, found[0].body) == (b"one", b"one")
-    assert found[0].system_properties.delivery_attempt == 2
 
 
 def test_without_endpoints_writer_and_reader_do_not_serve_these_clients(tmp_path: Path) -> None:

@@ -60,36 +60,6 @@ def test_the_first_calls_go_to_the_thread_and_those_that_fail_do_not_count(
     assert asyncio.run(run()) == [False] * WARM_IN_A_ROW + [True]
 
 
-def test_where_each_call_waits_for_the_disk_none_is_made_at_once(disk_reads: list[int]) -> None:
-    async def run() -> list[bool]:
-        calls = CallsInTurn("test", always_in_thread=True)
-        found = []
-        for _ in range(WARM_IN_A_ROW):
-            found.append(calls.is_free)
-            await calls.run(int)
-        found.append(calls.is_free)
-        calls.close()
-        return found
-
-    assert not any(asyncio.run(run()))
-
-
-def test_none_is_made_at_once_while_it_might_wait(disk_reads: list[int]) -> None:
-    waits = [False]
-
-    async def run() -> list[bool]:
-        calls = CallsInTurn("test", may_wait=lambda: waits[0])
-        for _ in range(WARM_IN_A_ROW):
-            await calls.run(int)
-        found = []
-        for waits[0] in (False, True, False):
-            found.append(calls.is_free)
-        calls.close()
-        return found
-
-    assert asyncio.run(run()) == [True, False, True]
-
-
 def test_calls_are_made_in_their_turn_and_raise_where_they_are_awaited(
     disk_reads: list[int],
 ) -> None:

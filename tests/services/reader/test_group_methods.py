@@ -137,14 +137,6 @@ def test_a_reset_to_a_time_goes_to_the_first_message_from_then_on(
     assert [each.body for each in consumer.receive()] == [b"new"]
 
 
-def test_a_group_begins_where_it_is_told_to(services: ThreeServices, consumer: Consumer) -> None:
-    create_group(services, consumer.group, begin=groups_pb2.FROM_LATEST)
-    put(services, consumer.topic, b"before", queue_id=0)
-    assert consumer.receive(wait_ms=300) == []
-    put(services, consumer.topic, b"after", queue_id=0)
-    assert [each.body for each in consumer.receive(wait_ms=5_000)] == [b"after"]
-
-
 def test_a_deleted_group_is_gone_with_leases_and_offsets(
     services: ThreeServices, consumer: Consumer, refusal: Any
 ) -> None:
@@ -213,8 +205,3 @@ def test_offsets_of_the_stores_own_groups_are_not_a_callers(
             (services.leases.Receive, leases_pb2.ReceiveRequest(**where)),
         ):
             assert refusal(method, request).info.reason.startswith("INVALID"), method
-
-
-def test_unknown_clients_are_no_error(services: ThreeServices) -> None:
-    renew = leases_pb2.RenewLeasesRequest(client_ids=["nobody"])
-    assert services.leases.RenewLeases(renew, timeout=20).renewed_count == 0

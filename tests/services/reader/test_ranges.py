@@ -67,17 +67,6 @@ def test_a_list_has_every_queue_and_what_was_just_acknowledged(services: ThreeSe
     assert len(bytes.fromhex(answer.store_id)) == 16
 
 
-def test_a_list_of_some_topics_has_only_their_queues(services: ThreeServices) -> None:
-    assert [q.topic for q in listed(services, topics=["orders", "nothing"]).queues] == ["orders"]
-    assert list(listed(services, topics=["nothing"]).queues) == []
-
-
-def test_bytes_are_estimated_on_request(services: ThreeServices) -> None:
-    (queue,) = listed(services, topics=["orders"], estimate_bytes=True).queues
-    exact = queue.end_commit_offset - queue.min_commit_offset
-    assert exact * 0.9 < queue.approximate_bytes < exact * 1.1
-
-
 def test_a_list_ends_when_its_caller_has_gone(
     services: ThreeServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,14 +102,6 @@ def test_a_tag_filter_examines_nothing_after_the_end(services: ThreeServices) ->
     nothing = streamed(services, queue_offset=10, end_offset=13, tag_expression="C")
     assert bodies(nothing) == []
     assert [(a.status, a.next_offset) for a in nothing] == [(reader_pb2.NO_MATCHED_MESSAGE, 13)]
-
-
-def test_a_queue_that_ends_earlier_ends_the_stream_and_says_so(services: ThreeServices) -> None:
-    answers = streamed(services, queue_offset=COUNT - 2, end_offset=COUNT + 10)
-    assert bodies(answers) == [b"m298", b"m299"]
-    assert (answers[-1].status, answers[-1].next_offset) == (
-        reader_pb2.OFFSET_OVERFLOW_ONE, COUNT,
-    )  # fmt: skip
 
 
 def test_a_follower_waits_until_its_end_is_there(services: ThreeServices) -> None:

@@ -71,58 +71,6 @@ def test_it_ends_beside_a_read_that_goes_on(
         assert reader.committed_offset("g", "t", 1) == 1
 
 
-def test_a_fetch_of_offsets_ends_when_its_caller_has_gone(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun, gone, asked = threading.Event(), threading.Event(), []
-    max_offset = StoreReader.max_offset
-
-    def slow(self: StoreReader, topic: str, queue_id: int) -> int:
-        asked.append(queue_id)
-        begun.set()
-        assert gone.wait(60)
-        return max_offset(self, topic, queue_id)
-
-    with BackgroundService(reader_main.serve, reader_settings(store)) as service:
-        with StoreReader.open(store) as reader:
-            for queue_id in range(QUEUES):
-                reader.commit_offset("g", "t", queue_id, 1)
-            reader.consumer_offsets.save()
-        with grpc.insecure_channel(service.address) as channel:
-            stub = reader_pb2_grpc.ReaderStub(channel)
-            request = reader_pb2.FetchOffsetsRequest(group="g")
-            assert len(stub.FetchOffsets(request, timeout=30).offsets) == QUEUES
-            ended = threading.Event()
-            progress = reader_main.ReaderServicer._progress
-
-            def watched(self: Any, *arguments: Any) -> Any:
-                try:
-                    return progress(self, *arguments)
-                except StoreClosed:
-                    ended.set()
-                    raise
-
-            monkeypatch.setattr(reader_main.ReaderServicer, "_progress", watched)
-            monkeypatch.setattr(StoreReader, "max_offset", slow)
-            asking = reader_main.ReaderServicer._while_wanted
-            is_over = threading.Event()
-
-            async def noted(self: Any, *arguments: Any) -> Any:
-                try:
-                    return await asking(self, *arguments)
-                finally:
-                    is_over.set()
-
-            monkeypatch.setattr(reader_main.ReaderServicer, "_while_wanted", noted)
-            call = stub.FetchOffsets.future(request, timeout=120)
-            assert begun.wait(30)
-            call.cancel()
-            assert is_over.wait(30)
-            gone.set()
-            assert ended.wait(30)
-    assert len(asked) == 1  # and no other queue was looked at
-
-
 def test_a_walk_of_the_log_ends_with_the_reader(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

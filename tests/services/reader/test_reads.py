@@ -125,14 +125,6 @@ def test_bodies_that_decompress_to_much_come_in_more_answers(services: ThreeServ
     assert sorted(bool(record.body_problem) for record in page.decoded) == [False] * 5 + [True]
 
 
-def test_the_defaults_are_32_messages(services: ThreeServices) -> None:
-    assert pull(services, max_messages=0).record_count == 32
-
-
-def test_a_byte_limit_lets_the_first_record_through(services: ThreeServices) -> None:
-    assert pull(services, max_bytes=1).record_count == 1
-
-
 def test_a_tag_filter_passes_only_its_tags(services: ThreeServices) -> None:
     only_b = pull(services, tag_expression="B || C")
     assert bodies(only_b) == [f"m{i}".encode() for i in range(1, COUNT, 2)]
@@ -175,18 +167,6 @@ def test_a_waiting_pull_is_woken_by_the_message(services: ThreeServices) -> None
     ((response, seconds),) = answers
     assert bodies(response) == [b"at last"]
     assert seconds < 15  # woken, and not the end of its wait
-
-
-def test_a_waiting_pull_ignores_what_its_tag_does_not_match(services: ThreeServices) -> None:
-    create(services, "tagged", 1)
-    call = services.reader.Pull.future(
-        reader_pb2.PullRequest(topic="tagged", tag_expression="B", wait_ms=15_000), timeout=20
-    )
-    put(services, "tagged", b"a")
-    time.sleep(0.3)
-    assert not call.done()
-    put(services, "tagged", b"a again", b"b")
-    assert bodies(call.result()) == [b"b"]
 
 
 def test_a_wait_ends_in_time_and_before_the_callers_deadline(services: ThreeServices) -> None:
@@ -232,28 +212,6 @@ def test_a_slow_reader_of_a_stream_is_waited_for(services: ThreeServices) -> Non
     time.sleep(0.5)
     rest = [body for response in stream for body in bodies(response)]
     assert bodies(first) + rest == big + big
-
-
-def test_keys_are_found_page_by_page(services: ThreeServices) -> None:
-    found: list[bytes] = []
-    token, pages = "", 0
-    while True:
-        response = services.reader.QueryByKey(
-            reader_pb2.QueryByKeyRequest(
-                topic="orders", key="key-3", max_messages=7, page_token=token
-            ),
-            timeout=20,
-        )
-        page = bodies(response)
-        offsets = [int(b[1:]) for b in page]
-        assert offsets == sorted(offsets)
-        found += page
-        pages += 1
-        token = response.next_page_token
-        if not token:
-            break
-    assert sorted(found) == sorted(f"m{i}".encode() for i in range(3, COUNT, 10))
-    assert pages >= len(found) // 7
 
 
 def test_a_unique_key_finds_its_message_alone(services: ThreeServices) -> None:
@@ -369,10 +327,3 @@ def test_a_damaged_record_is_data_loss_of_itself_alone(services: ThreeServices) 
             reader_pb2.GetMessageRequest(commit_offset=stored[1].commit_offset), timeout=20
         )
     assert caught.value.code() is grpc.StatusCode.DATA_LOSS
-
-
-def test_an_empty_queue_answers_where_it_begins(services: ThreeServices) -> None:
-    create(services, "shifted", 1)
-    response = pull(services, topic="shifted", queue_offset=0)
-    assert response.status == reader_pb2.NO_MESSAGE_IN_QUEUE
-    assert pull(services, topic="shifted", queue_offset=7).next_offset == 0

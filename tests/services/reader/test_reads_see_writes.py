@@ -13,7 +13,6 @@ import pytest
 from three_services import ThreeServices, in_time, three_services
 
 from penstock.v1 import common_pb2, indexer_pb2, reader_pb2, writer_pb2
-from services.reader import catching_up
 from storage import indexer
 from storage.index.builder import IndexBuilder
 from storage.queues.dispatch import DispatchWorker
@@ -128,70 +127,6 @@ def test_a_query_by_key_finds_it(services: ThreeServices, topic: str) -> None:
     query = reader_pb2.QueryByKeyRequest(topic=topic, key="key", decode=True)
     response = services.reader.QueryByKey(query, timeout=20)
     assert {record.queue_offset for record in response.decoded} >= set(stored)
-
-
-def test_a_query_by_key_finds_what_is_indexed_long_before_it_is_dispatched(
-    services: ThreeServices, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Held back until the index has it and the query waits for it."""
-    dispatch_round, wait = DispatchWorker.work, catching_up.CatchUp._wait
-    held, waited_for = threading.Event(), threading.Event()
-
-    def hold(worker: Any) -> float | None:
-        held.set()
-        waited_for.wait(30)
-        return dispatch_round(worker)
-
-    async def noted_wait(
-        catch_up: Any, done: Any, arrivals: Any, until: float, **options: Any
-    ) -> None:
-        waited_for.set()
-        await wait(catch_up, done, arrivals, until, **options)
-
-    put(services, topic)
-    monkeypatch.setattr(DispatchWorker, "work", hold)
-    monkeypatch.setattr(catching_up.CatchUp, "_wait", noted_wait)
-    put(services, topic)  # ends the round that is under way
-    try:
-        assert held.wait(20)
-        stored = put(services, topic)
-        end = services.appended_offset()
-        services.indexer.WaitIndexed(indexer_pb2.WaitIndexedRequest(commit_offset=end), timeout=20)
-        query = reader_pb2.QueryByKeyRequest(topic=topic, key="key", decode=True)
-        response = services.reader.QueryByKey(query, timeout=60)
-        assert stored.queue_offset in {record.queue_offset for record in response.decoded}
-    finally:
-        waited_for.set()
-
-
-def test_a_query_by_key_waits_for_an_indexer_that_is_only_starting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One that has taken its lock, and has not yet found out where to index from."""
-    waited_for = threading.Event()
-    prepare, wait = IndexBuilder._prepare, catching_up.CatchUp._wait
-
-    def late_prepare(builder: Any, end_commit_offset: int) -> None:
-        waited_for.wait(30)
-        prepare(builder, end_commit_offset)
-
-    async def noted_wait(
-        catch_up: Any, done: Any, arrivals: Any, until: float, **options: Any
-    ) -> None:
-        if arrivals is catch_up._index_arrivals:
-            waited_for.set()
-        await wait(catch_up, done, arrivals, until, **options)
-
-    monkeypatch.setattr(IndexBuilder, "_prepare", late_prepare)
-    monkeypatch.setattr(catching_up.CatchUp, "_wait", noted_wait)
-    with three_services(tmp_path / "store") as running:
-        try:
-            running.writer.CreateTopic(writer_pb2.CreateTopicRequest(name="t", queue_count=1))
-            put(running, "t")
-            query = reader_pb2.QueryByKeyRequest(topic="t", key="key", decode=True)
-            assert len(running.reader.QueryByKey(query, timeout=60).decoded) == 1
-        finally:
-            waited_for.set()
 
 
 def test_nobody_waits_at_the_end_when_nothing_is_pending(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from three_services import three_services
 from penstock.v1 import common_pb2, reader_pb2, reader_pb2_grpc, writer_pb2
 from services.reader import budget
 from services.reader.budget import Budget
-from storage.errors import StoreBusy
 
 BODY = b"x" * (200 << 10)
 COUNT = 100
@@ -41,40 +39,6 @@ async def test_what_is_taken_never_exceeds_the_bound_but_for_one_alone() -> None
     assert not bounded.try_take(1)
     bounded.give(500)
     assert bounded.taken == 0
-
-
-async def test_takers_wait_in_turn() -> None:
-    """A small one does not overtake a large one for ever."""
-    bounded = Budget(100)
-    await bounded.take(80)
-    came: list[int] = []
-
-    async def take(count: int) -> None:
-        await bounded.take(count)
-        came.append(count)
-
-    tasks = [asyncio.create_task(take(count)) for count in (90, 10)]
-    await asyncio.sleep(0)
-    assert not bounded.try_take(1)
-    bounded.give(80)
-    await asyncio.gather(*tasks)
-    assert came == [90, 10]
-
-
-async def test_a_taker_in_vain_is_refused_and_holds_nothing(impatient: None) -> None:
-    bounded = Budget(100)
-    await bounded.take(100)
-    with pytest.raises(StoreBusy) as busy:
-        await bounded.take(1)
-    assert busy.value.retry_delay_ms > 0
-    cancelled = asyncio.create_task(bounded.take(1))
-    await asyncio.sleep(0)
-    cancelled.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await cancelled
-    bounded.give(100)
-    assert bounded.taken == 0
-    assert bounded.try_take(100)
 
 
 def test_stalled_streams_are_bounded_and_gone_with_their_callers(

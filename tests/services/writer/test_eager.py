@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from services.writer.eager import EagerCoroutine
+from services.writer.eager_coroutine import EagerCoroutine
 
 
 class Operation:
@@ -98,81 +98,3 @@ def test_cancelling_who_waits_cancels_the_operation():
         eager.cancel()
 
     run(main)
-
-
-def test_what_nobody_waits_for_is_let_go_of():
-    async def main():
-        operation = Operation()
-        EagerCoroutine(operation.run()).cancel()
-        assert operation.future.cancelled()
-        assert operation.steps == ["begun", "GeneratorExit"]
-
-    run(main)
-
-
-def test_letting_go_of_what_has_ended_does_nothing():
-    async def main():
-        operation = Operation()
-        eager = EagerCoroutine(operation.run())
-        operation.future.set_result(7)
-        await eager
-        eager.cancel()
-        assert operation.steps == ["begun", "ended"]
-
-    run(main)
-
-
-@pytest.mark.parametrize("late", [False, True])
-def test_a_coroutine_may_make_a_result_of_an_error(late):
-    """As gRPC makes the end of a stream of a read that failed."""
-
-    async def forgives(operation):
-        try:
-            return await operation.future
-        except OSError:
-            return 0
-
-    async def main():
-        operation = Operation()
-        eager = EagerCoroutine(forgives(operation))
-        if late:
-            asyncio.get_running_loop().call_soon(operation.future.set_exception, OSError("x"))
-        else:
-            operation.future.set_exception(OSError("x"))
-        assert await eager == 0
-
-    run(main)
-
-
-def test_a_coroutine_may_end_in_its_first_step():
-    async def ends():
-        return 7
-
-    async def main():
-        EagerCoroutine(ends()).cancel()
-        assert await EagerCoroutine(ends()) == 7
-
-    run(main)
-
-
-def test_letting_go_of_what_somebody_waits_for_cancels_who_waits():
-    """With the task and what it waits for let go of in one turn of the loop, or only the latter."""
-
-    async def main(with_task):
-        operation = Operation()
-        eager = EagerCoroutine(operation.run())
-
-        async def wait():
-            await eager
-
-        waiting = asyncio.ensure_future(wait())
-        await asyncio.sleep(0)
-        if with_task:
-            waiting.cancel()
-        eager.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        assert operation.steps == ["begun", "CancelledError"]
-
-    asyncio.run(main(True))
-    asyncio.run(main(False))

@@ -240,12 +240,6 @@ def test_both_ways_store_and_answer_the_same(two: Two, request: bytes, peer: str
     assert short == long
 
 
-def test_queues_in_turn_are_shared_by_both_ways(two: Two) -> None:
-    for request in (serialized(message()), serialized(message(properties={"a": "b"}))) * 4:
-        short, long = two.both(request)
-        assert short == long
-
-
 def test_a_topic_that_changes_is_looked_at_again(two: Two) -> None:
     plain = serialized(message(topic="changing", queue_id=1))
     for change in (
@@ -489,27 +483,3 @@ def test_kernels_do_what_their_twins_do(request: bytes, property_crc: bool, data
             assert (dst[end:] == 0xEE).all()
         left.append((found, dst.tobytes(), buffer.tobytes(), fields.tolist()))
     assert left[0] == left[1]
-
-
-@given(damaged_requests() | st.binary(max_size=60))
-@settings(max_examples=examples_to_try(600, 3), deadline=None)
-def test_nothing_that_protobuf_refuses_is_plain(request: bytes) -> None:
-    buffer = buffer_of(request, fill=0x0A)  # what lies after the request is not read
-    fields = np.zeros(message_slices.FIELD_COUNT, np.int64)
-    if (
-        not kernels.read_request(buffer, len(request), fields)
-        or message_slices.measure_plain(buffer, 1 << 20, True, fields)[0] < 0
-    ):
-        return
-    begin = int(fields[message_slices.TOPIC])
-    topic = buffer[begin : begin + int(fields[message_slices.SIZES + message_slices.TOPIC])]
-    try:
-        (parsed,) = writer_pb2.ProduceRequest.FromString(request).messages
-    except DecodeError:
-        with pytest.raises(UnicodeDecodeError):  # the topic's bytes are judged by what they name
-            topic.tobytes().decode()
-        return
-    assert parsed.topic.encode() == topic.tobytes()
-    queue_id = int(fields[message_slices.QUEUE_ID])
-    assert (parsed.queue_id if parsed.HasField("queue_id") else kernels.ANY_QUEUE) == queue_id
-    assert not parsed.properties and not parsed.delay_level

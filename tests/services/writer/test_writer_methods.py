@@ -14,7 +14,6 @@ import pytest
 from fake_writer_store import FakeWriterStore
 
 from penstock.v1 import common_pb2, writer_pb2, writer_pb2_grpc
-from services.writer import batch_frames
 from services.writer.acks import Acks
 from services.writer.servicer import MESSAGES_MAX, WriterServicer
 from storage import errors
@@ -98,21 +97,6 @@ def test_a_failed_sync_acknowledges_nothing(grpc_stub: Any, store: FakeWriterSto
         call.result()
     assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
     assert "fsync failed" in caught.value.details()
-
-
-def test_a_failure_raised_for_ever_keeps_nothing(
-    grpc_stub: Any, store: FakeWriterStore, refusal: Any
-) -> None:
-    """One exception for all calls must not collect a traceback from each."""
-    store.error = errors.StoreFailed("fsync failed")
-    for _ in range(5):
-        assert refusal(grpc_stub.Produce, request(b"x")).code is (
-            grpc.StatusCode.FAILED_PRECONDITION
-        )
-    depth, entry = 0, store.error.__traceback__
-    while entry is not None:
-        depth, entry = depth + 1, entry.tb_next
-    assert depth == 0
 
 
 def test_a_cancelled_caller_leaves_the_others_waiting(
@@ -281,25 +265,6 @@ def test_a_batch_of_many_queues_is_stored_beside_the_event_loop(
     assert store.stored == [b"r0", b"r1", b"r2"]
     loop_thread = background.call(threading.current_thread)
     assert {thread is loop_thread for thread in threads} == {at_once}
-
-
-def test_an_answer_of_very_many_queues_is_made_beside_the_event_loop(
-    grpc_stub: Any, store: FakeWriterStore, background: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(batch_frames, "RANGES_OF_A_PART", 0)  # which one is more than
-    threads: list[threading.Thread] = []
-    stream_stored = batch_frames.stream_stored
-
-    def noted(result: Any) -> bytes:
-        threads.append(threading.current_thread())
-        return stream_stored(result)
-
-    monkeypatch.setattr(batch_frames, "stream_stored", noted)
-    store.acknowledges_itself = True
-    requests = [writer_pb2.ProduceBatchRequest(records=b"r%d" % n) for n in range(3)]
-    answers = list(grpc_stub.ProduceStream(iter(requests), timeout=20))
-    assert [answer.stored.record_count for answer in answers] == [1, 1, 1]
-    assert background.call(threading.current_thread) not in threads
 
 
 def test_a_draining_service_answers_what_it_stored_and_ends_the_stream(

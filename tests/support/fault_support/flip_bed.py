@@ -58,7 +58,7 @@ class Tally:
 
     def note(self, kind: str, outcome: str, what: str) -> None:
         self.counts[kind, outcome] += 1
-        if outcome not in (NOTHING, NAMED, NOT_COVERED, GONE, RETENTION):
+        if outcome not in (NOTHING, NAMED, NOT_COVERED, UNTIL_SCRUB, GONE, RETENTION):
             self.failures.append(f"{outcome}: {what}")
 
     def lines(self) -> list[str]:
@@ -68,6 +68,7 @@ class Tally:
 NOTHING = "nothing lost"
 NAMED = "the record that was hit is named"
 NOT_COVERED = "keys not found, their range is named"
+UNTIL_SCRUB = "keys not found until the scrub has come by"
 GONE = "records gone with their part of the log; doctor names it"
 RETENTION = "records gone with the oldest log file before a start, whose log alone names it"
 SILENT = "silent loss"
@@ -75,7 +76,7 @@ UNNAMED = "lost or damaged, and no finding of doctor is about that place"
 WRONG = "wrong bytes"
 FALSE = "intact, and reported as lost or not covered"
 REFUSED = "the store does not open"
-INDEX_STEPS = 12
+INDEX_STEPS = 40
 DOCTOR_EACH = 25  # damaged records, of flips: to look at all of a store costs much
 
 
@@ -170,9 +171,6 @@ class FlipBed:
     def _restore(self, changes: dict[Path, bytes | None]) -> None:
         for path in changes:
             _put(path, self.files.get(path))
-        asked = self.directory / "index-checksums"
-        for path in asked.glob("*.damaged") if asked.is_dir() else ():
-            path.unlink()
 
     def _doctor_names(self, places: set[Place], *, start: bool) -> bool:
         """Whether each record is within the commit offsets of something that doctor says is wrong."""
@@ -200,6 +198,9 @@ class FlipBed:
         may_be_named = self._records_at(kind, hit)
         if verdict.is_wrong:
             return WRONG, repr(verdict)
+        if kind == "index" and not start and not verdict.lost:
+            is_missed = verdict.lost_keys or verdict.damaged
+            return (UNTIL_SCRUB if is_missed else NOTHING), ""
         if verdict.damaged - may_be_named or self._keys_named_in_error(kind, verdict, may_be_named):
             return FALSE, repr(verdict)
         of_a_file = hit is not None and hit[2] - hit[1] > 1
@@ -233,7 +234,9 @@ class FlipBed:
         """Judge what a start makes of it, and that what is stored next is seen in its place."""
         workers = SteppedWorkers()
         with MessageStore.open(self.copy, CONFIG, clock=SteppedClock(), workers=workers) as store:
-            for _ in range(INDEX_STEPS):  # files that end with a damaged record are made again
+            assert store._indexer is not None
+            store._indexer.check_all()
+            for _ in range(INDEX_STEPS):
                 workers.step("index")
             verdict = judge_rebuilt(store.reader, self.ledger, workers, tags=tags)
             for topic, queue_id in self.ledger.queues:

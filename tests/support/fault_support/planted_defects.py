@@ -21,7 +21,9 @@ from storage.files.mapped_file import MappedFile
 from storage.files.transient_store_pool import PoolBuffer, TransientStorePool
 from storage.format import checkpoint as checkpoint_layout
 from storage.format.leases import journal
+from storage.index import scrub
 from storage.index.checkpointer import IndexCheckpointer
+from storage.index.index_file import IndexFile
 from storage.kernels import unit_order
 from storage.kernels.columns import STOP_END
 from storage.leases import loading
@@ -37,7 +39,6 @@ from storage.staged import open_commit, staged_commits
 from storage.staged.open_commit import OpenCommit
 from storage.tables import table_copies
 from storage.testing import SimulatedDisk
-from storage.view.index import index_file
 from storage.view.log.commit_log import EVERYTHING, CommitLogView
 from storage.view.queues import consume_queue
 from storage.view.queues.consume_queue import ConsumeQueueView
@@ -153,9 +154,9 @@ def _full_disk_is_final(patch: Patch) -> None:
     patch.setattr(Engine, "_next_file", final)
 
 
-def _blocks_of_the_index_believed(patch: Patch) -> None:
-    walk = index_file.walk_chain
-    patch.setattr(index_file, "walk_chain", lambda *a: walk(*a[:-1], index_file.NO_SUMS))
+def _index_files_believed(patch: Patch) -> None:
+    patch.setattr(IndexFile, "checksum", lambda _: 0)
+    patch.setattr(scrub, "read_checksum", lambda *_: iter([0]))
 
 
 def _units_counted_as_promised(patch: Patch) -> None:
@@ -328,7 +329,7 @@ DEFECTS = [
         checks.the_index_promises_only_what_is_on_the_disk,
     ),
     PlantedDefect(
-        "blocks of the index are believed", _blocks_of_the_index_believed,
+        "index files are believed", _index_files_believed,
         damage_checks.no_flip_of_the_index_hides_a_key,
     ),
     PlantedDefect(

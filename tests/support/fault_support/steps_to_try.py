@@ -26,6 +26,11 @@ def steps_to_try(steps: Sequence[T], every: int, *, start: int = 0) -> list[T]:
     return [step for n, step in enumerate(steps) if n in (0, last) or n % every == start % every]
 
 
+def cases_to_try(cases: Sequence[T], count: int = 1) -> list[T]:
+    """Return the first ``count`` of like cases, such as modes, of which a lower layer tests each."""
+    return list(cases if ALL_STEPS else cases[:count])
+
+
 def examples_to_try(count: int, share: int) -> int:
     """Return how many random examples a test tries: the ``share``-th part of ``count``."""
     return count if ALL_STEPS else max(1, count // share)

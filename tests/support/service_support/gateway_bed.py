@@ -9,7 +9,7 @@ from background_loop import BackgroundService
 from fake_leases import FakeLeases
 
 from penstock.v1 import writer_pb2, writer_pb2_grpc
-from services.rocketmq.v2 import service_pb2_grpc
+from services.gateway.v2 import service_pb2_grpc
 
 CLIENT = (("x-mq-client-id", "host@1@0@abc"), ("x-mq-language", "PYTHON"))
 

@@ -18,9 +18,9 @@ from typer.testing import Result
 from penstock import Client
 from penstock.v1 import writer_pb2, writer_pb2_grpc
 from services.gateway.__main__ import serve as serve_gateway
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2, service_pb2_grpc
 from services.reader.__main__ import serve as serve_reader
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2, service_pb2_grpc
 from services.writer.__main__ import serve as serve_writer
 
 ENDPOINTS = v2.Endpoints(scheme=v2.IPv4, addresses=[v2.Address(host="127.0.0.1", port=8081)])

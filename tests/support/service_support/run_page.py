@@ -48,6 +48,7 @@ SERVICES = {
     "writer": "127.0.0.1:5801", "reader": "127.0.0.1:5802", "indexer": "127.0.0.1:5803",
     "gateway": "127.0.0.1:8081",
 }  # fmt: skip
+SHELL = frozenset("|<>$*;&")  # what a shell has to do with
 START_SECONDS = 120
 COMMAND_SECONDS = 240
 
@@ -96,8 +97,9 @@ class Page:
     def _command(self, command: str) -> str:
         if command.startswith(BACKGROUND):
             return self._serve(command)
-        if command.startswith("penstock job "):
-            return _job(shlex.split(command, comments=True)[1:])
+        words = shlex.split(command, comments=True)
+        if words[0] == "penstock" and not SHELL.intersection(command):
+            return _penstock(words[1:])
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", command],
             capture_output=True, text=True, timeout=COMMAND_SECONDS,
@@ -132,8 +134,8 @@ def _announced(log: Path) -> dict[str, str]:
     return dict(re.findall(r"penstock: (\w+) serves on (\S+)", log.read_text()))
 
 
-def _job(arguments: list[str]) -> str:
-    """Run a job in this process, with the session that the blocks of Python use."""
+def _penstock(arguments: list[str]) -> str:
+    """Run a command in this process, a job with the session that the blocks of Python use."""
     from typer.testing import CliRunner
 
     from cli.main import app

@@ -5,7 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from services.settings import GatewaySettings, IndexerSettings, ReaderSettings, WriterSettings
+from services.config.settings import (
+    GatewaySettings,
+    IndexerSettings,
+    ReaderSettings,
+    WriterSettings,
+)
 
 SMALL_FILES: dict[str, Any] = {
     "commit_log_file_size": 8 << 20,

@@ -22,7 +22,7 @@ from penstock.v1 import (
     writer_pb2_grpc,
 )
 from services.indexer.__main__ import serve as serve_indexer
-from services.reader import catching_up
+from services.reader import catch_up
 from services.reader.__main__ import serve as serve_reader
 from services.writer.__main__ import serve as serve_writer
 
@@ -64,7 +64,7 @@ def three_services(
 ) -> Iterator[ThreeServices]:
     with ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
-        patch.setattr(catching_up, "SECONDS_MAX", PATIENCE_S)
+        patch.setattr(catch_up, "SECONDS_MAX", PATIENCE_S)
         processes: dict[str, BackgroundService] = {}
         stubs: dict[str, Any] = {}
 

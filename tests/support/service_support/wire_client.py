@@ -11,9 +11,9 @@ import grpc
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2 as pb
-from services.rocketmq.v2 import service_pb2_grpc
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2 as pb
+from services.gateway.v2 import service_pb2_grpc
 
 CALL_SECONDS = 60.0
 

@@ -18,8 +18,8 @@ from real_processes import until
 from servers import ReferenceServer, Server
 from wire_client import WireClient
 
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2.service_pb2 import SendResultEntry
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2.service_pb2 import SendResultEntry
 from storage.format.timers.seconds import out_ms
 from storage.writer import StoreWriter
 

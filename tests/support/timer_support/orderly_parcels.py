@@ -8,7 +8,7 @@ from collections import defaultdict
 from servers import Server
 from wire_client import WireClient
 
-from services.rocketmq.v2 import definition_pb2 as v2
+from services.gateway.v2 import definition_pb2 as v2
 
 LINES = 3  # of a parcel
 PARCELS_OF_A_QUEUE = 8  # on average: of a broker one receive takes all of a queue

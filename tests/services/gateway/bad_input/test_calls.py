@@ -7,8 +7,8 @@ import random
 import pytest
 from messaging_bed import ENDPOINTS, MessagingBed, codes_of, every_call, receive_request
 
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2
 
 EXPECTED = {
     "QueryRoute": {v2.OK},
@@ -135,44 +135,3 @@ def test_a_filter_with_a_fault_is_refused_with_its_position(
     assert answer.status.code == v2.ILLEGAL_FILTER_EXPRESSION
     assert f"at character {position}" in answer.status.message, answer.status.message
     assert len(bed.receive(topic, group)) == 1  # nothing was leased
-
-
-@pytest.mark.parametrize(
-    ("expression", "code"),
-    [
-        (" OR ".join(f"color = '{n}'" for n in range(984)) + " OR color IS NULL", v2.OK),
-        ("NOT " * 10_000 + "TRUE", v2.ILLEGAL_FILTER_EXPRESSION),
-    ],
-    ids=["or", "not"],
-)
-def test_a_long_filter_is_served_or_refused_to_who_sent_it(
-    bed: MessagingBed, expression: str, code: int
-) -> None:
-    topic, group = bed.topic(), v2.Resource(name=f"long-filters-{code}")
-    assert bed.send(topic).code == v2.OK
-    asked = v2.FilterExpression(type=v2.SQL, expression=expression)
-    answers = bed.call("ReceiveMessage", receive_request(topic, group, filter_expression=asked))
-    assert next(iter(answers)).status.code == code
-    if code != v2.OK:
-        assert len(bed.receive(topic, group)) == 1
-
-
-def test_the_wrong_type_and_a_topic_and_a_group_that_are_not_there(bed: MessagingBed) -> None:
-    topic, nowhere = bed.topic("FIFO"), v2.Resource(name="nowhere")
-    group = v2.Resource(name="types")
-    assert bed.send(topic).code == v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE
-    assert bed.send(nowhere).code == v2.TOPIC_NOT_FOUND
-    for method in ("QueryRoute", "QueryAssignment", "ReceiveMessage"):
-        codes = codes_of(bed.call(method, every_call(nowhere, group)[method]))
-        assert codes == {v2.TOPIC_NOT_FOUND}, method
-    no_group = v2.Resource(name="")
-    for method in ("QueryAssignment", "ReceiveMessage", "AckMessage", "ChangeInvisibleDuration"):
-        codes = codes_of(bed.call(method, every_call(topic, no_group)[method]))
-        assert codes == {v2.ILLEGAL_CONSUMER_GROUP}, method
-
-
-def test_4_mib_and_a_byte_is_refused_and_its_producer_goes_on(bed: MessagingBed) -> None:
-    topic, group = bed.topic(), v2.Resource(name="large")
-    assert bed.send(topic, bytes((4 << 20) + 1)).code == v2.MESSAGE_BODY_TOO_LARGE
-    assert bed.send(topic, b"small").code == v2.OK
-    assert [each.body for each in bed.receive(topic, group)] == [b"small"]

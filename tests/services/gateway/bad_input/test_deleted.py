@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -13,8 +12,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from messaging_bed import MessagingBed, message, receive_request
 from real_processes import until
 
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2
 
 SOON_S = 2
 
@@ -87,18 +86,6 @@ def test_a_topic_with_leases_delayed_and_half_messages(
     assert bed.receive(topic, group, long_polling_timeout=short) == []
     [queue] = [each for each in bed.client.describe_group(group.name).queues if each.max_offset]
     assert (queue.lag, queue.leased, queue.waiting) == (0, 0, 0)
-
-
-def test_a_topic_that_goes_while_a_receive_waits_for_its_messages(bed: MessagingBed) -> None:
-    topic, group = bed.topic(), v2.Resource(name="waits-for-a-topic")
-    wait = Duration(seconds=20)
-    with ThreadPoolExecutor(1) as threads:
-        request = receive_request(topic, group, long_polling_timeout=wait)
-        waiting = threads.submit(lambda: list(bed.call("ReceiveMessage", request)))
-        until(lambda: group.name in {each.name for each in bed.client.group_settings()})
-        bed.client.delete_topic(topic.name)
-        answers = waiting.result(40)
-    assert [each.status.code for each in answers] == [v2.TOPIC_NOT_FOUND]
 
 
 CALLS: dict[str, Callable[[MessagingBed, v2.Resource, v2.Resource, str], int]] = {

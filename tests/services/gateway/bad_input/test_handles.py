@@ -8,7 +8,7 @@ import string
 from messaging_bed import MessagingBed
 from real_processes import until
 
-from services.rocketmq.v2 import definition_pb2 as v2
+from services.gateway.v2 import definition_pb2 as v2
 
 
 def forged(handle: str) -> list[str]:
@@ -28,39 +28,6 @@ def test_forged_handles_are_refused_and_the_lease_holds(bed: MessagingBed) -> No
         codes = {call(topic, group, each) for call in (bed.acknowledge, bed.change, bed.give_up)}
         assert codes == {v2.INVALID_RECEIPT_HANDLE}, each
     assert bed.acknowledge(topic, group, handle) == v2.OK
-
-
-def test_a_handle_of_another_group_or_topic_is_refused(bed: MessagingBed) -> None:
-    topic, group, handle = bed.lease_one()
-    other_topic, other_group, other_handle = bed.lease_one()
-    for foreign in (
-        (topic, other_group, handle),
-        (other_topic, group, handle),
-        (other_topic, other_group, handle),
-        (topic, v2.Resource(name="no-such-group"), handle),
-        (v2.Resource(name="no-such-topic"), group, handle),
-    ):
-        codes = {call(*foreign) for call in (bed.acknowledge, bed.change, bed.give_up)}
-        assert codes == {v2.INVALID_RECEIPT_HANDLE}, foreign
-    assert bed.acknowledge(topic, group, handle) == v2.OK
-    assert bed.acknowledge(other_topic, other_group, other_handle) == v2.OK
-
-
-def test_an_expired_handle_is_refused_and_its_message_comes_again(bed: MessagingBed) -> None:
-    topic, group, handle = bed.lease_one()
-    assert bed.change(topic, group, handle) == v2.OK  # its lease ends now
-    [again] = bed.receive(topic, group)
-    for call in (bed.acknowledge, bed.change, bed.give_up):
-        assert call(topic, group, handle) == v2.INVALID_RECEIPT_HANDLE
-    assert again.system_properties.delivery_attempt == 2
-    assert bed.acknowledge(topic, group, again.system_properties.receipt_handle) == v2.OK
-
-
-def test_a_handle_is_good_for_one_acknowledgement(bed: MessagingBed) -> None:
-    topic, group, handle = bed.lease_one()
-    assert bed.acknowledge(topic, group, handle) == v2.OK
-    for call in (bed.acknowledge, bed.change, bed.give_up):
-        assert call(topic, group, handle) == v2.INVALID_RECEIPT_HANDLE
 
 
 def test_handles_outlast_a_restart_of_the_reader(bed: MessagingBed) -> None:

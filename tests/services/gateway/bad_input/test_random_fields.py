@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 from malformed import random_message, value_of
 from messaging_bed import MessagingBed, codes_of, every_call
 
-from services.rocketmq.v2 import definition_pb2 as v2
+from services.gateway.v2 import definition_pb2 as v2
 
 CALLS = int(os.environ.get("MALFORMED", "220"))
 SEEDS = 4

@@ -10,8 +10,8 @@ import grpc
 import pytest
 from messaging_bed import CLIENT, MessagingBed
 
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2
 
 
 def test_a_stream_of_silence_costs_its_client_nothing(bed: MessagingBed) -> None:

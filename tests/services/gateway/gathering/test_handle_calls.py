@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from penstock.v1 import leases_pb2
-from services.messaging.handle_calls import HandleCall, HandleCalls
-from services.rocketmq.v2 import definition_pb2 as v2
+from services.gateway.handle_calls import HandleCall, HandleCalls
+from services.gateway.v2 import definition_pb2 as v2
 
 CALL = HandleCall(
     "/penstock.v1.Leases/Acknowledge",

@@ -9,10 +9,9 @@ import grpc
 import pytest
 
 from penstock.v1 import transactions_pb2 as pb
-from services.messaging import transactions
-from services.messaging.transactions import TransactionEnds
-from services.rocketmq.statuses import CallRefused
-from services.rocketmq.v2 import definition_pb2 as v2
+from services.gateway.messages.statuses import CallRefused
+from services.gateway.transactions import TransactionEnds
+from services.gateway.v2 import definition_pb2 as v2
 
 COMMIT, ROLLBACK = pb.RESOLUTION_COMMIT, pb.RESOLUTION_ROLLBACK
 
@@ -81,20 +80,6 @@ async def test_those_of_one_moment_are_one_call_and_those_that_come_meanwhile_th
     assert not ends.running
 
 
-async def test_topics_and_resolutions_do_not_wait_for_each_other_and_a_call_is_bounded(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(transactions, "ENDS_MAX", 2)
-    writer = Writer()
-    ends = TransactionEnds(cast("Any", writer))
-    kinds = [("t", COMMIT), ("t", ROLLBACK), ("u", COMMIT)]
-    await asyncio.gather(
-        *(outcome(ends, f"{n}", topic=topic, how=how) for topic, how in kinds for n in range(3))
-    )
-    assert sorted(writer.asked[:3]) == sorted((*kind, ["0", "1"]) for kind in kinds)
-    assert sorted(writer.asked[3:]) == sorted((*kind, ["2"]) for kind in kinds)
-
-
 async def test_a_call_whose_answer_is_lost_is_made_again() -> None:
     writer = Writer()
     writer.problems = [refusal(grpc.StatusCode.UNAVAILABLE)] * 2
@@ -121,33 +106,3 @@ async def test_a_refusal_is_told_to_all_of_a_call_and_the_next_one_is_made(
     ends = TransactionEnds(cast("Any", writer))
     assert await asyncio.gather(outcome(ends, "a"), outcome(ends, "b")) == [code, code]
     assert await outcome(ends, "c") == ("c", pb.TRANSACTION_COMMITTED)
-
-
-@pytest.mark.parametrize("answer", [b"", b"\xff\xff"])
-async def test_an_answer_that_is_none_leaves_nobody_waiting(answer: bytes) -> None:
-    writer = Writer()
-    writer.answer = answer
-    ends = TransactionEnds(cast("Any", writer))
-    assert (
-        await asyncio.gather(outcome(ends, "a"), outcome(ends, "b"))
-        == [v2.INTERNAL_SERVER_ERROR] * 2
-    )
-
-
-async def test_who_cannot_wait_longer_is_told_and_keeps_no_other_waiting() -> None:
-    writer = Writer()
-    writer.waits_s = 0.2
-    ends = TransactionEnds(cast("Any", writer))
-    answers = await asyncio.gather(outcome(ends, "a", seconds=0.02), outcome(ends, "b"))
-    assert answers == [v2.PROXY_TIMEOUT, ("b", pb.TRANSACTION_COMMITTED)]
-
-
-async def test_what_nobody_waits_for_is_not_called_again() -> None:
-    writer = Writer()
-    writer.problems = [refusal(grpc.StatusCode.UNAVAILABLE)] * 100
-    ends = TransactionEnds(cast("Any", writer))
-    assert await outcome(ends, "a", seconds=0.02) == v2.PROXY_TIMEOUT
-    async with asyncio.timeout(5):
-        while ends.running:
-            await asyncio.sleep(0.01)
-    assert len(writer.asked) < 5

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from steps_to_try import examples_to_try
 
 from penstock.v1 import leases_pb2
-from services.rocketmq.delivered_messages import message_of
-from services.rocketmq.plain_deliveries import deliveries
-from services.rocketmq.plain_deliveries.deliveries import Deliveries
-from services.rocketmq.plain_deliveries.fields import FIELD_COUNT, RECORD_SIZE_MAX
-from services.rocketmq.plain_deliveries.reading import read_delivery
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2
+from services.gateway.messages.delivered_messages import message_of
+from services.gateway.messages.plain_deliveries import deliveries
+from services.gateway.messages.plain_deliveries.deliveries import Deliveries
+from services.gateway.messages.plain_deliveries.fields import FIELD_COUNT, RECORD_SIZE_MAX
+from services.gateway.messages.plain_deliveries.record_kernels import read_delivery
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2
 from storage.format.properties import encode_properties
 from storage.format.record import MalformedRecord, decode_record, encode_record
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,20 +9,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from steps_to_try import examples_to_try
 
-from services.messaging.recalls import MessageRecalls
-from services.messaging.sends.message_sends import MessageSends
-from services.messaging.topics import KnownTopic
-from services.rocketmq.plain_sends.fields import REQUEST_SIZE_MAX, TEXTS_MAX, USER_COUNT_MAX
-from services.rocketmq.plain_sends.sends import PlainSends, answer_of
-from services.rocketmq.sent_messages import (
+from services.gateway.messages.plain_sends.fields import REQUEST_SIZE_MAX, TEXTS_MAX, USER_COUNT_MAX
+from services.gateway.messages.plain_sends.sends import PlainSends, answer_of
+from services.gateway.messages.sent_messages import (
     Stamp,
     check_message,
     record_of,
     topic_of_messages,
 )
-from services.rocketmq.statuses import OK
-from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2
+from services.gateway.messages.statuses import OK
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2
 from storage.format.names import topic_name_problem
 from storage.format.record import decode_record
 
@@ -201,25 +197,6 @@ def test_what_may_be_refused_is_not_plain(changed: v2.Message) -> None:
     assert short_way(request_of(sent(changed))) is None
 
 
-def test_no_message_and_two_are_not_plain() -> None:
-    assert short_way(request_of()) is None
-    assert short_way(request_of(sent(v2.Message()), sent(v2.Message()))) is None
-
-
-def test_a_repeated_field_and_a_repeated_name_are_not_plain() -> None:
-    message = sent(v2.Message(user_properties={"a": "1"})).SerializeToString()
-    again = v2.Message(user_properties={"a": "2"}).SerializeToString()
-    body = v2.Message(body=b"other").SerializeToString()
-    for more in (again, body):
-        whole = message + more
-        assert short_way(b"\x0a" + bytes([len(whole)]) + whole) is None
-    other = v2.Message(user_properties={"ab": "2"}).SerializeToString()
-    whole = message + other
-    record = short_way(b"\x0a" + bytes([len(whole)]) + whole)
-    assert record is not None
-    assert {b"a\x011", b"ab\x012"} <= set(record.split(b"\x02"))
-
-
 def test_nothing_is_left_of_the_request_before() -> None:
     plain = PlainSends(STAMP)
     rich = sent(
@@ -233,37 +210,6 @@ def test_nothing_is_left_of_the_request_before() -> None:
     assert short_way(bare, plain) == short_way(bare) == long_way(bare)
 
 
-def test_a_caller_with_an_ipv6_address_goes_the_long_way() -> None:
-    plain = PlainSends(STAMP)
-    assert plain.read(request_of(sent(v2.Message())), born_host=BORN_HOST) == "t"
-    assert plain.read(request_of(sent(v2.Message())), born_host="[2001:db8::7]:9") is None
-
-
-class OneTopic:
-    """A topic of four queues, and a writer that notes which are sent to."""
-
-    def __init__(self) -> None:
-        self.queue_ids: list[int] = []
-
-    def fresh(self, name: str) -> KnownTopic:
-        return KnownTopic(name, 4, 4, 6, (v2.NORMAL,))
-
-    async def store(self, queues: Any, _records: Any, _until: float) -> list[int]:
-        self.queue_ids += [queue_id for _, queue_id in queues]
-        return [0] * len(queues)
-
-
-@pytest.mark.parametrize("peer", ["ipv4:10.0.0.7:51234", "ipv6:%5B2001:db8::7%5D:9"])
-async def test_callers_of_any_address_send_to_each_queue_in_turn(peer: str) -> None:
-    each: Any = OneTopic()
-    context: Any = SimpleNamespace(peer=lambda: peer, time_remaining=lambda: None)
-    recalls = MessageRecalls(each, "broker")
-    sends = MessageSends(each, each, each, recalls, STAMP, request_bytes_max=1 << 20)
-    for _ in range(8):
-        await sends.send(request_of(sent(v2.Message())), context)
-    assert each.queue_ids == [0, 1, 2, 3] * 2
-
-
 @pytest.mark.parametrize("offset", [-1, 0, 1, 127, 128, 1 << 40])
 @pytest.mark.parametrize("message_id", [b"1", b"A" * 34, b"B" * 4000])
 def test_an_answer_is_what_protobuf_writes(message_id: bytes, offset: int) -> None:
@@ -273,10 +219,3 @@ def test_an_answer_is_what_protobuf_writes(message_id: bytes, offset: int) -> No
     )
     wanted = service_pb2.SendMessageResponse(status=OK, entries=[entry])
     assert answer_of(message_id, offset) == wanted.SerializeToString()
-
-
-@pytest.mark.parametrize("name", ["", "a b", "é", "\0", "x" * 128])
-def test_what_no_topic_is_named_is_not_plain(name: str) -> None:
-    message = sent(v2.Message())
-    message.topic.name = name
-    assert short_way(request_of(message)) is None

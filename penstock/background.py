@@ -1,0 +1,147 @@
+"""Work beside the caller's: a thread, or a task of an event loop.
+
+`Background` and `AsyncBackground` have the same methods; `LeaseKeeper` is generated from `AsyncLeaseKeeper`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+
+
+class WakeUp:
+    """Wakes one thread that waits.
+
+    `threading.Event` is not used: an interrupt (Ctrl-C) of the thread that sets it may leave its lock held
+    for ever.
+    """
+
+    def __init__(self) -> None:
+        self._tokens: SimpleQueue[None] = SimpleQueue()
+
+    def set(self) -> None:
+        """End the wait, or the next one; any thread may say so."""
+        if self._tokens.empty():
+            self._tokens.put(None)
+
+    def wait(self, timeout_s: float | None) -> None:
+        """Wait until it is set, at most so long."""
+        with suppress(Empty):
+            self._tokens.get(timeout=timeout_s)
+
+
+class AsyncWakeUp:
+    """Wakes one task that waits."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def set(self) -> None:
+        """End the wait, or the next one."""
+        self._event.set()
+
+    async def wait(self, timeout_s: float | None) -> None:
+        """Wait until it is set, at most so long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._event.wait()
+        self._event.clear()
+
+
+class Background:
+    """A thread that works when it is woken or its pause is over, until it is stopped."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._woken = WakeUp()
+        self._threads: list[threading.Thread] = []
+        self._claim = threading.Lock()  # taken by the one thread that works
+        self._has_begun = False
+        self.is_stopping = False
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Start it, unless it was started.
+
+        After an interrupt (Ctrl-C) it is not known whether the thread will begin: the next call starts another,
+        and the first of the two that begins does the work.
+        """
+        if not self._has_begun:
+            thread = threading.Thread(
+                target=self._work_once, args=(work,), name=self._name, daemon=True
+            )
+            self._threads.append(thread)
+            thread.start()
+            self._has_begun = True
+
+    def _work_once(self, work: Callable[[], None]) -> None:
+        if self._claim.acquire(blocking=False):
+            self._has_begun = True
+            work()
+
+    def wake(self) -> None:
+        """End its pause, or the next one; any thread may say so."""
+        self._woken.set()
+
+    def pause(self, timeout_s: float) -> None:
+        """Wait until it is woken, at most so long; the work calls it."""
+        self._woken.wait(timeout_s)
+
+    def stop(self) -> None:
+        """Have it end soon."""
+        self.is_stopping = True
+        self._woken.set()
+
+    def join(self) -> None:
+        """Wait until it has ended; one that never began has."""
+        for thread in self._threads:
+            if thread.is_alive() and thread is not threading.current_thread():
+                thread.join()
+
+
+class AsyncBackground:
+    """A task that works when it is woken or its pause is over, until it is stopped."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._woken = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_woken = False
+        self.is_stopping = False
+
+    def start(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Start it, unless it runs."""
+        if self._task is None:
+            self._loop = asyncio.get_running_loop()
+            self._task = asyncio.ensure_future(work())
+
+    def wake(self) -> None:
+        """End its pause, or the next one; any thread may say so."""
+        if not self._is_woken:
+            self._is_woken = True
+            if self._loop is not None and not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self._woken.set)
+
+    async def pause(self, timeout_s: float) -> None:
+        """Wait until it is woken, at most so long; the work calls it."""
+        if not self._is_woken:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._woken.wait()
+            except TimeoutError:
+                pass
+        self._woken.clear()
+        self._is_woken = False
+
+    def stop(self) -> None:
+        """Have it end soon."""
+        self.is_stopping = True
+        self.wake()
+
+    async def join(self) -> None:
+        """Wait until it has ended."""
+        if self._task is not None and self._task is not asyncio.current_task():
+            await self._task

@@ -1,0 +1,72 @@
+"""Who calls, by the call's metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple, TypeVar
+
+from services.gateway.messages.statuses import CallRefused
+from services.gateway.sessions import CLIENT_ID_BYTES_MAX
+from services.gateway.v2 import definition_pb2 as v2
+from services.rpc.servicer import Context
+
+_Answer = TypeVar("_Answer")
+CLIENT_ID: Final = "x-mq-client-id"
+LANGUAGE: Final = "x-mq-language"
+_DEADLINE_MARGIN_SECONDS: Final = 0.3
+
+
+class Caller(NamedTuple):
+    """One client; an id that it does not send is empty."""
+
+    client_id: str
+    language: str
+
+    def needs_id(self) -> str:
+        """Return the id. Raises CallRefused with CLIENT_ID_REQUIRED."""
+        if not self.client_id.strip():
+            raise CallRefused(v2.CLIENT_ID_REQUIRED, f"the metadata has no {CLIENT_ID}")
+        return self.client_id
+
+
+def caller_of(context: Context) -> Caller:
+    """Return who makes a call. Raises CallRefused for an id that is too long."""
+    client_id = language = ""
+    for key, value in context.invocation_metadata() or ():
+        if key == CLIENT_ID and isinstance(value, str):
+            client_id = value
+        elif key == LANGUAGE and isinstance(value, str):
+            language = value
+    if len(client_id) > CLIENT_ID_BYTES_MAX:
+        raise CallRefused(
+            v2.BAD_REQUEST, f"the client id has more than {CLIENT_ID_BYTES_MAX} characters"
+        )
+    return Caller(client_id, language[:32])
+
+
+def came_by_tls(context: Context) -> bool:
+    """Whether a call came in at a port with TLS."""
+    return b"ssl" in context.auth_context().get("transport_security_type", ())
+
+
+def seconds_left(context: Context, most: float) -> float:
+    """Return how long a call may take until its answer would come too late."""
+    remaining = context.time_remaining()
+    return most if remaining is None else min(most, remaining - _DEADLINE_MARGIN_SECONDS)
+
+
+def in_band(
+    kind: Callable[..., _Answer],
+) -> Callable[[Callable[..., Awaitable[_Answer]]], Callable[..., Awaitable[_Answer]]]:
+    """Make a method answer with the status of a refusal, in an answer of that kind."""
+
+    def decorate(method: Callable[..., Awaitable[_Answer]]) -> Callable[..., Awaitable[_Answer]]:
+        async def call(self: Any, request: Any, context: Context) -> _Answer:
+            try:
+                return await method(self, request, context)
+            except CallRefused as refused:
+                return kind(status=refused.status)
+
+        return call
+
+    return decorate

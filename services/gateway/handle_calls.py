@@ -1,0 +1,136 @@
+"""Calls about receipt handles, gathered: what comes while one is answered goes together in the next.
+
+Handles of one group and topic are joined, as the reader takes them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import grpc
+from google.protobuf.message import Message
+
+from penstock.v1 import leases_pb2
+from services import logs
+from services.gateway.messages.statuses import OK, CallRefused, refusal_of
+from services.gateway.v2 import definition_pb2 as v2
+from services.upstream import CalledService
+from storage.format.leases.receipt_handle import HANDLE_SIZE
+
+GATHERED_MAX: Final = 1_024
+KEYS_MAX: Final = 100_000
+_CALL_SECONDS: Final = 2.5  # a client waits for 3
+_AGAIN_SECONDS: Final = 0.05
+_FAILED: Final = v2.Status(
+    code=v2.INTERNAL_SERVER_ERROR, message="the call was not made, or its answer not understood"
+)
+_PROBLEMS: Final = {
+    leases_pb2.EXPIRED: "the lease has ended, or the message was delivered again since",
+    leases_pb2.ACKNOWLEDGED: "the message is acknowledged already",
+    leases_pb2.FORGED: "the handle is not one of this group and topic",
+}
+
+
+class HandleCall(NamedTuple):
+    """What is asked of handles: calls that are equal can go together."""
+
+    method: str  # path
+    group: str
+    topic: str
+    request: Callable[..., Message]  # made of group, topic and handles
+    answer: Any  # class of the answer, which has ``refused``
+    duration_ms: int = -1
+
+
+@dataclass(slots=True)
+class _Gathered:
+    handles: list[bytes] = field(default_factory=list)
+    outcomes: list[asyncio.Future[v2.Status]] = field(default_factory=list)
+
+
+class HandleCalls:
+    """Makes calls about handles; one at a time for each kind, group and topic."""
+
+    def __init__(self, reader: CalledService) -> None:
+        self._reader = reader
+        self._waiting: dict[HandleCall, _Gathered] = {}
+        self._running: set[asyncio.Task[None]] = set()
+        self._log = logs.get_logger()
+        self._loop = asyncio.get_running_loop()
+
+    async def status_of(self, call: HandleCall, handle: str) -> v2.Status:
+        """Return what became of one handle."""
+        data = handle.encode()
+        if len(data) != HANDLE_SIZE:
+            return _invalid("the handle is not one of ours")
+        gathered = self._waiting.get(call)
+        if gathered is None:
+            if len(self._waiting) >= KEYS_MAX:
+                raise CallRefused(v2.TOO_MANY_REQUESTS, "too many calls wait for the reader")
+            gathered = self._waiting[call] = _Gathered()
+            task = self._loop.create_task(self._run(call, gathered))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+        outcome: asyncio.Future[v2.Status] = self._loop.create_future()
+        gathered.handles.append(data)
+        gathered.outcomes.append(outcome)
+        return await outcome
+
+    async def statuses_of(self, call: HandleCall, handles: list[str]) -> list[v2.Status]:
+        """Return what became of each handle."""
+        if len(handles) == 1:  # as all clients ask
+            return [await self.status_of(call, handles[0])]
+        return await asyncio.gather(*(self.status_of(call, handle) for handle in handles))
+
+    async def _run(self, call: HandleCall, gathered: _Gathered) -> None:
+        """Make calls for as long as there are handles; whatever ends them, nobody waits on."""
+        try:
+            await asyncio.sleep(0)  # those of the same turn of the loop go together
+            while gathered.handles:
+                handles = gathered.handles[:GATHERED_MAX]
+                statuses = await self._statuses(call, handles)
+                for outcome, status in zip(gathered.outcomes, statuses, strict=False):
+                    if not outcome.done():  # its caller is there
+                        outcome.set_result(status)
+                del gathered.handles[: len(handles)], gathered.outcomes[: len(handles)]
+        except Exception as error:  # noqa: BLE001  its callers are told below
+            self._log.error("call failed", method=call.method, exc_info=error)
+        finally:
+            del self._waiting[call]
+            for outcome in gathered.outcomes:
+                if not outcome.done():
+                    outcome.set_result(_FAILED)
+
+    async def _statuses(self, call: HandleCall, handles: list[bytes]) -> list[v2.Status]:
+        request = call.request(
+            group=call.group, topic=call.topic, receipt_handles=b"".join(handles)
+        )
+        if call.duration_ms >= 0:
+            request.duration_ms = call.duration_ms  # type: ignore[attr-defined]
+        until = self._loop.time() + _CALL_SECONDS
+        is_repeated = False
+        while True:
+            left = until - self._loop.time()
+            try:
+                data = await self._reader.call(call.method, request, timeout_s=left)
+            except grpc.aio.AioRpcError as error:
+                if error.code() is not grpc.StatusCode.UNAVAILABLE or left < _AGAIN_SECONDS * 2:
+                    return [refusal_of(error).status] * len(handles)
+                await asyncio.sleep(_AGAIN_SECONDS)  # the reader starts again
+                is_repeated = True
+                continue
+            break
+        statuses = [OK] * len(handles)
+        for refused in call.answer.FromString(data).refused:
+            if is_repeated and refused.problem == leases_pb2.ACKNOWLEDGED:
+                continue  # by the call whose answer was lost
+            problem = _PROBLEMS.get(refused.problem, "the handle was refused")
+            statuses[min(refused.index, len(handles) - 1)] = _invalid(problem)
+        return statuses
+
+
+def _invalid(problem: str) -> v2.Status:
+    return v2.Status(code=v2.INVALID_RECEIPT_HANDLE, message=problem)

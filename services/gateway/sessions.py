@@ -1,0 +1,96 @@
+"""Clients that are there: who they are and when they were last heard of."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from services.gateway.v2 import definition_pb2 as v2
+
+CLIENT_ID_BYTES_MAX: Final = 255
+TOPICS_MAX: Final = 64  # remembered of a client
+TOPICS_BYTES_MAX: Final = 4 << 10  # all together
+
+
+@dataclass(slots=True)
+class ClientSession:
+    """One client; what it did not say is empty."""
+
+    client_type: v2.ClientType = v2.CLIENT_TYPE_UNSPECIFIED
+    group: str = ""
+    topics: tuple[str, ...] = ()
+    language: str = ""
+    version: str = ""
+    peer: str = ""
+    renews: bool = False  # it took leases that last as long as it lives
+    heard_at: float = 0.0
+
+
+class Sessions:
+    """Sessions by client id, bounded; the one silent for longest goes first.
+
+    After a restart of the gateway a client's next heartbeat, telemetry command or push receive makes its
+    session again.
+    """
+
+    def __init__(self, *, most: int, timeout_seconds: float, gone: Callable[[str], None]) -> None:
+        """Call ``gone`` with the owner of leases of each session that ends."""
+        self._most = most
+        self._timeout_seconds = timeout_seconds
+        self._gone = gone
+        self._by_id: OrderedDict[str, ClientSession] = OrderedDict()
+        self._process_id = secrets.token_hex(4)
+        self._loop = asyncio.get_running_loop()
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[tuple[str, ClientSession]]:
+        """Return all sessions, those silent for longest first."""
+        return iter(list(self._by_id.items()))
+
+    def owner_of(self, client_id: str) -> str:
+        """Return by what name a client owns its leases: what another process of this service handed out
+        may not have reached it, so it is not renewed and runs out.
+        """
+        return f"{client_id}@{self._process_id}"
+
+    def heard(self, client_id: str) -> ClientSession:
+        """Return the session of a client that calls."""
+        session = self._by_id.get(client_id)
+        if session is None:
+            session = self._by_id[client_id] = ClientSession()
+            while len(self._by_id) > self._most:
+                self._end(next(iter(self._by_id)))
+        else:
+            self._by_id.move_to_end(client_id)
+        session.heard_at = self._loop.time()
+        return session
+
+    def end(self, client_id: str) -> None:
+        """End the session of a client that says it goes."""
+        if client_id in self._by_id:
+            self._end(client_id)
+
+    def expire(self) -> None:
+        """End the sessions of clients that were silent for too long."""
+        oldest = self._loop.time() - self._timeout_seconds
+        while self._by_id:
+            client_id, session = next(iter(self._by_id.items()))
+            if session.heard_at > oldest:
+                return
+            self._end(client_id)
+
+    def renewing(self) -> list[str]:
+        """Return the owners of leases to be renewed."""
+        return [
+            self.owner_of(client_id) for client_id, session in self._by_id.items() if session.renews
+        ]
+
+    def _end(self, client_id: str) -> None:
+        if self._by_id.pop(client_id).renews:
+            self._gone(self.owner_of(client_id))

@@ -1,0 +1,203 @@
+"""The stream on which clients say what they are and are told what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Final, cast
+
+from google.protobuf.message import DecodeError
+
+from services.gateway.callers import Caller, caller_of
+from services.gateway.client_settings import consumer_settings, producer_settings
+from services.gateway.groups import GroupCache
+from services.gateway.messages import names
+from services.gateway.messages.statuses import OK, CallRefused
+from services.gateway.producer_stream import ProducerStream
+from services.gateway.sessions import TOPICS_BYTES_MAX, TOPICS_MAX, Sessions
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2
+from services.rpc.servicer import EOF, Context
+from services.rpc.status import InvalidArgument
+
+UNREAD_SECONDS: Final = 1.0  # for clients to read that their stream ends
+
+
+class TelemetryStreams:
+    """Serves the streams of all clients; each holds one task that sleeps until its client speaks."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        groups: GroupCache,
+        draining: asyncio.Event,
+        *,
+        most: int,
+        body_bytes_max: int,
+    ) -> None:
+        """Serve at most so many streams at once."""
+        self._most = most
+        self._count = 0
+        self._sessions = sessions
+        self._groups = groups
+        self._body_bytes_max = body_bytes_max
+        self._draining = draining
+        self._serving: dict[asyncio.Task[None], Context] = {}
+        self._drained = asyncio.ensure_future(self._drain())
+        self._producers: dict[str, ProducerStream] = {}
+        self._told: dict[
+            str, dict[ProducerStream, None]
+        ] = {}  # by topic; those that take what they are told
+        self._published: frozenset[str] | None = frozenset()  # None: to be made again
+
+    def published_topics(self) -> frozenset[str]:
+        """Return the topics of connected producers that take what they are told: the same object while they are the same."""
+        if self._published is None:
+            self._published = frozenset(self._told)
+        return self._published
+
+    def producers_of(self, topic: str) -> list[ProducerStream]:
+        """Return the streams of connected producers that have named a topic and take what they are told."""
+        return list(self._told.get(topic, ()))
+
+    async def serve(self, context: Context) -> None:
+        """Answer each settings command until the client ends the stream.
+
+        The stream ends with OK when the service stops: RocketMQ's client in Rust reads one that ends with
+        another status again and again, without a pause.
+        """
+        await context.send_initial_metadata(())  # Rust waits for it before it sends anything
+        try:
+            caller = caller_of(context)
+            caller.needs_id()
+            if self._count >= self._most:
+                raise CallRefused(
+                    v2.TOO_MANY_REQUESTS, f"{self._most} sessions are open; try later"
+                )
+        except CallRefused as refused:
+            await _write(context, service_pb2.TelemetryCommand(status=refused.status))
+            return
+        if self._draining.is_set():
+            return
+        self._count += 1
+        stream = ProducerStream(context)
+        serving = cast("asyncio.Task[None]", asyncio.current_task())
+        self._serving[serving] = context
+        try:
+            await self._answer(caller, stream)
+        except asyncio.CancelledError:
+            if not self._draining.is_set():
+                raise  # the client has gone
+            serving.uncancel()
+        finally:
+            del self._serving[serving]
+            self._count -= 1
+            self.ended(caller.client_id, stream)
+            stream.close()
+
+    async def _drain(self) -> None:
+        """End all streams once the service stops; those of clients that do not read so without a status."""
+        await self._draining.wait()
+        contexts = list(self._serving.values())
+        for serving in self._serving:
+            serving.cancel()
+        await asyncio.sleep(UNREAD_SECONDS)
+        for context in contexts:
+            context.cancel()
+
+    def client_leaves(self, client_id: str) -> None:
+        """Tell a producer that says it goes nothing more; its stream may stay open for as long as its process lives."""
+        stream = self._producers.get(client_id)
+        if stream is not None:
+            self.ended(client_id, stream)
+            stream.close()
+
+    def ended(self, client_id: str, stream: ProducerStream) -> None:
+        """Forget what a stream named, unless the client has another one."""
+        if self._producers.get(client_id) is stream:
+            del self._producers[client_id]
+            self._watch(stream, frozenset())
+
+    def publishes(self, client_id: str, stream: ProducerStream, topics: frozenset[str]) -> None:
+        """Note what a producer names, instead of what it named before on this or another stream."""
+        before = self._producers.get(client_id)
+        stream.topics = topics
+        self._producers[client_id] = stream
+        stream.stuck_changed = lambda: self._stuck_changed(client_id, stream)
+        self._stuck_changed(client_id, stream)
+        if before is not None and before is not stream:
+            self._watch(before, frozenset())
+
+    def _stuck_changed(self, client_id: str, stream: ProducerStream) -> None:
+        if self._producers.get(client_id) is stream:
+            self._watch(stream, frozenset() if stream.is_stuck else stream.topics)
+
+    def _watch(self, stream: ProducerStream, topics: frozenset[str]) -> None:
+        """Have a stream be told of topics, instead of those before."""
+        before, stream.watched = stream.watched, topics
+        for topic in topics - before:
+            if topic not in self._told:
+                self._told[topic] = {}
+                self._published = None
+            self._told[topic][stream] = None
+        for topic in before - topics:
+            del self._told[topic][stream]
+            if not self._told[topic]:
+                del self._told[topic]
+                self._published = None
+
+    async def _answer(self, caller: Caller, stream: ProducerStream) -> None:
+        context = stream.context
+        while True:
+            data = await context.read()
+            if data is EOF:
+                return
+            try:
+                command = service_pb2.TelemetryCommand.FromString(data)
+            except DecodeError:
+                raise InvalidArgument("command", "is not a TelemetryCommand") from None
+            self._sessions.heard(caller.client_id)
+            if command.HasField("settings"):
+                answer = await self._answered(caller, context, command.settings)
+                if command.settings.HasField("publishing") and not stream.is_closed:
+                    topics = frozenset(_topics(command.settings))
+                    self.publishes(caller.client_id, stream, topics)
+                await stream.write(answer.SerializeToString())
+
+    async def _answered(
+        self, caller: Caller, context: Context, asked: v2.Settings
+    ) -> service_pb2.TelemetryCommand:
+        try:
+            settings = await self._settings(caller, context, asked)
+        except CallRefused as refused:
+            return service_pb2.TelemetryCommand(status=refused.status)
+        return service_pb2.TelemetryCommand(status=OK, settings=settings)
+
+    async def _settings(self, caller: Caller, context: Context, asked: v2.Settings) -> v2.Settings:
+        session = self._sessions.heard(caller.client_id)
+        session.language = caller.language
+        session.peer = context.peer()
+        session.client_type = asked.client_type
+        session.version = asked.user_agent.version[:32]
+        session.topics = _topics(asked)
+        kind = asked.WhichOneof("pub_sub")
+        if kind == "publishing":
+            return producer_settings(asked, self._body_bytes_max)
+        if kind == "subscription":
+            session.group = names.group_of(asked.subscription.group)
+            return consumer_settings(asked, await self._groups.find(session.group))
+        raise CallRefused(
+            v2.UNRECOGNIZED_CLIENT_TYPE, "the settings are neither a producer's nor a consumer's"
+        )
+
+
+def _topics(settings: v2.Settings) -> tuple[str, ...]:
+    """Return the topics that a client names, as many as are remembered of it."""
+    named = [topic.name for topic in settings.publishing.topics[:TOPICS_MAX]]
+    named += [entry.topic.name for entry in settings.subscription.subscriptions[:TOPICS_MAX]]
+    sizes = itertools.accumulate(map(len, named))
+    return tuple(name for name, size in zip(named, sizes, strict=True) if size <= TOPICS_BYTES_MAX)
+
+
+async def _write(context: Context, command: service_pb2.TelemetryCommand) -> None:
+    await context.write(command.SerializeToString())

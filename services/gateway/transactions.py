@@ -1,0 +1,293 @@
+"""Transactions of RocketMQ's clients: their ends go to the writer, its checks to producers."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import grpc
+
+from penstock.v1 import transactions_pb2
+from services import logs
+from services.gateway.messages import names
+from services.gateway.messages.delivered_messages import message_of
+from services.gateway.messages.statuses import CallRefused, refusal_of
+from services.gateway.sends.sender import ANSWER_SECONDS_MAX
+from services.gateway.telemetry import TelemetryStreams
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2
+from services.upstream import CalledService, CheckingWriter
+from storage.format.properties import REAL_TOPIC
+from storage.format.record import decode_record
+
+TRANSACTIONS: Final = "/penstock.v1.Transactions/"
+END_TRANSACTIONS: Final = f"{TRANSACTIONS}EndTransactions"
+ENDS_MAX: Final = 64  # of one call: their messages may be large
+EndKey = tuple[str, transactions_pb2.Resolution]  # of what topic, how
+_RESOLUTIONS: Final = {
+    v2.COMMIT: (transactions_pb2.RESOLUTION_COMMIT, transactions_pb2.TRANSACTION_COMMITTED),
+    v2.ROLLBACK: (transactions_pb2.RESOLUTION_ROLLBACK, transactions_pb2.TRANSACTION_ROLLED_BACK),
+}
+_REFUSALS: Final = {
+    transactions_pb2.TRANSACTION_COMMITTED: "was committed",
+    transactions_pb2.TRANSACTION_ROLLED_BACK: "was rolled back",
+    transactions_pb2.TRANSACTION_GIVEN_UP: "was given up",
+    transactions_pb2.TRANSACTION_NOT_FOUND: "is not known, or ended too long ago",
+    transactions_pb2.TRANSACTION_OTHER_TOPIC: "is of another topic",
+}
+_WATCH_AGAIN_SECONDS: Final = 1.0
+_WATCHED_TOPICS_MAX: Final = 10_000  # by one call
+_RETURN_SECONDS: Final = 5.0
+_CALL_AGAIN_SECONDS: Final = 0.05
+
+
+@dataclass(slots=True)
+class _GatheredEnds:
+    transaction_ids: list[str] = field(default_factory=list)
+    outcomes: list[asyncio.Future[transactions_pb2.EndedTransaction]] = field(default_factory=list)
+
+
+class TransactionEnds:
+    """Ends transactions; what comes while the writer answers goes together in the next call.
+
+    One call at a time for each topic and resolution.
+    """
+
+    def __init__(self, writer: CalledService) -> None:
+        self.running: set[asyncio.Task[None]] = set()
+        self._writer = writer
+        self._waiting: dict[EndKey, _GatheredEnds] = {}
+        self._loop = asyncio.get_running_loop()
+
+    async def end(
+        self, key: EndKey, transaction_id: str, timeout_s: float
+    ) -> transactions_pb2.EndedTransaction:
+        """End one transaction; return what became of it. Raises CallRefused."""
+        gathered = self._waiting.get(key)
+        if gathered is None:
+            gathered = self._waiting[key] = _GatheredEnds()
+            task = self._loop.create_task(self._run(key, gathered))
+            self.running.add(task)
+            task.add_done_callback(self.running.discard)
+        outcome: asyncio.Future[transactions_pb2.EndedTransaction] = self._loop.create_future()
+        gathered.transaction_ids.append(transaction_id)
+        gathered.outcomes.append(outcome)
+        late = self._loop.call_later(
+            timeout_s, _refuse, outcome, v2.PROXY_TIMEOUT, "the writer did not answer in time"
+        )
+        try:
+            return await outcome
+        finally:
+            late.cancel()
+
+    async def _run(self, key: EndKey, gathered: _GatheredEnds) -> None:
+        """Make calls for as long as there are ends; whatever ends them, nobody waits on."""
+        try:
+            await asyncio.sleep(0)  # those of the same turn of the loop go together
+            while gathered.outcomes:
+                asked, outcomes = gathered.transaction_ids[:ENDS_MAX], gathered.outcomes[:ENDS_MAX]
+                del gathered.transaction_ids[:ENDS_MAX], gathered.outcomes[:ENDS_MAX]
+                await self._end_all(key, asked, outcomes)
+        except Exception as error:  # noqa: BLE001  its callers are told below
+            logs.get_logger().error("ends of transactions failed", exc_info=error)
+        finally:
+            del self._waiting[key]
+            for outcome in gathered.outcomes:
+                _refuse(outcome)
+
+    async def _end_all(
+        self,
+        key: EndKey,
+        transaction_ids: Sequence[str],
+        outcomes: Sequence[asyncio.Future[transactions_pb2.EndedTransaction]],
+    ) -> None:
+        topic, resolution = key
+        request = transactions_pb2.EndTransactionsRequest(
+            transaction_ids=transaction_ids, resolution=resolution, topic=topic
+        )
+        try:
+            answer = await self._call(request, outcomes)
+            ended = transactions_pb2.EndTransactionsResponse.FromString(answer).transactions
+            for outcome, each in zip(outcomes, ended, strict=True):
+                if not outcome.done():
+                    outcome.set_result(each)
+        except CallRefused as refused:
+            for outcome in outcomes:
+                _refuse(outcome, refused.code, str(refused))
+        finally:
+            for outcome in outcomes:
+                _refuse(outcome)
+
+    async def _call(
+        self,
+        request: transactions_pb2.EndTransactionsRequest,
+        outcomes: Sequence[asyncio.Future[transactions_pb2.EndedTransaction]],
+    ) -> bytes:
+        """Make a call, again when its answer is lost while somebody waits: the writer knows how a transaction ended."""
+        until = self._loop.time() + ANSWER_SECONDS_MAX
+        while True:
+            left_s = max(0.0, until - self._loop.time())
+            try:
+                return await self._writer.call(END_TRANSACTIONS, request, timeout_s=left_s)
+            except grpc.aio.AioRpcError as error:
+                is_away = error.code() is grpc.StatusCode.UNAVAILABLE
+                is_late = self._loop.time() + _CALL_AGAIN_SECONDS >= until
+                if not is_away or is_late or all(each.done() for each in outcomes):
+                    raise refusal_of(error) from None
+            await asyncio.sleep(_CALL_AGAIN_SECONDS)
+
+
+def _refuse(
+    outcome: asyncio.Future[transactions_pb2.EndedTransaction],
+    code: v2.Code = v2.INTERNAL_SERVER_ERROR,
+    problem: str = "the call was not made, or its answer not understood",
+) -> None:
+    if not outcome.done():
+        outcome.set_exception(CallRefused(code, problem))
+
+
+class OrphanedTransactions:
+    """Ends transactions; passes the writer's checks on to connected producers."""
+
+    def __init__(self, writer: CheckingWriter, telemetry: TelemetryStreams) -> None:
+        self._writer = writer
+        self._ends = TransactionEnds(writer)
+        self._telemetry = telemetry
+        self._topics: frozenset[str] = frozenset()
+        self._watching: list[asyncio.Task[None]] = []
+        self._turn = itertools.count()
+        self._untold: dict[str, int] = {}  # counts of checks by transaction id
+        self._returning: asyncio.Task[None] | None = None
+        self._loop = asyncio.get_running_loop()
+
+    async def end(self, request: service_pb2.EndTransactionRequest, timeout_s: float) -> None:
+        """Commit or roll back; without a resolution nothing happens. Raises CallRefused."""
+        if not request.transaction_id.strip():
+            raise CallRefused(v2.INVALID_TRANSACTION_ID, "the transaction id is blank")
+        if request.resolution not in _RESOLUTIONS:
+            return
+        resolution, wanted = _RESOLUTIONS[request.resolution]
+        key = names.topic_of(request.topic), resolution
+        ended = await self._ends.end(key, request.transaction_id, timeout_s)
+        if ended.state == wanted:
+            return
+        if ended.state == transactions_pb2.TRANSACTION_TOPIC_GONE:
+            raise CallRefused(v2.TOPIC_NOT_FOUND, ended.problem)
+        if ended.state in _REFUSALS:
+            problem = f"transaction {request.transaction_id} {_REFUSALS[ended.state]}"
+            raise CallRefused(v2.INVALID_TRANSACTION_ID, problem)
+        raise CallRefused(v2.INTERNAL_SERVER_ERROR, ended.problem)
+
+    def tick(self) -> None:
+        """Watch the topics of the producers that are connected now."""
+        topics = self._telemetry.published_topics()
+        is_watched = topics is self._topics or topics == self._topics
+        if is_watched and not any(task.done() for task in self._watching):
+            return
+        self._topics = topics
+        before = self._watching
+        names_in_order = sorted(topics)
+        self._watching = [
+            self._loop.create_task(self._watch(names_in_order[at : at + _WATCHED_TOPICS_MAX]))
+            for at in range(0, len(names_in_order), _WATCHED_TOPICS_MAX)
+        ]
+        for task in before:
+            task.cancel()
+
+    async def close(self) -> None:
+        """Watch nothing more."""
+        tasks = [*self._watching, *self._ends.running]
+        if self._returning is not None:
+            tasks.append(self._returning)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _watch(self, topics: Sequence[str]) -> None:
+        request = transactions_pb2.WatchChecksRequest(topics=topics)
+        logged = ""
+        while True:
+            try:
+                async for answer in self._writer.answers(TRANSACTIONS + "WatchChecks", request):
+                    logged = ""
+                    self._take(answer)
+            except grpc.aio.AioRpcError as error:  # it is checked again
+                problem = f"{error.code().name}: {error.details()}"
+                is_away = error.code() is grpc.StatusCode.UNAVAILABLE
+                if not is_away and problem != logged:
+                    logs.get_logger().error("the writer refuses checks", problem=problem)
+                    logged = problem
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise  # else the call was cancelled, by the end of its channel
+            except Exception as error:  # noqa: BLE001  this task lives as long as producers do
+                logs.get_logger().error("checks of transactions ended", exc_info=error)
+            await asyncio.sleep(_WATCH_AGAIN_SECONDS)
+
+    def _take(self, answer: bytes) -> None:
+        """Pass one check on; one that cannot be is logged, and the next ones go on."""
+        try:
+            self._pass_on(transactions_pb2.TransactionCheck.FromString(answer))
+        except Exception as error:  # noqa: BLE001  it is checked again later
+            logs.get_logger().error("a check of a transaction failed", exc_info=error)
+
+    def _pass_on(self, check: transactions_pb2.TransactionCheck) -> None:
+        """Ask one producer about each message; a client's transaction has one message."""
+        position = 0
+        for _ in range(check.message_count):
+            record = decode_record(check.records, position)
+            position += record.total_size
+            topic = record.properties.get(REAL_TOPIC, "")
+            message = message_of(record, v2.Resource(name=topic), receipt_handle="", attempt=1)
+            command = service_pb2.TelemetryCommand(
+                recover_orphaned_transaction_command=service_pb2.RecoverOrphanedTransactionCommand(
+                    message=message, transaction_id=check.transaction_id
+                )
+            )
+            self._ask(topic, command.SerializeToString(), check)
+
+    def _ask(self, topic: str, command: bytes, check: transactions_pb2.TransactionCheck) -> None:
+        """Tell one producer of a topic; where none takes it, the writer learns that it does not count."""
+        about = check.transaction_id, check.check_count  # keeps no records
+
+        def untold() -> None:
+            self._give_back(*about)
+
+        producers = self._telemetry.producers_of(topic)
+        turn = next(self._turn)
+        for place in range(len(producers)):
+            if producers[(turn + place) % len(producers)].tell(command, untold):
+                return
+        untold()
+
+    def _give_back(self, transaction_id: str, check_count: int) -> None:
+        self._untold[transaction_id] = check_count
+        if self._returning is None:
+            self._returning = self._loop.create_task(self._return())
+
+    async def _return(self) -> None:
+        """Tell the writer which checks reached nobody; where it is away, they count."""
+        try:
+            while self._untold:
+                untold, self._untold = self._untold, {}
+                checks = [
+                    transactions_pb2.ReturnedCheck(transaction_id=each, check_count=count)
+                    for each, count in untold.items()
+                ]
+                request = transactions_pb2.ReturnChecksRequest(checks=checks)
+                try:
+                    await self._writer.call(
+                        TRANSACTIONS + "ReturnChecks", request, timeout_s=_RETURN_SECONDS
+                    )
+                except grpc.aio.AioRpcError as error:
+                    logs.get_logger().warning(
+                        "checks that reached nobody count",
+                        code=error.code().name,
+                        checks=len(checks),
+                    )
+        finally:
+            self._returning = None
