@@ -61,7 +61,7 @@ class RetryPolicy:
         if not isinstance(error, Unavailable | DeadlineExceeded):
             return None
         again = isinstance(error, Unavailable) or repeat.outlasts_silence
-        return self.backoff_ms(attempt) if again else None
+        return (error.retry_delay_ms or self.backoff_ms(attempt)) if again else None
 
     def backoff_ms(self, attempt: int) -> int:
         """Return a delay that doubles with each attempt, shortened by up to a half at random."""

@@ -30,6 +30,7 @@
     │   ├── CommitDecided       a staged commit is decided and cannot be aborted
     │   └── VersionTooOld       whether a version was committed is not known any more
     └── reading
+        ├── QueueRebuilding     the writer rebuilds units of the queue; retry after ``retry_delay_ms``
         ├── RecordNotFound      no record starts at that commit offset
         ├── DamagedRecord       the bytes on disk are not the record that was stored
         ├── UnreadableBody      the body of a record that is whole cannot be unpacked
@@ -255,6 +256,16 @@ class VersionTooOld(StoreError):
         )
         self.app_id = app_id
         self.version = version
+
+
+class QueueRebuilding(StoreError):
+    """The writer rebuilds units of a queue that their records do not confirm; try again later."""
+
+    def __init__(self, topic: str, queue_id: int) -> None:
+        super().__init__(f"queue {queue_id} of {topic} is being rebuilt")
+        self.topic = topic
+        self.queue_id = queue_id
+        self.retry_delay_ms = 500
 
 
 class RecordNotFound(StoreError):

@@ -41,7 +41,7 @@ from storage.view.log.commit_log import EVERYTHING, CommitLogView
 from storage.view.queues.consume_queue import ConsumeQueueView
 from storage.view.queues.extent import Extents, QueueExtent
 from storage.view.queues.pull import NO_LIMIT, pull_queue
-from storage.view.queues.reach import QueueReach
+from storage.view.queues.rebuild_requests import RebuildRequests
 from storage.view.queues.tag_filter import TagFilters
 from storage.view.queues.time_search import Boundary, exact
 from storage.view.queues.views import QueueViews
@@ -74,10 +74,7 @@ class StoreReader:
         self.topics = TopicTable(filesystem, paths.config)
         self._queues = QueueViews(
             filesystem, paths.consume_queue, self.log, self.incarnation_of,
-            QueueReach(
-                filesystem, paths.consume_queue, self.log, lambda: self._visibility,
-                incarnations=self._incarnations,
-            ),
+            RebuildRequests(filesystem, paths.rebuilds, self._has_writer).check,
         )  # fmt: skip
         self._visibility = Visibility(
             filesystem, paths.checkpoint, log=self.log, topics=self.topics, queues=self._queues,
@@ -136,7 +133,6 @@ class StoreReader:
     def end(self) -> None:
         """Refuse every read from here on; those under way end at their next look. Offsets can still be saved."""
         self._visibility.end()
-        self._queues.end()
 
     def close(self) -> None:
         """Let go of all files; slices that were handed out stay good."""
@@ -154,6 +150,13 @@ class StoreReader:
     def is_held(self, role: LockRole) -> bool:
         """Return whether any process acts in a role on the store now."""
         return DirectoryLock.is_held(self.directory, role, self._filesystem)
+
+    def _has_writer(self) -> bool:
+        """Return whether a writer of ours runs now."""
+        try:
+            return self._visibility.is_written and self.is_held(LockRole.WRITER)
+        except OSError:
+            return False
 
     # ---- what is visible
 
@@ -305,10 +308,6 @@ class StoreReader:
     def max_offset(self, topic: str, queue_id: int, at: int = EVERYTHING) -> int:
         """Return the queue offset that the next visible message will have; ``at`` as in ``ConsumeQueueView``."""
         return self._existing_queue(topic, queue_id).max_offset(self.log.visible_offset, at)
-
-    def end_for(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Return where a queue ends of which a group may know more; see ``ConsumeQueueView.end_for``."""
-        return self._existing_queue(topic, queue_id).end_for(self.log.visible_offset, queue_offset)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Return the queue offset of the oldest message kept."""

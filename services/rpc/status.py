@@ -65,6 +65,7 @@ STATUS_OF: Final[dict[type[errors.StoreError], grpc.StatusCode]] = {
     errors.TransactionExists: grpc.StatusCode.ALREADY_EXISTS,
     errors.CommitDecided: grpc.StatusCode.FAILED_PRECONDITION,
     errors.VersionTooOld: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.QueueRebuilding: grpc.StatusCode.UNAVAILABLE,
     errors.RecordNotFound: grpc.StatusCode.NOT_FOUND,
     errors.DamagedRecord: grpc.StatusCode.DATA_LOSS,
     errors.UnreadableBody: grpc.StatusCode.FAILED_PRECONDITION,
@@ -107,7 +108,7 @@ def refusal_of_frame(error: Exception, peer: str | None) -> Exception:
 
 def retry_delay_ms(error: errors.StoreError) -> int:
     """Return after how long trying again makes sense; 0 if it does not."""
-    if isinstance(error, errors.StoreBusy):
+    if isinstance(error, errors.StoreBusy | errors.QueueRebuilding):
         return max(1, error.retry_delay_ms)
     if isinstance(error, errors.StoreFull):
         return FULL_DISK_RETRY_MS

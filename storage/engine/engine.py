@@ -30,10 +30,10 @@ from storage.log.flush import CommitWorker, FlushWorker
 from storage.log.followers import Followers
 from storage.queues.dispatch import Dispatcher, DispatchWorker
 from storage.queues.queue_table import QueueTable
+from storage.queues.rebuild import QueueRebuild
 from storage.recovery.recover import Recovered
 from storage.retention.policy import retention_policy
 from storage.retention.worker import RetentionWorker
-from storage.scrub.queue_repairs import QueueRepairs
 from storage.scrub.worker import ScrubWorker
 from storage.tables.topics import TopicTable
 from storage.view.layout import StorePaths
@@ -145,6 +145,11 @@ class Engine:
             last_timestamp_ms=recovered.last_timestamp_ms,
             workers=workers,
         )  # fmt: skip
+        self.queue_rebuild = QueueRebuild(
+            filesystem, paths, queues, self.dispatch,
+            min_offset=lambda: self.log.min_offset, file_made=self.publish_tables,
+            workers=workers,
+        )  # fmt: skip
         self.scrub = ScrubWorker(
             filesystem,
             paths,
@@ -153,10 +158,7 @@ class Engine:
             bytes_per_s=config.scrub_bytes_per_s,
             min_offset=lambda: self.log.min_offset,
             durable_offset=lambda: self.checkpointer.durable_offset,
-            repairs=QueueRepairs(
-                filesystem, paths, queues, self.dispatch,
-                min_offset=lambda: self.log.min_offset, made_again=self.publish_tables,
-            ),
+            rebuild=self.queue_rebuild.rebuild,
             workers=workers,
         )  # fmt: skip
         self.flusher.add_listener(positions.publish_flushed)
@@ -230,6 +232,7 @@ class Engine:
         self.dispatch.start()
         self.checkpointer.start()
         self.scrub.start()
+        self.queue_rebuild.start()
 
     # ---- events, each handled in the thread that made it happen
 
@@ -371,10 +374,9 @@ class Engine:
     def _stop_workers(self) -> bool:
         """Stop each worker after its part; return whether all did theirs."""
         complete = True
-        with suppress(StoreError):
-            self.scrub.stop()
-        with suppress(StoreError):
-            self.retention.stop()
+        for background in (self.scrub, self.queue_rebuild, self.retention):
+            with suppress(StoreError):
+                background.stop()
         for worker in self._in_order_of_bytes():
             try:
                 worker.stop()

@@ -9,10 +9,9 @@ The chosen table has one int64 row a unit::
     3       STATE           one of the states below
 
 A state is CHOSEN until the record was looked at, then GOOD, FILTERED (its tag is not one asked for, only
-the hash was), or DAMAGED + the stop that ``check_record`` gave. Where units are checked there are four more.
-SUSPECT: the unit points nowhere, before or after the log, or out of order to where none is. NEAR: the tag is
-not one asked for, but the unit may be damaged in it. PASSED over: what was near and is not one asked for, and
-units for which the log has no record. REBUILT: the unit was made from the log and is taken at its word.
+the hash was), or DAMAGED + the stop that ``check_record`` gave. Where units are checked there are three more.
+SUSPECT: the unit points nowhere, before or after the log, or out of order to where none is. PASSED over: the
+log has no record for the unit. REBUILT: the unit was made from the log and is taken at its word.
 """
 
 from __future__ import annotations
@@ -40,16 +39,14 @@ from storage.kernels.primitives.jit import (
 )
 from storage.kernels.primitives.prefetch import CACHE_LINE, prefetch
 from storage.kernels.primitives.scratch import scratch_row
-from storage.kernels.unit_order import is_in_order, points_somewhere
+from storage.kernels.unit_order import is_in_order
 from storage.kernels.unit_record import (
     CHOSEN,
     DAMAGED,
     DAMAGED_LOST,
     DAMAGED_UNIT,
-    FILTERED,
     GOOD,
     judge,
-    says_tag_code,
 )
 
 QUEUE_OFFSET: Final = 0
@@ -59,7 +56,6 @@ STATE: Final = 3
 CHOSEN_COLUMNS: Final = 4
 
 SUSPECT: Final = 3
-NEAR: Final = 4
 PASSED: Final = 5
 REBUILT: Final = 6
 
@@ -105,75 +101,10 @@ def range_index(starts: Any, ends: Any, offset: int) -> int:
     return i64(-1)
 
 
-@inner
-def is_near(tag_code: int, tag_codes: Any) -> bool:
-    """Whether a tag code is one of the sorted hashes, or may be one of them that was damaged.
-
-    So it may where one bit makes the difference, or the half that repeats the sign does not.
-    """
-    low = ((tag_code & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
-    if low != tag_code:
-        return True
-    for i in range(tag_codes.size):
-        difference = (tag_codes[i] ^ low) & 0xFFFFFFFF
-        if difference & (difference - 1) == 0:
-            return True
-    return False
-
-
-@inner
-def is_beside_nowhere(units: Any, index: int, end: int) -> bool:
-    """Whether a unit beside one points nowhere: what was zeroed may begin or end within this one."""
-    if index > 0 and not points_somewhere(units, index - 1):
-        return True
-    return bool(index + 1 < end and not points_somewhere(units, index + 1))
-
-
-@inner
-def expect_ends(units: Any, index: int, end: int, log: Any, log_start: int) -> None:
-    """Have fetched what is looked at first and last of the record of one of the next units."""
-    if index < end:
-        position = read_i64(units, index * UNIT_SIZE) - log_start
-        record_end = position + read_i32(units, index * UNIT_SIZE + SIZE_IN_UNIT)
-        prefetch(log, position)
-        prefetch(log, position + CACHE_LINE)
-        prefetch(log, record_end - 2 * CACHE_LINE)
-        prefetch(log, record_end - CACHE_LINE)
-        prefetch(log, record_end - 1)
-
-
-@inner
-def next_near(
-    units: Any, begin: int, until: int, end: int, tag_codes: Any, size_max: int
-) -> int:  # fmt: skip
-    """Index of the first unit of ``units[begin:until]`` that cannot be passed over for its tag code.
-
-    The file's units go on to ``end``. One longer than ``size_max`` is not passed over either.
-    """
-    index = i64(begin)
-    if index >= until or (index > 0 and not points_somewhere(units, index - 1)):
-        return index
-    is_there = points_somewhere(units, index)
-    while index < until:
-        following = index + 1
-        is_next_there = following >= end or points_somewhere(units, following)
-        position = index * UNIT_SIZE
-        if (
-            not is_there
-            or not is_next_there
-            or read_i32(units, position + SIZE_IN_UNIT) > size_max
-            or is_near(read_i64(units, position + TAG_CODE_IN_UNIT), tag_codes)
-        ):
-            break
-        is_there = is_next_there
-        index = following
-    return index
-
-
 @kernel(
     results(int64, 4)(
         BYTES, int64, int64, int64, INT64S, int64, INT64S, INT64S, int64, int64, int64, int64,
-        int64, int64, int64, int64, BYTES, int64, int64, WRITABLE_ROWS,
+        int64, int64, int64, int64, WRITABLE_ROWS,
     )
 )  # fmt: skip
 def select_units(
@@ -193,9 +124,6 @@ def select_units(
     bytes_before: int,
     skips_lost_files: int,
     checks_units: int,
-    log: Any,
-    log_start: int,
-    log_end: int,
     chosen: Any,
 ) -> tuple[int, int, int, int]:
     """Choose units of ``units[begin:end]`` for a pull; the file's first is ``first_queue_offset``.
@@ -204,8 +132,7 @@ def select_units(
     of the commit log that exist. Stops before a unit that a limit excludes, but not before the
     first record of the pull. Units into ranges that do not exist are stepped over, with everything
     up to the next range where that ``skips_lost_files``. With ``checks_units`` those out of order or before
-    the first range are not, others below ``stated_log_end`` are chosen as DAMAGED_LOST, and no unit is passed
-    over for a tag that a flipped bit can have made, unless its record says it; ``log`` has ``[log_start, log_end)``.
+    the first range are not, and others below ``stated_log_end`` are chosen as DAMAGED_LOST.
 
     Returns ``(chosen_count, next_index, byte_count, last_event)``; the event is what was last met
     while nothing had been chosen: NOTHING, UNMATCHED or REMOVED.
@@ -213,10 +140,8 @@ def select_units(
     count = i64(0)
     byte_count = i64(0)
     event = i64(NOTHING)
-    if begin < 0 or end * UNIT_SIZE > units.size or log_end - log_start > log.size:
+    if begin < 0 or end * UNIT_SIZE > units.size:
         return count, i64(begin), byte_count, event
-    scratch = scratch_row()
-    passes_runs = has_filter and checks_units and not skips_lost_files
     last_log_end = log_ends[log_ends.size - 1] if log_ends.size else i64(0)
     range_start = i64(0)  # of the range that the last unit pointed into
     range_end = i64(0)
@@ -230,14 +155,6 @@ def select_units(
             size_max = bytes_max - bytes_before - byte_count
             if size_max <= 0 or records >= records_max:
                 break
-        if passes_runs:
-            passed_end = next_near(units, index, until, end, tag_codes, size_max)
-            if passed_end > index:
-                if records == 0:
-                    event = i64(UNMATCHED)
-                index = passed_end
-                if index == until:
-                    break
         position = index * UNIT_SIZE
         commit_offset = read_i64(units, position)
         size = i64(read_i32(units, position + SIZE_IN_UNIT))
@@ -255,20 +172,9 @@ def select_units(
             if tag_code > ADDRESS_MAX:
                 low = ((tag_code & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
                 if not among(tag_codes, low):
-                    is_other = not checks_units or not (
-                        is_near(tag_code, tag_codes) or is_beside_nowhere(units, index - 1, end)
-                    )
-                    if not is_other and log_start <= commit_offset < log_end:
-                        expect_ends(units, index - 1 + RECORDS_AHEAD, end, log, log_start)
-                        is_other = says_tag_code(
-                            log, commit_offset - log_start, log_end - log_start, commit_offset,
-                            size, tag_code, scratch,
-                        )  # fmt: skip
-                    if is_other:
-                        if records == 0:
-                            event = i64(UNMATCHED)
-                        continue
-                    state = i64(NEAR)
+                    if records == 0:
+                        event = i64(UNMATCHED)
+                    continue
         if commit_offset < range_start or commit_offset >= range_end:
             found = range_index(log_starts, log_ends, commit_offset)
             range_start = log_starts[found] if found >= 0 else i64(0)
@@ -354,7 +260,7 @@ def verify_chosen(
         before = chosen[row, STATE]
         if before == SUSPECT and checks_units:
             break
-        if before != CHOSEN and before != NEAR and before != REBUILT:
+        if before != CHOSEN and before != REBUILT:
             row += 1
             continue
         commit_offset = chosen[row, COMMIT_OFFSET]
@@ -378,8 +284,6 @@ def verify_chosen(
                 break
             good_count += 1
             good_bytes += size
-        if state == FILTERED and before == NEAR:
-            state = i64(PASSED)
         chosen[row, STATE] = state
         if state >= DAMAGED and checks_units and before != REBUILT:
             break

@@ -24,7 +24,6 @@ from storage.kernels.columns import (
     SIZE,
     STOP_END,
     STOP_TRUNCATED,
-    TAG_CODE,
     TOPIC_LENGTH,
     TOPIC_POSITION,
 )
@@ -43,8 +42,7 @@ from storage.kernels.primitives.jit import (
 from storage.kernels.primitives.scratch import scratch_row
 from storage.kernels.primitives.text import text_bytes
 from storage.kernels.properties import NAME_MULTI_DISPATCH, NAME_TAGS, matches
-from storage.kernels.property_walk import walk_properties
-from storage.kernels.scan import check_alone, frame_one, frame_record
+from storage.kernels.scan import check_alone, frame_record
 
 CHOSEN: Final = 0
 GOOD: Final = 1
@@ -100,22 +98,6 @@ def is_of_queue(log: Any, row: Any, topic: Any, queue_id: int) -> bool:
         and row[0, TOPIC_LENGTH] == topic.size
         and bytes_equal(log, row[0, TOPIC_POSITION], topic, 0, topic.size)
     )
-
-
-@inner
-def says_tag_code(
-    log: Any, position: int, end: int, commit_offset: int, size: int, tag_code: int, row: Any
-) -> bool:
-    """Whether a record of this place and size is in ``log[position:end]``, and its tag has this code.
-
-    No checksum is looked at: unit and record were damaged alike if both were wrong.
-    """
-    if size > end - position or frame_one(log, position, position + size, 0, row, 0) != STOP_END:
-        return False
-    if row[0, SIZE] != size or row[0, COMMIT_OFFSET] != commit_offset:
-        return False
-    walk_properties(log, row[0, PROPERTIES_POSITION], row[0, PROPERTIES_LENGTH], row, 0)
-    return bool(row[0, TAG_CODE] == tag_code)
 
 
 @inner

@@ -103,12 +103,14 @@ class GroupTopic:
                 for queue in self.queues.due(question.queue_ids, now_ms):
                     if answer.is_full:
                         break
-                    self._hand_out_again(queue, rules, answer)
+                    with answer.passing_over():
+                        self._hand_out_again(queue, rules, answer)
                 if takes_new and not answer.is_full:
                     for queue in self.queues.unread(question.queue_ids, now_ms):
                         if answer.is_full:
                             break
-                        self._hand_out_new(queue, rules, question, answer)
+                        with answer.passing_over():
+                            self._hand_out_new(queue, rules, question, answer)
             finally:  # what has changed is written, after an error too
                 self.write(answer.events)
             if question.attempt_id and rules.is_orderly and answer.parts:
@@ -203,7 +205,7 @@ class GroupTopic:
         """Return whether a pull has looked at anything."""
         if result.status is PullStatus.OFFSET_OVERFLOW_BADLY:
             name, next_offset = queue.name, queue.rows.next_offset
-            _, end = self._store.bounds(name.source, name.queue_id, next_offset)
+            _, end = self._store.bounds(name.source, name.queue_id)
             if end < next_offset and self._store.shows_all():
                 queue.drop_from(end, events, 0)
             return False

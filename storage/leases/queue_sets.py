@@ -205,7 +205,7 @@ class QueueSets:
         Records that come after a loss have the queue offsets of those that are lost; they are stored later.
         """
         name, next_offset = queue.name, queue.rows.next_offset
-        low, high = self._queues.bounds(name.source, name.queue_id, next_offset)
+        low, high = self._queues.bounds(name.source, name.queue_id)
         if queue.last == NOWHERE or low == high:
             return high if next_offset > high else None
         if next_offset <= low:

@@ -81,13 +81,10 @@ class StoreQueues:
             queue_id=queue_id, queue_offsets=queue_offsets, max_bytes=max_bytes,
         )  # fmt: skip
 
-    def bounds(self, topic: str, queue_id: int, queue_offset: int = 0) -> tuple[int, int]:
-        """Return the queue offsets of the oldest message kept and of the next one; 0, 0 of no queue.
-
-        ``queue_offset``: of a group, see ``ConsumeQueueView.end_for``.
-        """
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Return the queue offsets of the oldest message kept and of the next one; 0, 0 of no queue."""
         try:
-            high = self._reader.end_for(topic, queue_id, queue_offset)
+            high = self._reader.max_offset(topic, queue_id)
             low = self._reader.min_offset(topic, queue_id)
             return low, max(low, high)
         except (TopicNotFound, QueueNotFound):

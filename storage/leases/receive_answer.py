@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from storage.errors import QueueRebuilding
 from storage.format.leases.receipt_handle import HANDLE_SIZE, PACKED_SIZE
 from storage.kernels.leases import columns, handles
 from storage.leases.leased_queue import Events, HandedOut, LeasedQueue
@@ -38,6 +41,7 @@ class ReceiveAnswer:
         self.parts: list[tuple[LeasedQueue, HandedOut]] = []
         self.units_left = UNITS_MAX
         self.leaves_some = False  # what is next is too long for it
+        self.rebuilding: QueueRebuilding | None = None  # of a queue that was passed over
 
     @property
     def is_full(self) -> bool:
@@ -48,6 +52,14 @@ class ReceiveAnswer:
             or (bool(self.parts) and self.bytes_left < RECORD_RESERVE)
         )
 
+    @contextmanager
+    def passing_over(self) -> Iterator[None]:
+        """Go on with the other queues where one is being rebuilt."""
+        try:
+            yield
+        except QueueRebuilding as error:
+            self.rebuilding = error
+
     def take(self, queue: LeasedQueue, found: HandedOut) -> None:
         """Add records."""
         if len(found.queue_offsets):
@@ -56,7 +68,12 @@ class ReceiveAnswer:
             self.bytes_left -= sum(map(len, found.slices))
 
     def batch(self, key: tuple[int, int]) -> ReceivedBatch:
-        """Return the answer, with receipt handles by a key."""
+        """Return the answer, with receipt handles by a key.
+
+        Raises QueueRebuilding if nothing was found and a queue was passed over.
+        """
+        if self.rebuilding is not None and not (self.parts or self.damaged or self.dead):
+            raise self.rebuilding
         if not self.parts:
             return ReceivedBatch(
                 attempts=_NO_ATTEMPTS, lease_end_ms=self.visible_at, damaged=tuple(self.damaged),

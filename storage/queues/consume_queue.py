@@ -46,7 +46,6 @@ class ConsumeQueue:
         self._files = files
         self._file_size = files.file_size
         self._starts: set[int] = set()
-        self._begun_anew: set[int] = set()  # of them; what they held before is missing
         self._last_path: tuple[int, Path] | None = None
         self._tail: tuple[int, File] | None = None  # written to last: its start; good in its epoch
         self._tail_epoch = -1
@@ -80,11 +79,6 @@ class ConsumeQueue:
     def file_starts(self) -> list[int]:
         """Byte offsets at which files start, ascending."""
         return sorted(self._starts)
-
-    def is_there(self, start: int) -> bool:
-        """Whether a file is on disk, with what was written to it before others may have removed it."""
-        path = file_path(self.directory, start)
-        return start not in self._begun_anew and self._files.filesystem.exists(path)
 
     def lost_units(self) -> Iterator[tuple[int, int]]:
         """Yield the queue offsets which the ends of files lost: cut short, or zeros to the last unit.
@@ -158,13 +152,11 @@ class ConsumeQueue:
             position += count
 
     def _open_for_writing(self, start: int) -> File:
-        """Return the file at ``start``, made if there is none; one that others have removed counts as begun anew."""
+        """Return the file at ``start``, made if there is none."""
         path = self._path_at(start)
         if start in self._starts:
-            try:
+            with suppress(FileNotFoundError):  # others have removed it
                 return self._files.open_for_writing(path, exists=True)
-            except FileNotFoundError:
-                self._begun_anew.add(start)
         file = self._files.open_for_writing(path, exists=False)
         self._starts.add(start)
         return file
@@ -308,24 +300,23 @@ class ConsumeQueue:
         self._starts.difference_update(released)
         return [file_path(self.directory, start) for start in released]
 
-    def make_file_again(self, start: int) -> bool:
-        """Make a file that others have removed again, as one hole, but for what was appended since.
+    def removed_files(self, begin: int, end: int) -> list[int]:
+        """Return where the files of units ``[begin, end)`` start that others have removed."""
+        return [
+            start
+            for start in self.file_starts
+            if start < end * UNIT_SIZE
+            and start + self._file_size > begin * UNIT_SIZE
+            and not self._files.filesystem.exists(file_path(self.directory, start))
+        ]
 
-        It counts as begun anew until ``note_whole``. False if it is there, or is not a file of this queue.
-        """
+    def make_file_again(self, start: int) -> None:
+        """Make a file that others have removed again, as one hole; one that is there stays."""
         path = file_path(self.directory, start)
-        if start not in self._starts:
-            return False
-        if not self._files.filesystem.exists(path):
-            self._begun_anew.add(start)
+        if start in self._starts and not self._files.filesystem.exists(path):
             self._files.let_go(path)
             self._files.open_for_writing(path, exists=False)
             self._found_end = self._found_first = None
-        return start in self._begun_anew
-
-    def note_whole(self, start: int) -> None:
-        """Note that a file that was begun anew has all its units again."""
-        self._begun_anew.discard(start)
 
     def truncate(self, queue_offset: int) -> None:
         """Make the queue end at ``queue_offset``: later files go, the rest of its file is zeroed."""

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from storage.files.mapped_file_queue import file_path
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.queues.consume_queue import ConsumeQueue
 from storage.queues.found_end import FEW_BYTES
@@ -282,31 +281,19 @@ class QueueTable:
         """How many units a file holds."""
         return self._files.file_size // UNIT_SIZE
 
-    def lost_files(self) -> Iterator[tuple[QueueKey, Path]]:
-        """Yield the files of queues that others have removed; after recovery. Beside appends; takes no lock for long.
-
-        What is begun anew is still lost. Files of topics whose removal has begun are to go.
-        """
-        with self._files.guard:
-            met = {key: each for key, each in self._queues.items() if key[0] not in self._removing}
-        for key, queue in met.items():
-            for start in queue.file_starts:
-                if not queue.is_there(start):
-                    yield key, file_path(queue.directory, start)
-        for key, start in () if self.found is None else self.found.starts():
-            path = file_path(self.directory.joinpath(key[0], str(key[1])), start)
-            is_other = key in self._queues or key[0] in self._removing
-            if not is_other and not self._filesystem.exists(path):
-                yield key, path
-
-    def make_file_again(self, key: QueueKey, start: int) -> ConsumeQueue | None:
-        """Make a queue's file that others have removed again, as one hole; None if it is there, or to go.
-
-        Returns the queue, which says when the file is whole. Raises StoreFull, StoreBusy.
-        """
+    def removed_files(self, key: QueueKey, begin: int, end: int) -> list[int]:
+        """Return where the files of units ``[begin, end)`` start that others have removed; after recovery."""
         with self._files.guard:
             queue = None if key[0] in self._removing else self.known(*key)
-            return queue if queue is not None and queue.make_file_again(start) else None
+            return [] if queue is None else queue.removed_files(begin, end)
+
+    def make_files_again(self, key: QueueKey, starts: list[int]) -> None:
+        """Make files that others have removed again, each as one hole. Raises StoreFull, StoreBusy."""
+        with self._files.guard:
+            queue = None if key[0] in self._removing else self.known(*key)
+            if queue is not None:
+                for start in starts:
+                    queue.make_file_again(start)
 
     @property
     def is_cut(self) -> bool:

@@ -21,8 +21,8 @@ from storage.errors import NotAStore
 from storage.kernels.columns import STORE_TIMESTAMP
 from storage.queues.queue_repair import QueueRepair, RepairWatch
 from storage.queues.queue_table import QueueTable
+from storage.queues.rebuild import rebuild_lost_units
 from storage.queues.unit_count import UnitCount
-from storage.queues.unit_repair import repair_lost_units
 from storage.view.live_topics import LiveTopics, topics_there_are
 from storage.view.log.files import ListedLog
 from storage.view.log.lost_end import find_lost_end
@@ -130,14 +130,14 @@ def recover(
     if start is Start.NEW:
         return _nothing(start, 0)
     if held.lost and start is not Start.FULL:
-        repaired = repair_lost_units(
+        rebuilt = rebuild_lost_units(
             ListedLog(files.filesystem, files.directory),
             queues,
             held.lost,
             commit_range=(files.first_offset, durable.dispatched_offset),
             since=deleted_topics,
         )
-        _LOG.warning("%d units at the ends of consume queue files were made again", repaired)
+        _LOG.warning("%d units at the ends of consume queue files were rebuilt", rebuilt)
     if start is Start.CLEAN:
         _remove_after(files, durable.flushed_offset)
         if queues.is_cut:

@@ -2,8 +2,8 @@
 
 A pass goes over the log from its first record to where log and queues were durable when the pass began, and
 compares every unit of the queues with its record on the way; then it looks at the tables. What it
-finds is an event in the log, once, and counted in the status. Wrong units are repaired at once, if
-there is somebody to do it. A pass that was interrupted goes on at the next start.
+finds is an event in the log, once, and counted in the status. Wrong units are rebuilt at once. A pass that
+was interrupted goes on at the next start.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from storage.workers import Worker
 if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.files.filesystem import FileSystem
-    from storage.scrub.queue_repairs import LostFile, QueueRepairs
     from storage.view.layout import StorePaths
     from storage.workers import Workers
 
@@ -39,9 +38,6 @@ _LOG: Final = logging.getLogger(__name__)
 
 BEGIN_S: Final = 10.0  # after the start, which has better things to do
 LOOK_S: Final = 600.0  # between looks at the clock when no pass is due
-NAMES_REST_S: Final = 10.0  # between looks at the names of the queues' files
-NAMES_SHARE: Final = 0.01  # of a processor that they may take
-FAILED_SHARE: Final = 0.1  # of the time that goes into files that cannot be made again
 SAVE_BYTES: Final = 1 << 30  # read between two notes of how far it is
 FINDINGS_MAX: Final = 1_000  # kept to say each but once
 
@@ -66,7 +62,8 @@ class ScrubWorker(Worker):
     """Makes passes over a store, the next one ``interval_ms`` after the last began; 0: none.
 
     A store that was never read is due ``interval_ms`` after its oldest record was stored. ``min_offset`` says
-    where the log begins, ``durable_offset`` up to where log and queues are durable.
+    where the log begins, ``durable_offset`` up to where log and queues are durable, ``rebuild`` rebuilds units
+    of a queue and returns how many were wrong.
     """
 
     def __init__(
@@ -79,7 +76,7 @@ class ScrubWorker(Worker):
         bytes_per_s: int,
         min_offset: Callable[[], int],
         durable_offset: Callable[[], int],
-        repairs: QueueRepairs | None = None,
+        rebuild: Callable[[str, int, int, int], int] | None = None,
         workers: Workers | None = None,
     ) -> None:
         super().__init__("scrub", workers=workers)
@@ -91,8 +88,7 @@ class ScrubWorker(Worker):
         self._bytes_per_s = bytes_per_s
         self._min_offset = min_offset
         self._durable_offset = durable_offset
-        self._repairs = repairs
-        self._names_due_s = 0.0
+        self._rebuild = rebuild
         self._log = LogWindows(filesystem, paths.commit_log)
         self._units = UnitComparison(filesystem, paths.consume_queue)
         self._progress = load_progress(filesystem, paths.config)
@@ -114,10 +110,9 @@ class ScrubWorker(Worker):
 
     def work(self) -> float:
         """Read one window, or look whether a pass is due; return how long to rest."""
-        names_rest_s = self._look_at_names()
         if not self._progress.is_under_way and not self._begin():
             self._publish()
-            return min(LOOK_S, names_rest_s)
+            return LOOK_S
         began, before = time.monotonic(), self._log.read_bytes
         self._read()
         if self._log.position >= self._progress.end:
@@ -167,39 +162,6 @@ class ScrubWorker(Worker):
             self._compare(met)
         self._progress.position = min(self._log.resume_position, self._progress.end)
 
-    def _look_at_names(self) -> float:
-        """Have removed files of queues made again; return after how long to look again."""
-        if self._repairs is None:
-            return LOOK_S
-        now_s = self._clock.monotonic()
-        if now_s < self._names_due_s:
-            return self._names_due_s - now_s
-        problem, failed_s = "", 0.0
-        lost: list[LostFile] = []
-        try:
-            lost = self._repairs.lost_files()
-        except OSError as error:
-            self._found_unreadable(error)
-        looked_s = self._clock.monotonic() - now_s
-        try:
-            lost = self._repairs.make_again(lost) if lost else []
-        except (OSError, StoreError) as error:
-            failed_s = self._clock.monotonic() - now_s - looked_s
-            problem = f"cannot be made again: {error}"
-        if lost:
-            first, more = lost[0], f", and {len(lost) - 1} more files," if len(lost) > 1 else ""
-            self._found(
-                Finding(
-                    severity=DAMAGE, kind=kinds.QUEUE_FILE_MISSING, file=first.path,
-                    message=f"was removed{more} while the store was open; {problem or 'made again'}",
-                    begin=first.begin, end=first.end,
-                ),
-                has_passed=not problem,
-            )  # fmt: skip
-        rest_s = max(NAMES_REST_S, looked_s / NAMES_SHARE, failed_s / FAILED_SHARE)
-        self._names_due_s = self._clock.monotonic() + rest_s
-        return rest_s
-
     def _compare(self, records: RecordRun) -> None:
         """Compare units with their records; a queue file that cannot be read is a finding."""
         try:
@@ -221,16 +183,16 @@ class ScrubWorker(Worker):
 
     def _found_units(self, wrong: WrongUnits) -> None:
         outcome = ""
-        if self._repairs is not None:
+        if self._rebuild is not None:
             try:
-                repaired = self._repairs.write_again(wrong)
+                rebuilt = self._rebuild(*wrong)
             except (OSError, StoreError) as error:
-                outcome = f"; they cannot be repaired: {error}"
+                outcome = f"; they cannot be rebuilt: {error}"
             else:
-                if not repaired:
+                if not rebuilt:
                     return  # they are right: the record is not where it belongs
-                self._repaired_count += repaired
-                outcome = f"; {repaired} repaired"
+                self._repaired_count += rebuilt
+                outcome = f"; {rebuilt} rebuilt"
         file = f"consumequeue/{wrong.topic}/{wrong.queue_id}"
         message = f"units from queue offset {wrong.begin} on were not what the log says{outcome}"
         self._found(
@@ -240,14 +202,12 @@ class ScrubWorker(Worker):
             )
         )  # fmt: skip
 
-    def _found(self, finding: Finding, *, has_passed: bool = False) -> None:
-        """Say what was found, once while it lasts; what ``has_passed`` is new when it is found again."""
+    def _found(self, finding: Finding) -> None:
+        """Say what was found, once."""
         key = finding.kind.name, finding.file, finding.begin, finding.end
-        if has_passed:
-            self._known.discard(key)
-        elif key in self._known:
+        if key in self._known:
             return
-        elif len(self._known) < FINDINGS_MAX:
+        if len(self._known) < FINDINGS_MAX:
             self._known.add(key)
         self._finding_count += 1
         self._last_finding = f"{finding.kind.name}: {finding.file}: {finding.message}"

@@ -16,10 +16,9 @@ class SteppedWorkers:
     """Makes steps of workers by name; use a new one for each opening of a store.
 
     Names are ``commit`` (with the pool), ``flush``, ``dispatch``, ``checkpoint``, ``allocate``, ``warm``,
-    ``staged``, ``scrub``, ``retention``, ``timers``, ``transactions``, ``index``, and of a store that a broker
-    had ``revive``. What waits for a worker
-    makes steps of it, and of the others if that is not enough, so calls that wait return in the one thread
-    there is.
+    ``staged``, ``scrub``, ``rebuild``, ``retention``, ``timers``, ``transactions``, ``index``, and of a store
+    that a broker had ``revive``. What waits for a worker makes steps of it, and of the others if that is not
+    enough, so calls that wait return in the one thread there is.
     """
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ class QueueRanges(Protocol):
     """Where queues begin and end."""
 
     def min_offset(self, topic: str, queue_id: int) -> int: ...
-    def end_for(self, topic: str, queue_id: int, queue_offset: int) -> int: ...
+    def max_offset(self, topic: str, queue_id: int) -> int: ...
 
 
 class GroupProgress:
@@ -35,7 +35,7 @@ class GroupProgress:
         problem = consumer_group_problem(group)
         if problem:
             raise InvalidMessage("group", problem)
-        high = self._ranges.end_for(topic, queue_id, queue_offset)
+        high = self._ranges.max_offset(topic, queue_id)
         low = self._ranges.min_offset(topic, queue_id)
         queue_offset = min(max(queue_offset, low), high)
         self._offsets.commit(group, topic, queue_id, queue_offset)
@@ -70,7 +70,7 @@ class GroupProgress:
         if not self._shows_all():
             return queue_offset  # the writer is to recover more than is shown now
         try:
-            end_offset = self._ranges.end_for(topic, queue_id, queue_offset)
+            end_offset = self._ranges.max_offset(topic, queue_id)
         except (TopicNotFound, QueueNotFound):
             return queue_offset
         if queue_offset > end_offset:

@@ -17,6 +17,7 @@ QUEUE_DIRECTORY: Final = "consumequeue"
 INDEX_DIRECTORY: Final = "index"
 INDEX_CHECKSUMS_DIRECTORY: Final = "index-checksums"
 TIMERS_DIRECTORY: Final = "timers"
+REBUILDS_DIRECTORY: Final = "rebuilds"
 SETTINGS_FILE: Final = "penstock.json"
 _STORE_NAMES: Final = frozenset(
     {LOG_DIRECTORY, QUEUE_DIRECTORY, INDEX_DIRECTORY, "config", "checkpoint", "lock", "abort"}
@@ -33,6 +34,7 @@ class StorePaths:
         self.index = root / INDEX_DIRECTORY
         self.index_checksums = root / INDEX_CHECKSUMS_DIRECTORY
         self.timers = root / TIMERS_DIRECTORY
+        self.rebuilds = root / REBUILDS_DIRECTORY
         self.config = root / "config"
         self.settings = root / "config" / SETTINGS_FILE
         self.checkpoint = root / "checkpoint"

@@ -56,7 +56,7 @@ def records_at(
     chosen = chosen[: max(room, 1)]
     records = PulledRecords(
         log, queue.rebuilt(log), topic=topic, queue_id=queue_id,
-        tag_filter=MATCH_ALL, max_bytes=max_bytes,
+        queue_offset=int(queue_offsets[0]) if len(queue_offsets) else 0, tag_filter=MATCH_ALL, max_bytes=max_bytes,
     )  # fmt: skip
     looked_at = len(chosen)
     kept = int(np.searchsorted(queue_offsets[:looked_at], min_offset))

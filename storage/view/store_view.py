@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +18,7 @@ from storage.errors import NotAStore
 from storage.files.filesystem import DirectoryEntry as DirectoryEntry
 from storage.files.location import StoreLocation as StoreLocation
 from storage.files.mapped_file_queue import FileEntry, list_trimmed_files
-from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
+from storage.format.consume_entry import PREFILL_SIZE
 from storage.view.bounds import Bounds, CheckpointPage
 from storage.view.config_tables import ConfigTables, read_config_tables, topic_names
 from storage.view.file_sizes import FileSizes, effective_config
@@ -34,7 +33,6 @@ from storage.view.log.files import ListedLog
 from storage.view.log.lost_end import find_lost_end
 from storage.view.log.walk import DamagedRange, End
 from storage.view.queues.queue_files import QueueFiles
-from storage.view.queues.rebuilt_units import Extent, RebuiltUnits
 from storage.view.queues.settled import settled
 from storage.view.settings import StoreSettings, load_settings
 
@@ -149,13 +147,7 @@ class StoreView:
     def open_queue(self, topic: str, queue_id: int, min_offset: int, end_offset: int) -> QueueFiles:
         """Look where the units of a queue lie that point into ``[min_offset, end_offset)`` of the log."""
         directory = self.queue_directory(topic, queue_id)
-        queue = QueueFiles.open(self.filesystem, directory, min_offset, end_offset)
-        first = queue.files[0].start_offset // UNIT_SIZE if queue.files else queue.begin
-        if queue.begin == first or self.location.is_url:  # where each look is a request of its own
-            return queue
-        rebuilt = RebuiltUnits(self.log, topic, queue_id, lambda: 0)
-        extent = Extent(first, queue.end, min_offset, end_offset)
-        return replace(queue, begin=rebuilt.begin_before(queue.held, queue.begin, extent))
+        return QueueFiles.open(self.filesystem, directory, min_offset, end_offset)
 
     def open_queues(self, min_offset: int, end_offset: int) -> dict[tuple[str, int], QueueFiles]:
         """Return the files of each queue, by topic and queue id, sorted."""

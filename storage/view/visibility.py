@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from storage.checkpoint.positions import CheckpointFile, Role
 from storage.checkpoint.trust import Trust, trust_in
 from storage.errors import StoreClosed
-from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.kernels.columns import STOP_END
 from storage.tables.topics import TopicTable
 from storage.view.bounds import Bounds, stated_bounds
@@ -71,19 +70,6 @@ class Visibility:
     def is_written(self) -> bool:
         """Whether, as of the last update, a writer's positions move."""
         return self._trust is not None and self._trust.is_live
-
-    @property
-    def durable_at_rest(self) -> DurablePositions | None:
-        """What was durable when the last writer went; None while one runs, or if the page is not trusted."""
-        trust = self._trust
-        if trust is None or not trust.durable.trusted:
-            return None
-        try:
-            directory = self._checkpoint.parent
-            is_written = DirectoryLock.is_held(directory, LockRole.WRITER, self._filesystem)
-        except OSError:
-            return None
-        return None if is_written else trust.durable
 
     @property
     def shows_all(self) -> bool:

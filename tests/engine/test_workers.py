@@ -189,8 +189,8 @@ def test_each_background_part_of_a_store_is_a_worker(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "store", config):
         names = {each.name for each in threading.enumerate() if each.ident not in before}
     parts = (
-        "allocate", "warm", "commit", "flush", "dispatch", "checkpoint", "staged", "scrub", "timers",
-        "transactions", "index", "retention", "producers",
+        "allocate", "warm", "commit", "flush", "dispatch", "checkpoint", "staged", "scrub", "rebuild",
+        "timers", "transactions", "index", "retention", "producers",
     )  # fmt: skip
     assert names == {f"penstock-{part}" for part in parts}
 

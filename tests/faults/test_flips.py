@@ -32,17 +32,17 @@ def test_a_random_bit_of_what_is_stored(bed: FlipBed, kind: str) -> None:
     places = bed.random_bits(bed.of_kind(kind), FLIPS, seed=SEED)
     assert places
     for number, (path, bit) in enumerate(places):
-        bed.flip(path, bit, start=number % 4 == 0)
+        is_at_an_end = kind == "queues" and bed.in_last_unit(path, bit)
+        bed.flip(path, bit, start=is_at_an_end or number % 4 == 0)
     assert not bed.tally.failures, bed.tally.failures[:5]
 
 
-@pytest.mark.parametrize("start", [False, True], ids=["a reader", "a start"])
-def test_any_bit_of_the_last_unit_of_a_queue(bed: FlipBed, start: bool) -> None:
+def test_any_bit_of_the_last_unit_of_a_queue(bed: FlipBed) -> None:
     for path in bed.of_kind("queues"):
         used = len(bed.files[path].rstrip(b"\0"))
         bits = [bit for bit in range(0, 8 * used, 3) if bed.in_last_unit(path, bit)]
-        for bit in steps_to_try(bits, 9, start=int(start)):
-            bed.flip(path, bit, start=start)
+        for bit in steps_to_try(bits, 9, start=1):
+            bed.flip(path, bit, start=True)
     assert not bed.tally.failures, bed.tally.failures[:5]
 
 

@@ -81,7 +81,7 @@ def test_select_units(
     arguments = (
         as_bytes(data), 0, len(data) // UNIT_SIZE, 100, np.array(sorted(codes), np.int64),
         filtered, np.array(borders[::2], np.int64), np.array(borders[1::2], np.int64),
-        stated_end, *limits, *flags, as_bytes(bytes(300)), 50, 350,
+        stated_end, *limits, *flags,
     )  # fmt: skip
     tables = [np.zeros((room, pull.CHOSEN_COLUMNS), np.int64) for _ in range(2)]
     with np.errstate(over="ignore"):
@@ -113,9 +113,7 @@ def test_verify_chosen(log: tuple[bytes, list[int]], draw: st.DataObject) -> Non
         end = starts[number + 1] if number + 1 < len(starts) else len(data)
         size = draw.draw(st.sampled_from((end - start, end - start + 1, 50, -1, 1 << 40)))
         offset = draw.draw(st.sampled_from((start, start, start + 1, len(data) + 5)))
-        state = draw.draw(
-            st.sampled_from((unit_record.CHOSEN, pull.NEAR, pull.REBUILT, pull.SUSPECT))
-        )
+        state = draw.draw(st.sampled_from((unit_record.CHOSEN, pull.REBUILT, pull.SUSPECT)))
         rows.append((number, offset, size, state))
     tags = draw.draw(st.sampled_from((b"", b"a", b"x|y")))
     ends = np.array([len(tags)] if tags else [], np.int64)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from engine_store import small_config
+from engine_store import pull_rebuilt, small_config
 
 from storage import Message, MessageStore
 from storage.offline.doctor import doctor
@@ -57,7 +57,7 @@ def test_the_last_record_is_a_damaged_one(
     for place in range(2):
         with MessageStore.open(directory, CONFIG) as store:
             assert store.max_offset("t", 0) == COUNT + place
-            result = store.pull("t", 0, queue_offset=0)
+            result = pull_rebuilt(store, "t", 0, queue_offset=0)
             assert [each.queue_offset for each in result.damaged] == [COUNT - 1]
             assert result.record_count == COUNT - 1 + place
             stored = store.put(Message(topic="t", body=b"next"))

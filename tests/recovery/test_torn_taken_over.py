@@ -1,6 +1,7 @@
 """The damaged stores opened for writing, sizes found on the disk: all intact is served, then more."""
 
 import pytest
+from engine_store import pull_rebuilt
 from golden import TORN, golden_copy
 
 from storage import Message, MessageStore, StoreConfig
@@ -19,7 +20,7 @@ def pulled(store, topic, queue_id):
     offset = store.min_offset(topic, queue_id)
     good = damaged = 0
     while offset < store.max_offset(topic, queue_id):
-        result = store.pull(topic, queue_id, queue_offset=offset, max_messages=2_000)
+        result = pull_rebuilt(store, topic, queue_id, queue_offset=offset, max_messages=2_000)
         assert result.next_offset > offset
         good += result.record_count
         damaged += len(result.damaged)

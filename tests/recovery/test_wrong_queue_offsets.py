@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from engine_store import pull_rebuilt
 
 from storage import Message, MessageStore, StoreConfig
 
@@ -45,6 +46,6 @@ def test_a_wrong_queue_offset_moves_no_record(tmp_path, stored, queues_lost, vic
     log.write_bytes(data)
     with MessageStore.open(directory, CONFIG) as store:
         assert (store.min_offset("t", 0), store.max_offset("t", 0)) == (0, COUNT)
-        result = store.pull("t", 0, queue_offset=0, max_messages=COUNT)
+        result = pull_rebuilt(store, "t", 0, queue_offset=0, max_messages=COUNT)
         assert result.queue_offsets == tuple(range(COUNT))
         assert store.put(Message(topic="t", body=b"", queue_id=0)).queue_offset == COUNT

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from storage import MessageStore, StoreConfig
+from storage import MessageStore, StoreConfig, StoreReader
 from storage.errors import StoreFull
 from storage.format.consume_entry import UNIT_SIZE
 from storage.message import Message
@@ -152,7 +152,7 @@ def test_a_lost_log_file_is_said(scrubbed: Scrubbed, caplog: pytest.LogCaptureFi
     assert "the file is missing" in events(caplog)[0]
 
 
-def test_a_wrong_unit_is_said_and_made_right_at_once(
+def test_a_wrong_unit_is_said_and_rebuilt_at_once(
     scrubbed: Scrubbed, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = scrubbed.directory / QUEUE_FILE
@@ -165,11 +165,31 @@ def test_a_wrong_unit_is_said_and_made_right_at_once(
 
     [event] = events(caplog)
     assert "queue-unit: consumequeue/t/0: units from queue offset 23 on" in event
-    assert "; 1 repaired" in event
+    assert "; 1 rebuilt" in event
     assert scrubbed.status.repaired_count == 1
     assert path.read_bytes() == good
     scrubbed.next_pass()
     assert scrubbed.status.finding_count == 1
+
+
+def test_a_file_that_was_removed_is_made_again_and_goes_on(
+    scrubbed: Scrubbed, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = scrubbed.directory / QUEUE_FILE
+    good = path.read_bytes()
+    path.unlink()
+    scrubbed.store.put(Message(topic="t", body=b"to the removed file"))
+    scrubbed.workers.settle()
+
+    scrubbed.next_pass()
+
+    assert path.read_bytes()[: len(good) // UNIT_SIZE * UNIT_SIZE].startswith(good.rstrip(b"\0"))
+    put = scrubbed.store.put(Message(topic="t", body=b"to the new one"))
+    scrubbed.workers.settle()
+    with StoreReader.open(scrubbed.directory) as reader:
+        assert put.queue_offset == MESSAGES + 1
+        assert reader.max_offset("t", 0) == MESSAGES + 2
+        assert not reader.pull("t", 0, queue_offset=20, max_messages=50).damaged
 
 
 def test_records_of_a_deleted_topic_lack_no_units(
@@ -268,20 +288,20 @@ def test_a_damaged_table_is_said(scrubbed: Scrubbed, caplog: pytest.LogCaptureFi
     assert "table: config/topics.json: is damaged; its checked copy is used" in event
 
 
-def test_what_cannot_be_repaired_or_read_is_said_and_the_pass_goes_on(
+def test_what_cannot_be_rebuilt_or_read_is_said_and_the_pass_goes_on(
     scrubbed: Scrubbed, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(_: object) -> int:
+    def full(*_: object) -> int:
         raise StoreFull("no space left")
 
     scrub = scrubbed.store.writer._engine.scrub
-    monkeypatch.setattr(scrub._repairs, "write_again", full)
+    monkeypatch.setattr(scrub, "_rebuild", full)
     with (scrubbed.directory / QUEUE_FILE).open("r+b") as file:
         file.seek(3 * UNIT_SIZE + 1)
         file.write(b"\x55")
 
     scrubbed.next_pass()
-    assert "they cannot be repaired: no space left" in events(caplog)[0]
+    assert "they cannot be rebuilt: no space left" in events(caplog)[0]
 
     def broken(*_: object) -> None:
         raise OSError(errno.EIO, "Input/output error")

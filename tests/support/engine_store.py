@@ -1,6 +1,7 @@
 """Small stores for the engine's tests: little files, and everything read back through the files."""
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,14 +9,17 @@ from typing import Any
 import numpy as np
 
 from storage.config import StoreConfig
-from storage.errors import StoreBusy
+from storage.errors import QueueRebuilding, StoreBusy
 from storage.files.filesystem import OsFileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.format.config_json import decode_config, encode_config
 from storage.format.properties import encode_properties
 from storage.format.record import Record, decode_record, encode_for_batch
 from storage.kernels.columns import CHECK_ALL
+from storage.message import PullResult
 from storage.queues.consume_queue import as_units
+from storage.reader import StoreReader
+from storage.store import MessageStore
 from storage.tables.checked_json import decode_checked
 from storage.tables.own_document import save_document
 from storage.view.log.walk import DamagedRange, RecordRun, walk_log
@@ -117,3 +121,18 @@ def check_queues_match_log(directory: Path) -> int:
         assert [unit[0] for unit in units] == [each.commit_offset for each in members]
         assert [each.queue_offset for each in members] == list(range(len(members)))
     return len(records)
+
+
+def pull_rebuilt(
+    store: MessageStore | StoreReader, topic: str, queue_id: int, *, queue_offset: int, **asked: Any
+) -> PullResult:
+    """Pull as soon as the writer has rebuilt what a reader finds wrong from an offset on."""
+    deadline = time.monotonic() + 30
+    at = queue_offset
+    while at < store.max_offset(topic, queue_id):
+        try:
+            at = max(store.pull(topic, queue_id, queue_offset=at).next_offset, at + 1)
+        except QueueRebuilding:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    return store.pull(topic, queue_id, queue_offset=queue_offset, **asked)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from engine_store import pull_rebuilt
 from golden import golden_copy
 
 from storage import MessageStore, StoreConfig
@@ -169,7 +170,7 @@ def test_one_damaged_record_is_reported_and_the_others_served(
     puts = fill(store, 10)
     assert store.pull("t", 0, queue_offset=0).record_count == 10  # dispatched, so the units stand
     damage(tmp_path, puts[4], position, 0x7F)
-    result = store.pull("t", 0, queue_offset=0)
+    result = pull_rebuilt(store, "t", 0, queue_offset=0)
     assert bodies(result) == [b"%d" % n for n in range(10) if n != 4]
     (damaged,) = result.damaged
     assert (damaged.queue_offset, damaged.commit_offset) == (4, puts[4].commit_offset)

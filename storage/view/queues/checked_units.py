@@ -69,7 +69,7 @@ class CheckedUnits:
     def read(self, begin: int, end: int, tag_codes: Int64s | None = None) -> Iterator[UnitBatch]:
         """Yield the units of ``[begin, end)``, at most ``UNITS_MAX`` at a time; pre-fill ones are left out.
 
-        With sorted ``tag_codes`` those are left out that have another one and cannot be damaged in it.
+        With sorted ``tag_codes`` those are left out that have another one.
         """
         at = begin
         while at < end:
@@ -152,16 +152,7 @@ class CheckedUnits:
 
 
 def may_be_tagged(codes: Int64s, sizes: Int64s, tag_codes: Int64s) -> Bools:
-    """Return which units have one of the sorted hashes, or may be damaged in it.
-
-    So they may where one bit makes the difference, and beside a unit that points nowhere; a code that
-    is no hash says nothing.
-    """
-    empty = sizes <= 0
-    kept: Bools = (codes < CODE_LOW) | (codes >= -CODE_LOW) | empty
-    kept[1:] |= empty[:-1]
-    kept[:-1] |= empty[1:]
-    for tag_code in tag_codes.tolist():
-        difference = (codes ^ tag_code) & 0xFFFF_FFFF
-        kept |= (difference & (difference - 1)) == 0
-    return kept
+    """Return which units have one of the sorted hashes, or none; a code that is no hash says nothing."""
+    is_hash = (codes >= CODE_LOW) & (codes < -CODE_LOW)
+    may_be: Bools = ~is_hash | (sizes <= 0) | np.isin(codes, tag_codes)
+    return may_be

@@ -8,7 +8,6 @@ or no more, is made again from the log.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -22,7 +21,6 @@ from storage.format.consume_entry import UNIT_SIZE
 from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.kernels.unit_order import LOOK_AHEAD, UNITS_BESIDE, units_end
 from storage.view.log.commit_log import EVERYTHING, CommitLogView
-from storage.view.queues.reach import Reach
 from storage.view.queues.rebuilt_units import Extent, RebuiltUnits
 from storage.view.queues.unit_search import Unit, end_of_units, first_unit_at, unit_at
 from storage.view.queues.units import UNIT_DTYPE, Units, as_units
@@ -124,20 +122,15 @@ class ConsumeQueueView:
         directory: Path,
         rebuilt: RebuiltUnits,
         *,
-        reach: Callable[[int, int], Reach | None] = lambda *_: None,
-        reach_after: Callable[[int, int], Reach | None] = lambda *_: None,
         mapped_files_max: int = MAPPED_FILES_OF_A_QUEUE,
     ) -> None:
         self.directory = directory
         self._rebuilt = rebuilt
-        self._reach = reach
-        self._reach_after = reach_after
         self._files = ReadOnlyMappedFileQueue(
             filesystem, directory, file_size=0, mapped_files_max=mapped_files_max
         )
         self._guard = threading.Lock()
         self._end: int | None = None
-        self._ends_by_log = False
         self._end_is_for = EVERYTHING  # visible commit offset that the end was last looked for with
         self._min_key: tuple[int, int] | None = None
         self._min = 0
@@ -154,8 +147,7 @@ class ConsumeQueueView:
     def max_offset(self, visible_commit_offset: int, at: int = EVERYTHING) -> int:
         """Return the queue offset after the last visible unit; 0 of a queue without files.
 
-        It is looked for again where more is visible than before, or ``at`` is not below the last known one; in the log
-        too where it is below ``at`` and the next file may have been removed.
+        It is looked for again where more is visible than before, or ``at`` is not below the last known one.
         """
         with self._guard:
             end = self._end
@@ -163,52 +155,14 @@ class ConsumeQueueView:
                 end = self._find_end(visible_commit_offset)
             elif at < end and visible_commit_offset == self._end_is_for != EVERYTHING:
                 return end
-            end = end if self._ends_by_log else self._walk_on(end, visible_commit_offset)
+            end = self._walk_on(end, visible_commit_offset)
             self._end, self._end_is_for = end, visible_commit_offset
-            is_doubtful = end < at < EVERYTHING and self._ends_with_a_file(end)
-        return self.end_for(visible_commit_offset, at) if is_doubtful else end
-
-    def _ends_with_a_file(self, end: int) -> bool:
-        files = self._files.entries
-        borders = [border for file in files for border in (file.start_offset, file.end_offset)]
-        return not files or end * UNIT_SIZE in borders
-
-    def end_for(self, visible_commit_offset: int, queue_offset: int) -> int:
-        """Return ``max_offset``, as a look into the log says where the queue seems to end before an offset of a group.
-
-        Files that are removed while a writer runs are made again; an offset that was lowered until then would stay so.
-        """
-        end = self.max_offset(visible_commit_offset)
-        if queue_offset <= end:
             return end
-        last = self.unit(end - 1)
-        if last is not None and self._rebuilt.agrees(end - 1, last):
-            reach = self._reach_after(end, last.commit_offset + last.size)
-        else:
-            reach = self._reach_after(0, 0)
-        with self._guard:
-            if reach is not None and (self._end is None or self._end < reach.end):
-                self._end, self._min_key = reach.end, None
-            return max(end, self._end or 0)
 
     def _find_end(self, visible_commit_offset: int) -> int:
-        """Return where the queue ends by its files as they are listed now, or by the log where they lack units."""
+        """Return where the queue ends by its files as they are listed now."""
         self._files.refresh()
-        end = end_of_units(self, visible_commit_offset)
-        end = self._rebuilt.end_after(self, end, visible_commit_offset)
-        reach = self._reach(self._first_start, 0)
-        # Until a writer starts, and another view is made.
-        self._ends_by_log = reach is not None and not reach.grows
-        if reach is None:
-            return end
-        # A unit after that of the last intact record is of a damaged one, which lies after that record.
-        while end > reach.end and not self._points_after(end - 1, reach.last_commit_offset):
-            end -= 1
-        return max(end, reach.end)
-
-    def _points_after(self, queue_offset: int, commit_offset: int) -> bool:
-        unit = self.unit(queue_offset)
-        return unit is not None and unit.size > 0 and unit.commit_offset > commit_offset
+        return end_of_units(self, visible_commit_offset)
 
     def _walk_on(self, end: int, visible_commit_offset: int) -> int:
         step = 2 * LOOK_AHEAD
@@ -259,16 +213,7 @@ class ConsumeQueueView:
     def _find_first(self, min_commit_offset: int, max_offset: int) -> int:
         start = self._first_start
         first = max_offset if start < 0 else start // UNIT_SIZE
-        found = first_unit_at(self, first, max_offset, min_commit_offset)
-        extent = Extent(first, max_offset, min_commit_offset, EVERYTHING)
-        found = self._rebuilt.begin_before(self, found, extent)
-        reach = self._reach(start, self._first_commit_offset(first) if found == first else 0)
-        return found if reach is None else min(found, reach.begin)
-
-    def _first_commit_offset(self, first: int) -> int:
-        """Return where the record of the first file's first unit lies, 0 if none agrees with it."""
-        unit = self.unit(first)
-        return unit.commit_offset if unit is not None and self._rebuilt.agrees(first, unit) else 0
+        return first_unit_at(self, first, max_offset, min_commit_offset)
 
     def span(self, queue_offset: int, max_offset: int) -> UnitSpan | None:
         """Return the file of units that ``queue_offset`` is in; None if that file is not there."""

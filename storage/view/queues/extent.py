@@ -82,7 +82,6 @@ class Extents:
             or head.first.commit_offset < log.min_offset
             or topic.startswith(LIGHT_QUEUE_PREFIX)
             or (self._estimate_bytes and file.tail)
-            or not self._views.has_all(topic, queue_id)
         ):
             return None
         units = RebuiltUnits(log, topic, queue_id, lambda: 0)

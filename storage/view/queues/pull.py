@@ -3,7 +3,7 @@
 Work per pull is a handful of calls into kernels, never a step per record. The first step of the tag
 filter compares hashes in the units; the second compares the tags themselves in the records. Every
 record that is served has passed its checksums, and says that it is the unit's. Where one does not, the
-unit is made again from the log (``rebuilt_units``), and what is there then is served.
+unit is rebuilt from the log: by the writer where one runs, and the pull ends before it, else in memory.
 """
 
 from __future__ import annotations
@@ -14,19 +14,18 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from storage.errors import QueueRebuilding
 from storage.format.record_layout import RECORD_SIZE_MIN
 from storage.kernels import pull as kernels
 from storage.kernels import unit_record as states
 from storage.kernels.columns import STOP_END, STOP_TRUNCATED, stop_text
 from storage.message import Damage, PullResult, PullStatus
-from storage.view.log.commit_log import CommitLogView, LogSpan
+from storage.view.log.commit_log import CommitLogView
 from storage.view.queues.consume_queue import RebuiltQueue, UnitSpan
 from storage.view.queues.pulled_records import PulledRecords
 from storage.view.queues.tag_filter import TagFilter
-from storage.view.queues.unit_search import unit_at
 
 NO_LIMIT: Final = 1 << 62
-NO_LOG: Final = LogSpan(np.empty(0, np.uint8), 0, 0)
 EXAMINED_MAX: Final = 65_536  # units looked at in one pull, where not more messages are asked for
 
 
@@ -82,6 +81,7 @@ def pull_queue(
     ``end_offset`` on, which must lie after ``queue_offset``, nor are more than ``examined_max`` or,
     where that is more, ``max_messages``. ``skips_lost_files``, of a broker, passes over all units up to
     the next log file where one is lost; the loop that chooses units has it, as there is no second one.
+    Raises QueueRebuilding if the writer is to rebuild the unit at ``queue_offset``.
     """
     max_offset = queue.max_offset(log.visible_offset, queue_offset)
     min_offset = queue.min_offset(log.min_offset, max_offset)
@@ -101,7 +101,7 @@ def pull_queue(
         return _nothing(PullStatus.OFFSET_FOUND_NULL, following, bounds)
     max_messages = min(max(max_messages, 1), NO_LIMIT)
     pull = _Pull(
-        log, queue, rebuilt, topic, queue_id, tag_filter,
+        log, queue, rebuilt, topic, queue_id, queue_offset, tag_filter,
         max_messages=max_messages, max_bytes=min(max(max_bytes, 1), NO_LIMIT),
         examined_max=max(examined_max, max_messages), skips_lost_files=skips_lost_files,
     )  # fmt: skip
@@ -150,6 +150,7 @@ class _Pull:
         rebuilt: RebuiltQueue | None,
         topic: str,
         queue_id: int,
+        queue_offset: int,
         tag_filter: TagFilter,
         *,
         max_messages: int,
@@ -167,8 +168,9 @@ class _Pull:
         self._examined_max = examined_max
         self._skips_lost_files = skips_lost_files
         self._records = PulledRecords(
-            log, rebuilt, topic=topic, queue_id=queue_id, tag_filter=tag_filter, max_bytes=max_bytes
-        )
+            log, rebuilt, topic=topic, queue_id=queue_id, queue_offset=queue_offset,
+            tag_filter=tag_filter, max_bytes=max_bytes,
+        )  # fmt: skip
 
     def run(
         self, queue_offset: int, end_offset: int, span: UnitSpan | None, bounds: _UnitBounds
@@ -182,7 +184,10 @@ class _Pull:
         at, examined_end = queue_offset, queue_offset + self._examined_max
         while at < min(end_offset, examined_end):
             if span is None:
-                span = _span(self._queue, self._rebuilt, at, end_offset)
+                try:
+                    span = _span(self._queue, self._rebuilt, at, end_offset)
+                except QueueRebuilding:
+                    break  # what precedes it is returned
             if span is None:
                 if chosen_count:
                     break
@@ -197,20 +202,18 @@ class _Pull:
                 span.end - span.begin,
             )
             chosen = kernels.new_chosen(room)
-            log = self._log_beside(span)
             count, index, byte_count, met = kernels.select_units(
                 span.array, span.begin, span.end, span.first_queue_offset,
                 self._filter.codes, not self._filter.matches_all,
                 *self._log.ranges, self._log.stated_end, self._max_messages, self._max_bytes, examined_end - at,
-                chosen_count, chosen_bytes, self._skips_lost_files, self._rebuilt is not None,
-                log.array, log.start_offset, log.end_offset, chosen,
+                chosen_count, chosen_bytes, self._skips_lost_files, self._rebuilt is not None, chosen,
             )  # fmt: skip
             at = span.first_queue_offset + int(index)
             is_done = index < span.end
             if count:
                 chosen = chosen[:count]
                 good_before = self._records.count
-                settled_count = self._records.take(chosen, log)
+                settled_count = self._records.take(chosen)
                 if settled_count < count:  # a unit was not the one that had been counted
                     at = int(chosen[settled_count, kernels.QUEUE_OFFSET])
                     is_done = self._records.is_full
@@ -231,13 +234,6 @@ class _Pull:
                 break
             span = None
         return self._result(chosen_parts, event, at, bounds)
-
-    def _log_beside(self, span: UnitSpan) -> LogSpan:
-        """Return the file of the log that the first unit points into, if tags may have to be compared there."""
-        if self._filter.matches_all or self._rebuilt is None:
-            return NO_LOG
-        unit = unit_at(span.array, span.begin)
-        return self._log.span(unit.commit_offset) or NO_LOG
 
     def _result(
         self, parts: list[npt.NDArray[np.int64]], event: int, next_offset: int, bounds: _UnitBounds

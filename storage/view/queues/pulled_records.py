@@ -7,17 +7,18 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from storage.errors import QueueRebuilding
 from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.kernels import pull as kernels
 from storage.kernels import unit_record as states
-from storage.view.log.commit_log import CommitLogView, LogSpan
+from storage.view.log.commit_log import CommitLogView
 from storage.view.queues.consume_queue import RebuiltQueue
 from storage.view.queues.tag_filter import TagFilter
 from storage.view.queues.units import as_units
 
 JOIN_FROM: Final = 9  # as many separate pieces are worth one copy,
 JOIN_BELOW: Final = 8 << 10  # when they are shorter than this on average
-OPEN_STATES: Final = (states.CHOSEN, kernels.SUSPECT, kernels.NEAR, kernels.REBUILT)
+OPEN_STATES: Final = (states.CHOSEN, kernels.SUSPECT, kernels.REBUILT)
 
 Rows = npt.NDArray[np.int64]
 """Of a table of chosen units."""
@@ -26,8 +27,8 @@ Rows = npt.NDArray[np.int64]
 class PulledRecords:
     """The records of one pull.
 
-    ``is_full`` says that a record does not fit into ``max_bytes`` any more, ``are_gone`` that there were
-    units whose records the log has no more. Without ``rebuilt`` units are taken as they are.
+    ``is_full`` says that nothing more is to be taken, ``are_gone`` that there were units whose records the
+    log has no more. Without ``rebuilt`` units are taken as they are.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class PulledRecords:
         *,
         topic: str,
         queue_id: int,
+        queue_offset: int,
         tag_filter: TagFilter,
         max_bytes: int,
     ) -> None:
@@ -47,15 +49,17 @@ class PulledRecords:
         self._rebuilt = rebuilt
         self._topic = np.frombuffer(topic.encode(), np.uint8)
         self._queue_id = -1 if topic.startswith(LIGHT_QUEUE_PREFIX) else queue_id
+        self._first = queue_offset
         self._filter = tag_filter
         self._max_bytes = max_bytes
         self._bytes = 0
         self._pieces: list[tuple[npt.NDArray[np.uint8], Rows]] = []
 
-    def take(self, chosen: Rows, beside: LogSpan | None = None) -> int:
+    def take(self, chosen: Rows) -> int:
         """Look at the records of chosen units in order, set their states; return how many were settled.
 
-        ``beside`` is a file of the log that is at hand, which the records may lie in. Fewer than were chosen where a unit was made again that is of another size than had been counted.
+        Fewer than were chosen where a unit was rebuilt that is of another size than had been counted, and
+        before one that the writer is to rebuild. Raises QueueRebuilding if that is the first unit of the pull.
         """
         row, end = 0, len(chosen)
         rebuilt = self._rebuilt
@@ -65,11 +69,7 @@ class PulledRecords:
                 others = np.flatnonzero(chosen[row:end, kernels.STATE] != states.DAMAGED_LOST)
                 row = row + int(others[0]) if len(others) else end
                 continue
-            commit_offset = int(chosen[row, kernels.COMMIT_OFFSET])
-            if beside is not None and beside.start_offset <= commit_offset < beside.end_offset:
-                log: LogSpan | None = beside
-            else:
-                log = self._log.span(commit_offset)
+            log = self._log.span(int(chosen[row, kernels.COMMIT_OFFSET]))
             if log is not None:
                 next_row, range_count, good_count, good_bytes = kernels.verify_chosen(
                     log.array, log.start_offset, log.end_offset, chosen, row, end,
@@ -99,7 +99,13 @@ class PulledRecords:
                 self.are_gone |= not is_lost
                 row += 1
                 continue
-            gone = _gone_from(rebuilt, chosen[row:end])
+            try:
+                gone = _gone_from(rebuilt, chosen[row:end])
+            except QueueRebuilding:
+                if chosen[row, kernels.QUEUE_OFFSET] == self._first:
+                    raise
+                self.is_full = True
+                return row
             if gone:
                 chosen[row : row + gone, kernels.STATE] = kernels.PASSED
                 self.are_gone = True

@@ -1,9 +1,8 @@
 """Units that the files of a queue hold wrongly or no more, made again from the log.
 
-A unit is believed only as far as the record it points to agrees: it must be intact, of the queue, and say
-the unit's queue offset. Where it does not, the record is looked for: where the unit would point but for
-one bit, and else in the log between the records of the nearest units that are right. What was found is
-kept, so that the log is read once for one damage.
+A record confirms its unit if it is intact, of the queue, as long as the unit says, and has the unit's
+queue offset. ``RebuiltUnits.rebuild`` is the one repair of queues: it makes the units between the nearest
+confirmed ones again, or up to the ends of the queue, from the records of the log in between.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from storage.kernels.columns import (
     HAS_MULTI_DISPATCH,
     Rows,
 )
-from storage.kernels.primitives.big_endian import read_i32
 from storage.kernels.queue import rows_of_queue
 from storage.kernels.unit_record import GOOD, names_itself, place_state
 from storage.view.log.parts import LogPart, RecordSource, record_runs
@@ -33,7 +31,6 @@ from storage.view.log.walk import RANGE_ROWS_MAX, RecordRun
 from storage.view.queues.unit_search import Unit
 from storage.view.queues.units import UNIT_DTYPE, UnitBuilder, Units, as_units
 
-OFFSET_BITS: Final = 64
 HEAD_BYTES: Final = 128
 
 
@@ -74,16 +71,23 @@ class UnitRun(NamedTuple):
 class RebuiltUnits:
     """What is made again of one queue. Safe to use from several threads.
 
-    ``since`` gives the commit offset from which on the topic's records are in its queues.
+    ``since`` gives the commit offset from which on the topic's records are in its queues. ``check`` is called
+    before a rebuild; it raises QueueRebuilding where the writer is to rebuild the unit at a queue offset.
     """
 
     def __init__(
-        self, log: RecordSource, topic: str, queue_id: int, since: Callable[[], int]
+        self,
+        log: RecordSource,
+        topic: str,
+        queue_id: int,
+        since: Callable[[], int],
+        check: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self._log = log
         self._since = since
+        self._check = check
         self._name = np.frombuffer(topic.encode(), np.uint8)
         self._kernel_id = -1 if topic.startswith(LIGHT_QUEUE_PREFIX) else queue_id
         self._guard = threading.Lock()
@@ -139,13 +143,9 @@ class RebuiltUnits:
             run = self._run_at(queue_offset)
             if run is None:
                 unit = held.unit(queue_offset)
-                if unit is not None:
-                    if self.is_right_about_damage(queue_offset, unit):
-                        return unit
-                    near = self._near(queue_offset, unit, extent)
-                    if near is not None:
-                        self._keep(UnitRun(queue_offset, queue_offset + 1, near))
-                        return _unit(near, 0)
+                if unit is not None and self.is_right_about_damage(queue_offset, unit):
+                    return unit
+                self._check(queue_offset)
                 run = self.rebuild(held, queue_offset, queue_offset + 1, extent)
                 self._keep(run)
         unit = _unit(run.units, queue_offset - run.begin)
@@ -181,50 +181,6 @@ class RebuiltUnits:
         """Keep a run; those inside it are of the same records."""
         others = [each for each in self._runs if each.end <= run.begin or each.begin >= run.end]
         self._runs = sorted([*others, run], key=attrgetter("begin"))
-
-    def _near(self, queue_offset: int, unit: Unit, extent: Extent) -> Units | None:
-        """Return the unit's like with an intact record that agrees: but for a bit, or its size."""
-        if not unit.size and not unit.commit_offset:
-            return None
-        held = unit.commit_offset & (1 << OFFSET_BITS) - 1
-        offsets = [held, *(held ^ (1 << bit) for bit in range(OFFSET_BITS))]
-        for commit_offset in offsets:
-            if not extent.min_commit_offset <= commit_offset < extent.end_commit_offset:
-                continue
-            head = self._head(commit_offset)
-            if head is None or head.end_offset - head.begin_offset < 4:
-                continue
-            size = int(read_i32(head.data, commit_offset - head.data_offset))
-            if self.agrees(queue_offset, Unit(commit_offset, size, 0)):
-                return self._scan(None, commit_offset, commit_offset + size, queue_offset, 1)
-        return None
-
-    def end_after(self, held: FileUnits, end: int, end_commit_offset: int) -> int:
-        """Return where a queue ends of which no unit from ``end`` on seems to be visible.
-
-        The unit there may be the queue's last, with a flipped bit.
-        """
-        unit = held.unit(end)
-        if unit is None or self._near(end, unit, Extent(end, end, 0, end_commit_offset)) is None:
-            return end
-        return end + 1
-
-    def begin_before(self, held: FileUnits, begin: int, extent: Extent) -> int:
-        """Return where a queue begins whose units before ``begin`` say that their records were removed.
-
-        Those next to it may have a flipped bit: then the log has their records, before that of ``begin``.
-        """
-        if begin == extent.begin:
-            return begin
-        following = held.unit(begin) if begin < extent.end else None
-        if following is not None:
-            extent = extent._replace(end_commit_offset=following.commit_offset)
-        while begin > extent.begin:
-            unit = held.unit(begin - 1)
-            if unit is None or unit.is_prefill or self._near(begin - 1, unit, extent) is None:
-                break
-            begin -= 1
-        return begin
 
     def rebuild(self, held: FileUnits, begin: int, end: int, extent: Extent) -> UnitRun:
         """Make units ``[begin, end)`` again, and those up to the nearest that are right.
@@ -296,7 +252,7 @@ class RebuiltUnits:
             if any(self._log.parts(floor, limit)):
                 made[missing[mine]] = (floor, min(limit - floor, PREFILL_SIZE - 1), 0)
 
-    def _scan(self, held: FileUnits | None, low: int, high: int, begin: int, count: int) -> Units:
+    def _scan(self, held: FileUnits, low: int, high: int, begin: int, count: int) -> Units:
         """Return units ``[begin, begin + count)`` of the records of the queue in ``[low, high)``.
 
         Of records that say the same queue offset, the one whose unit is held counts, or else the last.
@@ -307,13 +263,12 @@ class RebuiltUnits:
             mine = (queue_offsets >= begin) & (queue_offsets < begin + count)
             places, found = queue_offsets[mine] - begin, units[mine]
             if made["size"][places].any() or np.any(places[1:] <= places[:-1]):
-                if kept is None and held is not None:
+                if kept is None:
                     kept = held.units(begin, count)["offset"].astype(np.int64)
-                if kept is not None:
-                    stays = (made["size"][places] > 0) & (made["offset"][places] == kept[places])
-                    places, found = places[~stays], found[~stays]
-                    last = np.argsort(found["offset"] == kept[places], kind="stable")
-                    places, found = places[last], found[last]
+                stays = (made["size"][places] > 0) & (made["offset"][places] == kept[places])
+                places, found = places[~stays], found[~stays]
+                last = np.argsort(found["offset"] == kept[places], kind="stable")
+                places, found = places[last], found[last]
             made[places] = found
         return made
 

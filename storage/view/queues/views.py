@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
     from storage.files.only_files import OnlyFile
     from storage.view.log.parts import RecordSource
-    from storage.view.queues.reach import QueueReach
 
 QUEUES_MAX: Final = 4_096  # views kept; each may map some files, so less where few may be open
 
@@ -31,8 +30,8 @@ QUEUES_MAX: Final = 4_096  # views kept; each may map some files, so less where 
 class QueueViews:
     """Views by topic and queue id, the least used let go. Safe to use from several threads.
 
-    ``since`` gives the commit offset from which on a topic's records are in its queues, ``reach`` how far
-    queues go that lack units.
+    ``since`` gives the commit offset from which on a topic's records are in its queues. ``check`` is called with
+    topic, queue id and queue offset before units are rebuilt in memory.
     """
 
     def __init__(
@@ -41,12 +40,12 @@ class QueueViews:
         directory: Path,
         log: RecordSource,
         since: Callable[[str], int],
-        reach: QueueReach,
+        check: Callable[[str, int, int], None],
     ) -> None:
         self._filesystem = filesystem
-        self._reach = reach
         self._log = log
         self._since = since
+        self._check = check
         self._directory = directory
         self._guard = threading.Lock()
         self._kept: OrderedDict[tuple[str, int], ConsumeQueueView] = OrderedDict()
@@ -67,11 +66,11 @@ class QueueViews:
 
     def _new(self, topic: str, queue_id: int) -> ConsumeQueueView:
         directory = self._directory / topic / str(queue_id)
-        rebuilt = RebuiltUnits(self._log, topic, queue_id, partial(self._since, topic))
-        return ConsumeQueueView(
-            self._filesystem, directory, rebuilt, reach=partial(self._reach.of, topic, queue_id),
-            reach_after=partial(self._reach.after, topic, queue_id),
+        rebuilt = RebuiltUnits(
+            self._log, topic, queue_id, partial(self._since, topic),
+            partial(self._check, topic, queue_id),
         )  # fmt: skip
+        return ConsumeQueueView(self._filesystem, directory, rebuilt)
 
     @contextmanager
     def lent(self, topic: str, queue_id: int, *, among: int) -> Iterator[ConsumeQueueView]:
@@ -104,10 +103,6 @@ class QueueViews:
             for topic, queues in groupby(found, key=itemgetter(0))
             for queue_id in sorted(number for _, number in queues)
         ]
-
-    def has_all(self, topic: str, queue_id: int) -> bool:
-        """Whether the files of a queue have all units that they should have."""
-        return self._reach.of(topic, queue_id) is None
 
     def topics_on_disk(self, known: Container[str]) -> list[str]:
         """Return the topics that have a queue's directory and are not among the known ones, sorted."""
@@ -152,13 +147,8 @@ class QueueViews:
 
         Whoever has one at hand may go on reading what it was.
         """
-        self._reach.forget()
         with self._guard:
             self._kept.clear()
-
-    def end(self) -> None:
-        """End walks of the log with StoreClosed, from here on."""
-        self._reach.end()
 
     def close(self) -> None:
         """Let go of every view."""

@@ -88,19 +88,6 @@ def no_flip_of_a_size_adds_a_unit(root: Path) -> None:
     require(not bed.tally.failures, bed.tally.failures[:1])
 
 
-def no_lost_unit_at_a_queues_end_hides_a_record(root: Path) -> None:
-    """A queue's last two units are zeros, and a reader is asked without a writer."""
-    bed = FlipBed(root, rounds=3)
-    for path in bed.of_kind("queues"):
-        data = bytearray(bed.files[path])
-        end = -(-len(data.rstrip(b"\0")) // UNIT_SIZE) * UNIT_SIZE
-        if bed.in_last_unit(path, 8 * (end - 1)):
-            begin = max(end - 2 * UNIT_SIZE, 0)
-            data[begin:end] = bytes(end - begin)
-            bed.damage({path: bytes(data)}, "the last units are zeros", start=False)
-    require(not bed.tally.failures, bed.tally.failures[:1])
-
-
 def a_lost_end_of_the_log_gives_no_offset_twice(root: Path) -> None:
     """The files that the last records are in were removed while the store was stopped."""
     life = FaultLife(root)

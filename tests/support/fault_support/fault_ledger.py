@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from penstock import Stored
+from storage.errors import QueueRebuilding
 from storage.format.record import decode_record
 from storage.message import Message, PullStatus, PutResult
 from storage.reader import StoreReader
 from storage.store import MessageStore
+from storage.testing import SteppedWorkers
 
 ALL_MAX = 10_000
 EVERYBODY = "everybody"  # a key of all records
@@ -211,6 +213,17 @@ def judge(
         if held != offset and (held is None or held < offset or held not in attempts):
             verdict.groups[group, topic, queue_id] = held
     return verdict
+
+
+def judge_rebuilt(
+    reader: StoreReader, ledger: Ledger, workers: SteppedWorkers, *, tags: Iterable[str] = ()
+) -> Verdict:
+    """Judge beside a writer, again after each rebuild of a queue that the reader waits for."""
+    while True:
+        try:
+            return judge(reader, ledger, tags=tags)
+        except QueueRebuilding:
+            workers.step("rebuild")
 
 
 def _judge_queue(

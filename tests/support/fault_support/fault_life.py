@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from engine_store import small_config
-from fault_ledger import Ledger, Verdict, judge, require
+from fault_ledger import Ledger, Verdict, judge_rebuilt, require
 
 from storage.config import FlushMode
 from storage.message import Message
@@ -102,7 +102,7 @@ class FaultLife:
         self.step("dispatch")
         for _ in range(5):
             self.step("index")
-        return judge(self.store.reader, self.ledger)
+        return judge_rebuilt(self.store.reader, self.ledger, self.workers)
 
     def require_all(self) -> None:
         """Raise FaultFound unless all that the ledger has is there, and nothing else."""

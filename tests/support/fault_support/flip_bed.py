@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine_store import small_config
-from fault_ledger import EVERYBODY, Ledger, Place, Verdict, judge
+from fault_ledger import EVERYBODY, Ledger, Place, Verdict, judge, judge_rebuilt
 
 from storage import findings
 from storage.errors import StoreError
@@ -189,7 +189,9 @@ class FlipBed:
     ) -> tuple[str, str]:
         free_stopped_stores()
         try:
-            tags = TAGS if kind in ("log", "queues") else ()
+            tags = (
+                TAGS if kind == "log" else ()
+            )  # a filter passes over a unit whose hash was flipped
             verdict = self._started(tags) if start else self._read(tags)
         except StoreError as error:
             return REFUSED, repr(error)
@@ -236,7 +238,7 @@ class FlipBed:
             store._indexer.check_all()
             for _ in range(INDEX_STEPS):
                 workers.step("index")
-            verdict = judge(store.reader, self.ledger, tags=tags)
+            verdict = judge_rebuilt(store.reader, self.ledger, workers, tags=tags)
             for topic, queue_id in self.ledger.queues:
                 end = store.max_offset(topic, queue_id)
                 result = store.put(Message(topic=topic, queue_id=queue_id, body=b"next"))

@@ -42,7 +42,6 @@ from storage.testing import SimulatedDisk
 from storage.view.log.commit_log import EVERYTHING, CommitLogView
 from storage.view.queues import consume_queue
 from storage.view.queues.consume_queue import ConsumeQueueView
-from storage.view.queues.reach import QueueReach
 from storage.workers import FailureLatch, Worker
 
 Patch = pytest.MonkeyPatch
@@ -340,10 +339,6 @@ DEFECTS = [
     PlantedDefect(
         "the size of an empty unit is believed", _sizes_of_empty_units_believed,
         damage_checks.no_flip_of_a_size_adds_a_unit,
-    ),
-    PlantedDefect(
-        "a reader counts no units", _set(QueueReach, "_look", lambda _: {}),
-        damage_checks.no_lost_unit_at_a_queues_end_hides_a_record,
     ),
     PlantedDefect(
         "a lost end of the log is taken for its end",

@@ -13,7 +13,7 @@ from storage import Message, MessageStore
 from storage.files.filesystem import OsFileSystem
 from storage.format.consume_entry import UNIT_SIZE
 from storage.queues.queue_table import QueueTable
-from storage.queues.unit_repair import repair_units
+from storage.queues.rebuild import rebuild_units
 from storage.view.log.files import ListedLog
 
 COUNT: Final = 400
@@ -41,7 +41,7 @@ def repair(store: Path, begin: int = 0, end: int = COUNT) -> int:
     queues = QueueTable(OsFileSystem(), store / "consumequeue", file_size=FILE_SIZE)
     queues.end_recovery(log.end_offset)
     try:
-        return repair_units(
+        return rebuild_units(
             log, queues, "t", 0, begin, end, commit_range=(log.start_offset, log.end_offset)
         )
     finally:

@@ -1,0 +1,212 @@
+"""The writer's rebuild of queues: units on disk that are not what the log says are written again from it.
+
+The start, the running writer and the scrub call ``rebuild_units``. A death in the middle leaves some units
+rebuilt and others not.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from storage.errors import StoreError
+from storage.format.consume_entry import UNIT_SIZE
+from storage.view.log.files import ListedLog
+from storage.view.queues.rebuild_requests import pending_requests
+from storage.view.queues.rebuilt_units import Extent, RebuiltUnits
+from storage.view.queues.unit_search import Unit
+from storage.view.queues.units import Units, as_units, same_units
+from storage.view.settings import load_settings
+from storage.workers import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from storage.files.filesystem import FileSystem
+    from storage.queues.consume_queue import ConsumeQueue
+    from storage.queues.dispatch import DispatchWorker
+    from storage.queues.queue_table import QueueTable
+    from storage.queues.unit_count import LostUnits
+    from storage.view.layout import StorePaths
+    from storage.view.log.parts import RecordSource
+    from storage.workers import Workers
+
+_LOG: Final = logging.getLogger(__name__)
+BATCH_UNITS: Final = 1 << 16
+LOOK_S: Final = 0.2  # between looks for requests
+RETRY_S: Final = 5.0  # after a failure
+
+
+class _UnitsOnDisk:
+    """What a queue's files hold; None where no file is."""
+
+    def __init__(self, queue: ConsumeQueue) -> None:
+        self._queue = queue
+        self.files = queue.files
+
+    def unit(self, queue_offset: int) -> Unit | None:
+        return self._queue.unit(queue_offset) if self._queue.has_file(queue_offset) else None
+
+    def units(self, first: int, count: int) -> Units:
+        return as_units(self._queue.read(first, count))
+
+
+def rebuild_units(
+    log: RecordSource,
+    queues: QueueTable,
+    topic: str,
+    queue_id: int,
+    begin: int,
+    end: int,
+    *,
+    commit_range: tuple[int, int],
+    since: int = 0,
+    with_neighbours: bool = False,
+) -> int:
+    """Write units ``[begin, end)`` of a queue again where the log says otherwise; return how many.
+
+    ``with_neighbours`` adds all units up to the nearest confirmed ones. ``commit_range`` is the part of the log
+    whose records are in the queues, ``since`` the commit offset from which on the topic's records count. Any
+    thread may call it while the queues are appended to; durable with the next sync of the queues. Raises
+    StoreFull.
+    """
+    queue = queues.get(topic, queue_id)
+    extent = Extent(queue.first_offset, queue.next_offset, *commit_range)
+    rebuilt = RebuiltUnits(log, topic, queue_id, lambda: since)
+    begin, end = max(begin, extent.begin), min(end, extent.end)
+    written = 0
+    if begin < end:
+        run = rebuilt.rebuild(_UnitsOnDisk(queue), begin, end, extent)
+        if with_neighbours:
+            begin, end = run.begin, run.end
+        made = run.units[begin - run.begin : end - run.begin]
+        for first in range(0, len(made), BATCH_UNITS):
+            written += _correct_units(queue, begin + first, made[first : first + BATCH_UNITS])
+    return written
+
+
+def _correct_units(queue: ConsumeQueue, queue_offset: int, made: Units) -> int:
+    """Write units from a queue offset on that are not what the log says; return how many.
+
+    ``made`` has zeros where the log says nothing.
+    """
+    held = as_units(queue.read(queue_offset, len(made)))
+    wrong = np.flatnonzero((made["size"] > 0) & ~same_units(held, made))
+    if len(wrong):
+        first, last = int(wrong[0]), int(wrong[-1])
+        corrected = held[first : last + 1].copy()
+        corrected[wrong - first] = made[wrong]
+        if not queue.overwrite(queue_offset + first, corrected.tobytes()):
+            return 0
+    return len(wrong)
+
+
+def rebuild_lost_units(
+    log: RecordSource,
+    queues: QueueTable,
+    lost: Sequence[LostUnits],
+    *,
+    commit_range: tuple[int, int],
+    since: Mapping[str, int],
+) -> int:
+    """Rebuild the ends of files that were cut short, or zeroed; durable. Returns how many units.
+
+    The last unit of a file is written after all others are durable: while it is missing, the next
+    start sees that the file is not whole.
+    """
+    written = 0
+    for each in lost:
+        queue = queues.get(each.topic, each.queue_id)
+        queue.next_offset = queue.find_end(commit_range[1])
+    for is_last in (False, True):
+        for each in lost:
+            begin, end = (each.end - 1, each.end) if is_last else (each.begin, each.end - 1)
+            written += rebuild_units(
+                log, queues, each.topic, each.queue_id, begin, end,
+                commit_range=commit_range, since=since.get(each.topic, 0),
+            )  # fmt: skip
+        queues.sync()
+    return written
+
+
+class QueueRebuild(Worker):
+    """Rebuilds units while ``dispatch`` goes on: those that readers ask for, and for whoever calls ``rebuild``.
+
+    ``min_offset`` says where the log begins. ``file_made`` is called when a removed file was made again:
+    readers look at the queue's files anew.
+    """
+
+    def __init__(
+        self,
+        filesystem: FileSystem,
+        paths: StorePaths,
+        queues: QueueTable,
+        dispatch: DispatchWorker,
+        *,
+        min_offset: Callable[[], int],
+        file_made: Callable[[], None],
+        workers: Workers | None = None,
+    ) -> None:
+        super().__init__("rebuild", workers=workers)
+        self._filesystem = filesystem
+        self._paths = paths
+        self._queues = queues
+        self._dispatch = dispatch
+        self._min_offset = min_offset
+        self._file_made = file_made
+
+    def idle_s(self) -> float:
+        """Return the time before the first look."""
+        return LOOK_S
+
+    def work(self) -> float:
+        """Rebuild what readers have asked for; what fails is tried again. Returns when to look again."""
+        for path, request in list(pending_requests(self._filesystem, self._paths.rebuilds)):
+            topic, queue_id, at = request.topic, request.queue_id, request.queue_offset
+            try:
+                count = self.rebuild(topic, queue_id, at, at + 1)
+                self._filesystem.unlink(path)
+            except (OSError, StoreError) as error:
+                _LOG.warning("queue %d of %s cannot be rebuilt: %s", queue_id, topic, error)
+                return RETRY_S
+            _LOG.warning(
+                "queue %d of %s: %d units near queue offset %d were not what the log says, and are rebuilt",
+                queue_id, topic, count, at,
+            )  # fmt: skip
+        return LOOK_S
+
+    def rebuild(self, topic: str, queue_id: int, begin: int, end: int) -> int:
+        """Rebuild units ``[begin, end)`` and those up to the nearest confirmed ones; return how many were wrong.
+
+        A file of them that was removed is made again. Durable with the next checkpoint. Raises OSError,
+        StoreFull, StoreBusy.
+        """
+        key = topic, queue_id
+        if not self._queues.next_offset(*key):
+            return 0  # its topic was deleted
+        removed = self._queues.removed_files(key, begin, end)
+        end_offset = self._dispatch.position
+        if removed:
+            end_offset = self._dispatch.between(
+                partial(self._queues.make_files_again, key, removed)
+            )
+            begin = min(begin, removed[0] // UNIT_SIZE)
+            end = max(end, removed[-1] // UNIT_SIZE + self._queues.units_per_file)
+        settings = load_settings(self._filesystem, self._paths)
+        written = rebuild_units(
+            ListedLog(self._filesystem, self._paths.commit_log),
+            self._queues,
+            topic,
+            queue_id,
+            begin,
+            end,
+            commit_range=(self._min_offset(), end_offset),
+            since=settings.deleted_topics.get(topic, 0),
+            with_neighbours=True,
+        )
+        if removed:
+            self._file_made()
+        return written

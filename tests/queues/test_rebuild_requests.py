@@ -1,0 +1,165 @@
+"""A reader beside a running writer: it refuses a unit that no record confirms until the writer has rebuilt it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import grpc
+import pytest
+from engine_store import small_config
+
+from services.rpc.status import code_of, reason_of, retry_delay_ms
+from storage import Message, MessageStore, StoreReader
+from storage.errors import QueueRebuilding
+from storage.format.consume_entry import UNIT_SIZE
+from storage.format.record import decode_record
+from storage.message import PullResult, PullStatus
+from storage.testing import SteppedWorkers
+
+UNITS_OF_A_FILE: Final = 20
+COUNT: Final = 70
+BAD: Final = 25
+CONFIG: Final = small_config(consume_queue_file_size=UNITS_OF_A_FILE * UNIT_SIZE)
+
+
+class Running:
+    """A store of one queue whose writer runs by steps, and a reader of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.workers = SteppedWorkers()
+        self.store = MessageStore.open(directory, CONFIG, workers=self.workers)
+        self.store.create_topic("t", 1)
+        self.store.put_all([Message(topic="t", body=b"%d" % n, tag="a") for n in range(COUNT)])
+        self.workers.settle()
+        self.reader = StoreReader.open(directory)
+
+    def close(self) -> None:
+        self.reader.close()
+        self.store.close()
+
+    def file(self, queue_offset: int) -> Path:
+        files = sorted((self.directory / "consumequeue/t/0").iterdir())
+        return files[queue_offset // UNITS_OF_A_FILE]
+
+    def flip(self, queue_offset: int, bit: int = 3) -> None:
+        with self.file(queue_offset).open("r+b") as file:
+            file.seek(queue_offset % UNITS_OF_A_FILE * UNIT_SIZE + bit // 8)
+            byte = file.read(1)[0]
+            file.seek(-1, 1)
+            file.write(bytes([byte ^ (0x80 >> bit % 8)]))
+
+    def change_record(self, queue_offset: int, position: int) -> None:
+        """Change a byte of a record, in the log."""
+        unit = self.file(queue_offset).read_bytes()[queue_offset % UNITS_OF_A_FILE * UNIT_SIZE :]
+        with (self.directory / "commitlog" / f"{0:020d}").open("r+b") as file:
+            file.seek(int.from_bytes(unit[:8], "big") + position)
+            byte = file.read(1)[0]
+            file.seek(-1, 1)
+            file.write(bytes([byte ^ 1]))
+
+    def pull(self, queue_offset: int) -> PullResult:
+        return self.reader.pull("t", 0, queue_offset=queue_offset, max_messages=COUNT)
+
+    @property
+    def requests(self) -> list[str]:
+        return [path.name for path in self.directory.glob("rebuilds/*")]
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    opened = Running(tmp_path / "s")
+    yield opened
+    opened.close()
+
+
+def bodies(result: PullResult) -> list[bytes]:
+    found = []
+    for part in result.slices:
+        position = 0
+        while position < len(part):
+            record = decode_record(part, position)
+            found.append(bytes(record.body))
+            position += record.total_size
+    return found
+
+
+@pytest.mark.parametrize("bit", range(0, 96, 5))
+def test_a_pull_returns_what_precedes_and_the_next_is_refused_until_the_rebuild(
+    running: Running, bit: int
+) -> None:
+    whole = running.file(BAD).read_bytes()
+    running.flip(BAD, bit)
+    assert bodies(running.pull(0)) == [b"%d" % n for n in range(BAD)]
+    for _ in range(2):
+        with pytest.raises(QueueRebuilding, match="queue 0 of t is being rebuilt"):
+            running.pull(BAD)
+    assert running.requests == [f"0-{BAD}-t"]
+    assert running.pull(COUNT).status is PullStatus.OFFSET_OVERFLOW_ONE
+    assert bodies(running.pull(BAD + 1)) == [b"%d" % n for n in range(BAD + 1, COUNT)]
+
+    running.workers.step("rebuild")
+
+    assert running.requests == []
+    assert running.file(BAD).read_bytes() == whole
+    assert bodies(running.pull(BAD)) == [b"%d" % n for n in range(BAD, COUNT)]
+
+
+def test_a_removed_file_is_made_again_with_all_its_units(running: Running) -> None:
+    path = running.file(BAD)
+    whole = path.read_bytes()
+    path.unlink()
+    with pytest.raises(QueueRebuilding):
+        running.pull(BAD)
+
+    running.workers.step("rebuild")
+
+    assert path.read_bytes() == whole
+    assert bodies(running.pull(0)) == [b"%d" % n for n in range(COUNT)]
+
+
+def test_zeroed_units_are_rebuilt_together(running: Running) -> None:
+    path = running.file(BAD)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:100] + bytes(200) + whole[300:])
+    with pytest.raises(QueueRebuilding):
+        running.pull(BAD)
+    running.workers.step("rebuild")
+    assert path.read_bytes() == whole
+
+
+def test_a_damaged_record_is_said_at_once_and_nobody_is_asked(running: Running) -> None:
+    running.change_record(BAD, 95)
+    result = running.pull(0)
+    assert [damage.queue_offset for damage in result.damaged] == [BAD]
+    assert len(bodies(result)) == COUNT - 1
+    assert running.requests == []
+
+
+def test_a_unit_that_one_rebuild_leaves_unconfirmed_is_damaged_alone(running: Running) -> None:
+    running.change_record(BAD, 27)  # the queue offset in the record
+    with pytest.raises(QueueRebuilding):
+        running.pull(BAD)
+    running.workers.step("rebuild")
+    result = running.pull(0)
+    assert [damage.queue_offset for damage in result.damaged] == [BAD]
+    assert len(bodies(result)) == COUNT - 1
+
+
+def test_without_a_writer_the_reader_rebuilds_in_memory(running: Running) -> None:
+    running.flip(BAD)
+    with pytest.raises(QueueRebuilding):
+        running.pull(BAD)
+    running.store.close()
+    assert bodies(running.pull(0)) == [b"%d" % n for n in range(COUNT)]
+
+
+def test_the_refusal_is_unavailable_with_a_reason_and_a_delay(running: Running) -> None:
+    running.flip(BAD)
+    with pytest.raises(QueueRebuilding) as refused:
+        running.pull(BAD)
+    assert code_of(refused.value) is grpc.StatusCode.UNAVAILABLE
+    assert reason_of(refused.value) == "QUEUE_REBUILDING"
+    assert retry_delay_ms(refused.value) == 500
