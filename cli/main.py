@@ -25,6 +25,9 @@ from services.stdio import open_standard_streams, stdout_problem
 
 GLOBAL_FLAGS = ("--json", "--debug")
 GLOBAL_VALUES = ("--writer", "--reader", "--indexer", "--timeout")
+COMMON_OPTIONS = (
+    f"Every command takes {', '.join((*GLOBAL_FLAGS, *GLOBAL_VALUES))}, too: penstock --help."
+)
 PASSED_THROUGH = frozenset(
     serving.SERVICES
 )  # these commands parse everything after them themselves
@@ -39,11 +42,12 @@ class PenstockGroup(TyperGroup):
             return super().parse_args(ctx, hoisted(args))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command whose help breaks lines between paragraphs alone."""
+        """Return a command whose help breaks lines between paragraphs alone, and names the options of all."""
         command = super().get_command(ctx, cmd_name)
         for each in (command, *getattr(command, "commands", {}).values()):
             if each is not None and each.help:
                 each.help = re.sub(r"(?<!\n)\n(?!\n)", " ", each.help)
+                each.epilog = COMMON_OPTIONS
         return command
 
     def invoke(self, ctx: Any) -> Any:

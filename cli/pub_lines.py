@@ -205,7 +205,8 @@ def _not_all(session: Session, sending: Sending, seconds: float) -> CommandFaile
         )
     parts = [sending.problem, f"{counted(sending.sent, 'line')} sent, {sending.stored:,} stored"]
     if not_stored.ranges:
-        parts.append(f"not stored, send again: --only {not_stored.shown()}")
+        again = "correct that, then" if sending.code == ExitCode.USAGE else "send again:"
+        parts.append(f"not stored, {again} --only {not_stored.shown()}")
     if unknown.ranges:
         parts.append(f"{len(sending.unknown):,} stored or not: --only {unknown.shown()}")
     return CommandFailed("; ".join(parts), sending.code)

@@ -10,7 +10,7 @@ import typer
 
 from cli.failures import CommandFailed, ExitCode, nobody_answers
 from cli.session import check_address, session_of
-from penstock.addresses import channel_options
+from penstock.addresses import DEFAULT_GATEWAY, channel_options
 
 PANEL: Final = "Services"
 SERVICES: Final = {
@@ -50,12 +50,26 @@ def _runner(module: str) -> Callable[[typer.Context], None]:
 
 def health(
     context: typer.Context,
-    address: Annotated[str, typer.Argument(help="HOST:PORT of a service.")],
+    service_or_address: Annotated[
+        str,
+        typer.Argument(
+            metavar="writer|reader|indexer|gateway|HOST:PORT",
+            help="A service, at the address that other commands use, or any address.",
+        ),
+    ],
     service: Annotated[
         str, typer.Option(help="Name to ask for, such as penstock.v1.Writer; empty: the process.")
     ] = "",
 ) -> None:
     """Ask a service how it is; exit code 0 only if it is SERVING."""
+    session = session_of(context)
+    addresses = {
+        "writer": session.writer,
+        "reader": session.reader,
+        "indexer": session.indexer,
+        "gateway": DEFAULT_GATEWAY,
+    }
+    address = addresses.get(service_or_address, service_or_address)
     check_address("ADDRESS", address)
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -66,7 +80,7 @@ def health(
         try:
             answer = health_pb2_grpc.HealthStub(channel).Check(
                 health_pb2.HealthCheckRequest(service=service),
-                timeout=session_of(context).timeout_s,
+                timeout=session.timeout_s,
             )
         except grpc.RpcError as error:
             code = error.code()
@@ -85,7 +99,7 @@ def health(
             raise CommandFailed(line, ExitCode.UNREACHABLE) from error
     state = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
     serving = answer.status == health_pb2.HealthCheckResponse.SERVING
-    session_of(context).say(
+    session.say(
         f"{address} [{'green' if serving else 'red'}]{state}[/]",
         {"address": address, "service": service, "status": state},
     )

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from penstock.errors import InvalidArgument
 from penstock.v1 import writer_pb2
-from penstock.wire import varint
+from penstock.varint import varint
 from storage.clock import Clock, suspended_ms
 
 SPAN_MAX: Final = 256  # between two sequences that are not answered; a writer knows twice as many

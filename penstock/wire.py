@@ -26,6 +26,7 @@ from penstock.v1 import (
     transactions_pb2,
     writer_pb2,
 )
+from penstock.varint import read_varint, varint
 
 _LENGTH_DELIMITED: Final = 2
 _SCALAR_SIZES: Final = {1: 8, 5: 4}  # fixed64 and fixed32 by wire type
@@ -85,43 +86,22 @@ def split_records(response: bytes, kind: type[ProtoMessage], field_number: int) 
     end = len(response)
     while position < end:
         start = position
-        key, position = _read_varint(response, position)
+        key, position = read_varint(response, position)
         wire_type = key & 7
         if wire_type == _LENGTH_DELIMITED:
-            length, position = _read_varint(response, position)
+            length, position = read_varint(response, position)
             if key == wanted and position + length == end:
                 front = kind.FromString(response[:start])
                 return WithRecords(front, memoryview(response)[position:])
             position += length
         elif wire_type == 0:
-            _, position = _read_varint(response, position)
+            _, position = read_varint(response, position)
         elif wire_type in _SCALAR_SIZES:
             position += _SCALAR_SIZES[wire_type]
         else:
             break
     whole = kind.FromString(response)
     return WithRecords(whole, memoryview(getattr(whole, "records")))  # noqa: B009  kind is generic
-
-
-def varint(value: int) -> bytes:
-    """Return a non-negative integer as protobuf writes it."""
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
 
 
 def _pull_response(data: bytes) -> WithRecords:

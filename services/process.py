@@ -24,7 +24,6 @@ from storage.errors import NotAStore, StoreError, StoreLocked, UnsupportedFormat
 from storage.files import open_files
 
 EXIT_FAILED: Final = 1
-EXIT_SETTINGS: Final = 2
 EXIT_CODE_OF: Final[dict[type[BaseException], int]] = {
     StoreLocked: 3,
     NotAStore: 4,

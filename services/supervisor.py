@@ -57,13 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     settings = load(ServeSettings, argv, prog="penstock serve")
-    try:
-        settings.store_config()
-        for service in SERVICES:  # before any of them makes anything
-            load(SERVICES[service], child_arguments(service, settings), prog="penstock serve")
-    except ValueError as error:
-        stdio.say(f"penstock serve: {error}", is_error=True)
-        return 2
+    for service in SERVICES:  # before any of them makes anything
+        load(SERVICES[service], child_arguments(service, settings), prog="penstock serve")
     try:
         for listen in listens_of(settings).values():
             check_free(listen)

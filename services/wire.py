@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from google.protobuf.message import Message as ProtobufMessage
 
 from penstock.v1 import common_pb2, leases_pb2, reader_pb2, writer_pb2
+from penstock.varint import read_varint, varint
 from services.rpc.status import code_of, reason_of, retry_delay_ms
 from storage.errors import InvalidBatch, StoreError
 from storage.format.timers.recall_handle import RecallHandle
@@ -80,9 +81,9 @@ def count_fields(message: bytes, most: int) -> int:
     try:
         while at < len(message) and count < most:
             kind = message[at] & 7
-            at = _read_varint(message, at)[1]
+            at = read_varint(message, at)[1]
             if kind in (_VARINT, _LENGTH_DELIMITED):
-                value, at = _read_varint(message, at)
+                value, at = read_varint(message, at)
                 at += value if kind == _LENGTH_DELIMITED else 0
             elif kind in _FIXED_SIZES:
                 at += _FIXED_SIZES[kind]
@@ -92,27 +93,6 @@ def count_fields(message: bytes, most: int) -> int:
     except IndexError:
         pass
     return count
-
-
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-    return value, at
-
-
-def varint(value: int) -> bytes:
-    """Return a non-negative integer as protobuf writes it."""
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def pull_response(head: reader_pb2.PullResponse, slices: Sequence[memoryview]) -> Parts:

@@ -68,16 +68,21 @@ def create(
 
 @app.command("list")
 def list_groups(context: typer.Context) -> None:
-    """List the groups and their settings."""
+    """List the groups and their settings. A group that only commits offsets has none."""
     session = session_of(context)
     with session.client() as client:
         groups = client.group_settings()
+        names = {group.name for group in groups}
+        others = [name for name in client.groups() if name not in names]
     if session.as_json:
         for group in groups:
             print_json(_json(group))
+        for name in others:
+            print_json({"name": name, "offsets_only": True})
         return
     session.show(
-        [{"group": group.name, "settings": _settings_text(group)} for group in groups],
+        [{"group": group.name, "settings": _settings_text(group)} for group in groups]
+        + [{"group": name, "settings": "commits offsets only"} for name in others],
         empty="no groups yet: penstock group create NAME",
     )
 
@@ -167,7 +172,9 @@ def reset(
             if not session.as_json:
                 session.show([dataclasses.asdict(each) for each in found], empty="no queues")
             session.confirm(f"Reset group {name} like this?", yes=yes)
-            found = client.reset_group(name, topic, target, queues=queues)
+            client.reset_group(name, topic, target, queues=queues)
+            session.say(f"done: group [bold]{name}[/] goes on there", {})
+            return
     session.show([dataclasses.asdict(each) for each in found], empty="no queues")
 
 

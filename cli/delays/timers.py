@@ -24,7 +24,10 @@ def register(app: typer.Typer) -> None:
 
 
 def timers(context: typer.Context) -> None:
-    """Count what waits for its time, by when it is due: messages, and recalls until the second of their message is over."""
+    """Count what waits for its time, by when it is due.
+
+    A recalled message and its recall count until the second in which it was due is over.
+    """
     session = session_of(context)
     with session.client() as client:
         counts = client.timers(within_s=list(EDGES_S.values()))
@@ -56,7 +59,7 @@ def recall(
     handle: Annotated[str, typer.Argument(help="What pub printed of the message, whole.")],
     topic: Annotated[str, typer.Option(help="Refuse a handle of another topic.")] = "",
 ) -> None:
-    """Have a message not delivered whose time has not come."""
+    """Cancel a delayed message before it is delivered."""
     session = session_of(context)
     with session.client() as client:
         unique_key = client.recall(handle, topic=topic)

@@ -50,7 +50,7 @@ class InFlightCalls:
             stub = self._channels.stub(call.method, "iterators")
             future = stub.future(call.request, timeout=timeout_s)
         except (ClientClosed, ValueError):  # the channel was closed
-            self._taken(Answered(purpose, call, ClientClosed("the client was closed")))
+            self._taken(Answered(purpose, call, _closed(self._channels)))
             return
         except Exception as error:  # noqa: BLE001  whoever waits for the answer raises it
             self._taken(Answered(purpose, call, error))
@@ -65,7 +65,7 @@ class InFlightCalls:
         try:
             outcome = future.result()
         except grpc.FutureCancelledError:
-            outcome = ClientClosed("the client was closed")
+            outcome = _closed(self._channels)
         except Exception as error:  # noqa: BLE001  whoever waits for the answer raises it
             outcome = error
         self._taken(ended._replace(outcome=outcome))
@@ -140,13 +140,17 @@ class AsyncInFlightCalls:
         except grpc.RpcError as error:
             outcome = error
         except (asyncio.CancelledError, grpc.aio.UsageError):  # by `cancel`, or with the channel
-            outcome = ClientClosed("the client was closed")
+            outcome = _closed(self._channels)
         except Exception as error:  # noqa: BLE001  whoever waits for the answer raises it
             outcome = error
         try:
             self._take(Answered(purpose, call, outcome))
         finally:
             self._woken.set()
+
+
+def _closed(channels: ServiceChannels | AsyncServiceChannels) -> ClientClosed:
+    return ClientClosed(f"the {'client' if channels.is_closed else 'consumer'} was closed")
 
 
 def open_at_once(opening: Callable[[], object]) -> None:

@@ -55,6 +55,11 @@ class EngineSettings(
 ):
     """How the writer lays out and writes a store; defaults are a broker's where it has them."""
 
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        self.store_config()
+        return self
+
     def store_config(self) -> StoreConfig:
         """Return the engine's configuration; ValueError names fields which do not fit together."""
         names = {field.name for field in dataclass_fields(StoreConfig)}

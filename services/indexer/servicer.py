@@ -3,45 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Protocol
+from typing import Final
 
 from penstock.v1 import indexer_pb2
 from services.arrivals import Arrivals
 from services.rpc.servicer import Context, Draining
 from services.rpc.status import InvalidArgument
 from storage.errors import StoreFailed
+from storage.indexer import StoreIndexer
 
 _LOOK_SECONDS: Final = 1.0
-
-
-class IndexerStore(Protocol):
-    """What the indexer service needs of the engine; ``storage.indexer.StoreIndexer`` has it."""
-
-    @property
-    def indexed_offset(self) -> int: ...
-    @property
-    def confirm_offset(self) -> int: ...
-    @property
-    def durable_offset(self) -> int: ...
-    @property
-    def file_count(self) -> int: ...
-    @property
-    def key_count(self) -> int: ...
-    @property
-    def damaged_count(self) -> int: ...
-    @property
-    def scrub_progress(self) -> str: ...
-    @property
-    def failure(self) -> BaseException | None: ...
-    @property
-    def problem(self) -> str: ...
-    def hurry(self, commit_offset: int) -> None: ...
 
 
 class IndexerServicer:
     """The methods of penstock.v1.Indexer."""
 
-    def __init__(self, store: IndexerStore, arrivals: Arrivals, draining: asyncio.Event) -> None:
+    def __init__(self, store: StoreIndexer, arrivals: Arrivals, draining: asyncio.Event) -> None:
         self._store = store
         self._arrivals = arrivals
         self._draining = draining

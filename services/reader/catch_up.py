@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from services.arrivals import Arrivals
+from services.reader.source import Source
 from services.rpc.servicer import Context
 
 SECONDS_MAX: Final = 3.0
@@ -22,37 +23,11 @@ _ASK_SECONDS: Final = 0.02  # after which an indexer that has missed it is asked
 _LOOK_SECONDS: Final = 0.1  # the process that is waited for may have died
 
 
-class Pending(Protocol):
-    """What is on its way. Both are commit offsets, and 0 if waiting is of no use."""
-
-    def pending_offset(self) -> int:
-        """Return the end of what was appended if that is not visible yet."""
-        ...
-
-    def pending_index_offset(self) -> int:
-        """Return the end of what was appended if that is not indexed yet."""
-        ...
-
-    def ask_for_index(self) -> None:
-        """Have the indexer go on now if it waits for more; it may miss that."""
-        ...
-
-    @property
-    def visible_offset(self) -> int:
-        """End of what is visible."""
-        ...
-
-    @property
-    def indexed_offset(self) -> int:
-        """End of what is found by key."""
-        ...
-
-
 class CatchUp:
     """All methods run on the event loop."""
 
     def __init__(
-        self, store: Pending, arrivals: Arrivals, index_arrivals: Arrivals, draining: asyncio.Event
+        self, store: Source, arrivals: Arrivals, index_arrivals: Arrivals, draining: asyncio.Event
     ) -> None:
         self._store = store
         self._arrivals = arrivals

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol
 
+from services.reader.leases import ReaderLeases
 from storage.leases.values import OffsetCommit
-
-
-class Committing(Protocol):
-    """What group commits need of the engine."""
-
-    def commit_offsets(self, offsets: Sequence[OffsetCommit]) -> list[Exception | None]:
-        """Commit and save; return what was wrong with each. Raises if the save failed."""
-        ...
 
 
 class GroupCommits:
     """All methods run on the event loop."""
 
-    def __init__(self, store: Committing) -> None:
+    def __init__(self, store: ReaderLeases) -> None:
         self._store = store
         self._waiting: list[tuple[OffsetCommit, asyncio.Future[None]]] = []
         self._saver: asyncio.Task[None] | None = None

@@ -56,10 +56,6 @@ _LOOK_SECONDS: Final = 0.2
 def main(argv: Sequence[str] | None = None) -> int:
     """Run until a signal to stop; return the exit code."""
     settings = load(WriterSettings, argv, prog=f"penstock {SERVICE}")
-    try:
-        settings.store_config()
-    except ValueError as error:
-        return process.fail(SERVICE, str(error), process.EXIT_SETTINGS)
     return process.run(SERVICE, settings, lambda stop: serve(settings, stop))
 
 

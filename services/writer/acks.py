@@ -4,27 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from typing import Protocol
 
-from storage.errors import StoreError, StoreFailed
-
-
-class Acknowledging(Protocol):
-    """What these waits need of a store's writer."""
-
-    @property
-    def acknowledged_offset(self) -> int:
-        """End of what may be acknowledged."""
-        ...
-
-    def add_ack_listener(self, callback: Callable[[int], None]) -> None:
-        """Call back, from any thread, each time that offset rises or never will again."""
-        ...
-
-    def failure(self) -> StoreError | None:
-        """Return why nothing more will be acknowledged, if that is so."""
-        ...
+from storage.errors import StoreFailed
+from storage.writer import StoreWriter
 
 
 class Acks:
@@ -34,7 +16,7 @@ class Acks:
     in that order; a stream waits for its next batch when the one before is answered, and may be late.
     """
 
-    def __init__(self, store: Acknowledging) -> None:
+    def __init__(self, store: StoreWriter) -> None:
         self._store = store
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.v1 import common_pb2, writer_pb2
+from penstock.varint import read_varint, varint
 from services import wire
 from storage.message import BatchResult, ProducerSequence, QueueRange
 
@@ -92,15 +93,11 @@ def _records_from(request: bytes, begin: int) -> memoryview | None:
 
 
 def _varint_at(request: bytes, at: int) -> tuple[int, int]:
-    """Return a varint and the position after it, -1 if it does not end within five bytes."""
-    value = shift = 0
-    for byte in request[at : at + 5]:
-        value |= (byte & 0x7F) << shift
-        at += 1
-        if byte < 0x80:
-            return value, at
-        shift += 7
-    return 0, -1
+    """Return a varint and the position after it, -1 if it is cut short."""
+    try:
+        return read_varint(request, at)
+    except IndexError:
+        return 0, -1
 
 
 def batch_response(result: BatchResult) -> bytes:
@@ -136,9 +133,7 @@ def _range(stored: QueueRange) -> writer_pb2.QueueRange:
 def stream_stored(result: BatchResult) -> bytes:
     """Return a serialized ProduceStreamResponse of a batch that was stored."""
     stored = batch_response(result)
-    head = bytearray((_STORED_TAG,))
-    _add_varint(head, len(stored))
-    return bytes(head + stored)
+    return b"".join((bytes((_STORED_TAG,)), varint(len(stored)), stored))
 
 
 def _of_one_queue(result: BatchResult) -> bytearray:
@@ -149,8 +144,7 @@ def _of_one_queue(result: BatchResult) -> bytearray:
     of_queue = bytearray()
     if name:
         of_queue.append(_TOPIC_TAG)
-        _add_varint(of_queue, len(name))
-        of_queue += name
+        of_queue += varint(len(name)) + name
     _add_number(of_queue, _QUEUE_ID_TAG, queue_id)
     _add_number(of_queue, _FIRST_TAG, first_offset)
     _add_number(of_queue, _COUNT_TAG, count)
@@ -160,8 +154,7 @@ def _of_one_queue(result: BatchResult) -> bytearray:
     _add_number(out, _RECORD_COUNT_TAG, record_count)
     _add_number(out, _TIMESTAMP_TAG, store_timestamp_ms)
     out.append(_RANGES_TAG)
-    _add_varint(out, len(of_queue))
-    out += of_queue
+    out += varint(len(of_queue)) + of_queue
     return out
 
 
@@ -169,17 +162,7 @@ def _add_number(out: bytearray, tag: int, value: int) -> None:
     """Add a field of a number that is not negative, left out where it is 0 as protobuf does."""
     if value:
         out.append(tag)
-        while value > 0x7F:
-            out.append(value & 0x7F | 0x80)
-            value >>= 7
-        out.append(value)
-
-
-def _add_varint(out: bytearray, value: int) -> None:
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
+        out += varint(value)
 
 
 def stream_failure(failure: common_pb2.Failure) -> bytes:

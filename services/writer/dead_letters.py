@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from penstock.v1 import dead_letters_pb2
 from services.rpc.servicer import Context
 from services.rpc.status import InvalidArgument
 from services.writer.acks import Acks
-from storage.engine.dead_letters import AppendedDeadLetters
+from storage.writer import StoreWriter
 
 RECORDS_MAX: Final = 4_096  # of a request
-
-
-class DeadLetterStore(Protocol):
-    """What these methods need of the engine."""
-
-    def append_dead_letters(
-        self, group: str, commit_offsets: Sequence[int], reconsume_times: Sequence[int]
-    ) -> AppendedDeadLetters: ...
 
 
 class DeadLetterServicer:
     """Appends in a thread: the records are read from files that may have left the page cache."""
 
-    def __init__(self, store: DeadLetterStore, acks: Acks) -> None:
+    def __init__(self, store: StoreWriter, acks: Acks) -> None:
         self._store = store
         self._acks = acks
 

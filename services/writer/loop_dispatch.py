@@ -8,28 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
+
+from storage.writer import StoreWriter
 
 FEW_BYTES: Final = 16 << 10  # of the log: dispatched in some tens of microseconds
-
-
-class Dispatching(Protocol):
-    """What is needed of a store's writer."""
-
-    def dispatch_by(self, caller: Callable[[], None]) -> None:
-        """Call back after each append that may be shown at once."""
-        ...
-
-    def dispatch_few(self, bytes_max: int) -> None:
-        """Show what was appended in this thread, or wake dispatch for it."""
-        ...
 
 
 class LoopDispatch:
     """Made on the event loop that appends; appends of other threads wake the dispatch thread."""
 
-    def __init__(self, store: Dispatching) -> None:
+    def __init__(self, store: StoreWriter) -> None:
         self._store = store
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()

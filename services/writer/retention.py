@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Protocol
+from typing import Final
 
 from penstock.v1 import retention_pb2
 from services.loops import shielded
 from services.rpc.servicer import Context
 from storage.errors import StoreBusy
 from storage.retention.report import RetainedFile, RetentionReport
+from storage.retention.worker import RetentionWorker
 
 BUSY_RETRY_MS: Final = 1_000
-
-
-class Retaining(Protocol):
-    """What these methods need of the engine; ``storage.retention.worker`` has it."""
-
-    def report(self) -> RetentionReport: ...
-    def delete_expired(self, older_than_ms: int | None = None) -> bool: ...
 
 
 class RetentionServicer:
     """Looks at the disk and at every file of the log, so in threads."""
 
-    def __init__(self, retention: Retaining) -> None:
+    def __init__(self, retention: RetentionWorker) -> None:
         self._retention = retention
         self._deleting: asyncio.Future[bool] | None = (
             None  # holds a thread, also of a caller that went

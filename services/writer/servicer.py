@@ -8,8 +8,7 @@ thread, requests of many messages among it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Final
 
 from penstock.v1 import writer_pb2
 from services import wire
@@ -17,16 +16,16 @@ from services.rpc import status
 from services.rpc.peers import host_of_peer
 from services.rpc.servicer import Context, raw
 from services.writer import batch_frames
-from services.writer.acks import Acknowledging, Acks
+from services.writer.acks import Acks
 from services.writer.large_calls import run_large
 from services.writer.plain_requests import PlainRequests
 from services.writer.produce_kernels import BUFFER_SIZE
 from services.writer.produce_stream import ProduceStream
-from services.writer.staged_commits import StagedCommitMethods, StagedCommitStore
-from services.writer.topics import TopicMethods, TopicStore
+from services.writer.staged_commits import StagedCommitMethods
+from services.writer.topics import TopicMethods
 from storage.errors import InvalidBatch
-from storage.log.message_slices import MessageSlices
-from storage.message import BatchResult, Message, ProducerSequence, PutResult
+from storage.message import BatchResult, ProducerSequence
+from storage.writer import StoreWriter
 
 MESSAGES_MAX: Final = 1 << 18  # of one request; the most that fit into one are millions
 FEW_BYTES: Final = 16 << 10  # of a request that is judged, encoded and stored in a few milliseconds
@@ -35,33 +34,11 @@ BATCH_BYTES_MAX: Final = 2 << 20  # of a batch that is checked and stored on the
 QUEUES_MAX: Final = 256  # of such a batch: each may be looked for on disk
 
 
-class WriterStore(Acknowledging, TopicStore, Protocol):
-    """What the writer service needs of the engine; ``storage.writer.StoreWriter`` has it."""
-
-    @property
-    def appended_offset(self) -> int: ...
-    @property
-    def staged(self) -> StagedCommitStore: ...
-    def put(
-        self, messages: Sequence[Message], *, born_host: str, producer: ProducerSequence | None
-    ) -> list[PutResult]: ...
-    def is_new(self, producer: ProducerSequence) -> bool: ...
-    def message_slices(self, size_bytes: int) -> MessageSlices: ...
-    def put_slices(self, message: MessageSlices, *, born_host: str) -> int | None: ...
-    def append_batch(
-        self, records: memoryview, *, producer: ProducerSequence | None
-    ) -> BatchResult: ...
-    def append_batch_of_few(
-        self, records: memoryview, *, queues_max: int, producer: ProducerSequence | None
-    ) -> BatchResult | None: ...
-    def status(self) -> Any: ...
-
-
 class WriterServicer(StagedCommitMethods, TopicMethods):
     """The methods of penstock.v1.Writer."""
 
     def __init__(
-        self, store: WriterStore, acks: Acks, draining: asyncio.Event, *, stream_batches_max: int
+        self, store: StoreWriter, acks: Acks, draining: asyncio.Event, *, stream_batches_max: int
     ) -> None:
         StagedCommitMethods.__init__(self, store.staged)
         TopicMethods.__init__(self, store)

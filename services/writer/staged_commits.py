@@ -3,44 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from penstock.v1 import staged_commits_pb2 as pb
 from services.rpc import status
 from services.rpc.servicer import Context, raw
 from services.writer import batch_frames
+from storage.staged.staged_commits import StagedCommits
+from storage.staged.staging import StagingAttempt
 
 _COMMITS_MAX: Final = 4  # at once; others wait for their turn
 _T = TypeVar("_T")
 
 
-class Staging(Protocol):
-    """An attempt being staged."""
-
-    def add(self, records: memoryview) -> int: ...
-    def seal(self) -> Any: ...
-    def discard(self) -> None: ...
-
-
-class StagedCommitStore(Protocol):
-    """What these methods need of the engine; ``storage.staged.staged_commits.StagedCommits`` has it."""
-
-    def stage(
-        self, app_id: str, version: int, attempt: str, *, one_off: bool
-    ) -> Staging | None: ...
-    def commit(
-        self, app_id: str, version: int, attempts: Sequence[str], *, one_off: bool
-    ) -> tuple[Any, bool]: ...
-    def abort(self, app_id: str, version: int, attempts: Sequence[str] | None) -> int: ...
-    def status(self) -> Sequence[Any]: ...
-
-
 class StagedCommitMethods:
     """The methods of penstock.v1.Writer that are about staged commits."""
 
-    def __init__(self, staged: StagedCommitStore) -> None:
+    def __init__(self, staged: StagedCommits) -> None:
         self._staged = staged
         self._committing = ThreadPoolExecutor(_COMMITS_MAX, thread_name_prefix="penstock-commit")
 
@@ -147,7 +128,7 @@ async def _finish(started: asyncio.Future[_T], *, undo: Callable[[_T], None]) ->
         raise
 
 
-def _discard(staging: Staging | None) -> None:
+def _discard(staging: StagingAttempt | None) -> None:
     if staging is not None:
         asyncio.get_running_loop().run_in_executor(None, staging.discard)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from penstock.v1 import timers_pb2
 from services.rpc.peers import host_of_peer
@@ -12,23 +11,15 @@ from services.rpc.servicer import Context
 from services.rpc.status import InvalidArgument
 from services.writer.acks import Acks
 from storage.format.timers.recall_handle import decode_recall_handle
-from storage.timers.delivery import TimerStatus
+from storage.timers.delayed import DelayedMessages
 
 EDGES_MAX: Final = 64
-
-
-class WaitingTimers(Protocol):
-    """What these methods need of the engine."""
-
-    def recall(self, topic: str, unique_key: str, recall_ms: int, *, born_host: str) -> int: ...
-
-    def status(self, within_ms: Sequence[int]) -> TimerStatus: ...
 
 
 class TimerServicer:
     """Recalls are stored in a thread: the first one may make a topic."""
 
-    def __init__(self, timers: WaitingTimers, acks: Acks) -> None:
+    def __init__(self, timers: DelayedMessages, acks: Acks) -> None:
         self._timers = timers
         self._acks = acks
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from penstock.v1 import common_pb2, writer_pb2
 from services import wire
@@ -12,28 +12,9 @@ from services.rpc import status
 from services.rpc.servicer import Context
 from storage.errors import StoreError
 from storage.tables.topics import Created, NewTopic, TopicConfig
+from storage.writer import StoreWriter
 
 TOPICS_MAX: Final = 10_000  # of a request
-
-
-class TopicStore(Protocol):
-    """What these methods need of the engine."""
-
-    def create_topics(self, groups: Sequence[Sequence[NewTopic]]) -> list[Created]: ...
-    def update_topic(
-        self,
-        name: str,
-        *,
-        queue_count: int | None,
-        read_queue_count: int | None,
-        write_queue_count: int | None,
-        perm: int | None,
-        attributes: Mapping[str, str],
-        force: bool,
-    ) -> TopicConfig: ...
-    def delete_topic(self, name: str) -> None: ...
-    def list_topics(self) -> Sequence[TopicConfig]: ...
-    def describe_topic(self, name: str) -> tuple[TopicConfig, Sequence[tuple[int, int]]]: ...
 
 
 class GatheredCreation:
@@ -42,7 +23,7 @@ class GatheredCreation:
     A change writes and syncs the whole table, so a thousand requests at once take a few changes.
     """
 
-    def __init__(self, store: TopicStore) -> None:
+    def __init__(self, store: StoreWriter) -> None:
         self._store = store
         self._waiting: list[tuple[list[NewTopic], asyncio.Future[Created]]] = []
         self._changing: asyncio.Task[None] | None = None
@@ -100,7 +81,7 @@ def _queues_message(queues: Sequence[tuple[int, int, int]]) -> writer_pb2.Descri
 class TopicMethods:
     """The methods of penstock.v1.Writer that are about topics."""
 
-    def __init__(self, topics: TopicStore) -> None:
+    def __init__(self, topics: StoreWriter) -> None:
         self._topics = topics
         self._creation = GatheredCreation(topics)
 

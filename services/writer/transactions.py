@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from penstock.v1 import transactions_pb2 as pb
 from services import wire
@@ -13,12 +13,10 @@ from services.rpc.servicer import Context, Draining, raw
 from services.rpc.status import InvalidArgument
 from services.writer.acks import Acks
 from storage.errors import InvalidBatch
-from storage.transactions.checks import Ask
-from storage.transactions.transactions import StoredHalves
+from storage.transactions.store_transactions import StoreTransactions
 from storage.transactions.values import (
     EndedTransaction,
     PendingTransaction,
-    PendingTransactions,
     TransactionCheck,
     TransactionState,
 )
@@ -41,25 +39,10 @@ _STATES: Final = {
 _RESOLUTIONS: Final = {pb.RESOLUTION_COMMIT: True, pb.RESOLUTION_ROLLBACK: False}
 
 
-class TransactionStore(Protocol):
-    """What these methods need of the engine; ``storage.transactions`` has it."""
-
-    def prepare(
-        self, records: bytes, *, transaction_id: str, key_prefix: str, immunity_s: int
-    ) -> StoredHalves: ...
-    def end(
-        self, transaction_ids: Sequence[str], *, commit: bool, topic: str
-    ) -> tuple[list[EndedTransaction], int]: ...
-    def pending(self) -> PendingTransactions: ...
-    def watch(self, topics: Sequence[str], ask: Ask) -> int: ...
-    def unwatch(self, number: int) -> None: ...
-    def uncount(self, transaction_id: str, check_count: int) -> None: ...
-
-
 class TransactionServicer:
     """Answers when what was asked for is as durable as the flush mode says."""
 
-    def __init__(self, store: TransactionStore, acks: Acks, draining: asyncio.Event) -> None:
+    def __init__(self, store: StoreTransactions, acks: Acks, draining: asyncio.Event) -> None:
         self._store = store
         self._acks = acks
         self._draining = draining

@@ -11,7 +11,7 @@ from storage.format.index import IndexHeader
 from storage.format.index_checksums import ChecksumRow, encode_table
 from storage.format.names import INDEX_NAME_LENGTH, index_file_name
 from storage.index.index_file import IndexFile, Int64s
-from storage.view.index.checksums import TABLE, read_table
+from storage.view.index.checksums import TABLE, file_problem, read_table
 from storage.view.index.index_file import IndexShape, list_index_files
 
 if TYPE_CHECKING:
@@ -231,17 +231,23 @@ class IndexDirectory:
         self._filesystem.sync_directory(self.directory)
 
     def put_in_place(self, file: IndexFile) -> None:
-        """Put a rebuilt file, which is synced, in its place; durable on return."""
-        path = self.path(file.number)
-        self._filesystem.rename(file.path, path)
-        self._filesystem.sync_directory(self.directory)
-        self.paths = sorted({*self.paths, path})
-        self.seal(file)
+        """Put a rebuilt file, which is synced, in its place unless the same is there; durable on return."""
+        path, row = self.path(file.number), self._row_of(file)
+        is_there = path in self.paths and not file_problem(
+            self._filesystem, path, self.shape.file_size, self.shape, row
+        )
+        if not is_there:
+            self._filesystem.rename(file.path, path)
+            self._filesystem.sync_directory(self.directory)
+            self.paths = sorted({*self.paths, path})
+        self._write(self.rows | {row.number: row})
 
     def seal(self, file: IndexFile) -> None:
         """Note the checksum of a file that is synced; durable on return."""
-        row = ChecksumRow(file.number, file.header_bytes, file.checksum(), self._now_ms())
-        self._write(self.rows | {row.number: row})
+        self._write(self.rows | {file.number: self._row_of(file)})
+
+    def _row_of(self, file: IndexFile) -> ChecksumRow:
+        return ChecksumRow(file.number, file.header_bytes, file.checksum(), self._now_ms())
 
     def note_checked(self, number: int) -> None:
         """Note that a file has its checksum now."""

@@ -40,7 +40,7 @@ def recover_from_slot(
     far as the log was not changed below them.
     """
     newest = int(directory.paths[-1].name) if directory.paths else 0
-    if newest > slot.file_name and directory.path(slot.file_name) not in directory.paths:
+    if newest > slot.file_name > 0 and directory.path(slot.file_name) not in directory.paths:
         return None  # a broker dropped ours and made its own
     headers = directory.headers()
     older = older_files(directory, log, slot.file_name, min_commit_offset, end_commit_offset)

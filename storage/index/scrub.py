@@ -1,8 +1,8 @@
 """The slow look at every sealed index file, and the rebuild of those that are damaged or missing.
 
 A file that does not have its checksum is deleted, so that queries name its range. A missing file is rebuilt
-at once. A file without a checksum, as a broker leaves it, is rebuilt like any other and then replaced. The
-newest file is the builder's.
+at once. A file without a checksum, as a broker leaves it, is rebuilt as well, and replaced unless it is the
+same. The newest file is the builder's.
 """
 
 from __future__ import annotations

@@ -64,6 +64,13 @@ def test_a_group_is_created_described_changed_reset_and_deleted(
     assert done.exit_code == 0
     assert [each.lag for each in client.offsets("billing", "orders")] == [0, 1]
 
+    agreed = penstock(*at, "group", "reset", "billing", "orders", "--to", "1", "-q", 1, stdin="y\n")
+    assert agreed.stdout.endswith("done: group billing goes on there\n")
+
+    client.commit_offset("onlooker", "orders", 0, 0)
+    listed = penstock(*at, "group", "list").stdout
+    assert re.search(r"onlooker +commits offsets only", listed) and "3 retries" in listed
+
     for command in (("reset", "billing", "orders", "--to", "earliest"), ("delete", "billing")):
         asked = penstock(*at, "--json", "group", *command)
         assert (asked.exit_code, asked.stdout) == (ExitCode.USAGE, "") and "--yes" in asked.stderr

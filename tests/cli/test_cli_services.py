@@ -161,7 +161,7 @@ def test_a_bad_json_line_is_named(run: Penstock, topic: str, line: str, problem:
     assert result.exit_code == ExitCode.USAGE
     assert "line 2" in result.stderr
     assert problem in result.stderr
-    assert "1 line sent, 1 stored; not stored, send again: --only 2-\n" in result.stderr
+    assert "1 line sent, 1 stored; not stored, correct that, then --only 2-\n" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 
@@ -231,6 +231,17 @@ def test_a_refusal_is_one_line_and_an_exit_code(
     assert result.stdout == ""
 
 
+def test_a_line_for_a_queue_that_the_topic_has_not_is_to_be_corrected(
+    run: Penstock, topic: str
+) -> None:
+    """To send the same line again cannot help."""
+    lines = run("pub", topic, "--json-lines", "-", stdin='{"body": "b", "queue": 9}\n')
+
+    assert lines.exit_code == ExitCode.USAGE
+    assert "queues 0 to 1, not 9" in lines.stderr
+    assert "correct that, then --only 1\n" in lines.stderr
+
+
 def test_status_shows_all_three_services(run: Penstock) -> None:
     """status prints each service's positions, as a table and as JSON."""
     status = json_lines(run("status", "--json"))[0]
@@ -244,6 +255,8 @@ def test_status_shows_all_three_services(run: Penstock) -> None:
 def test_health_of_a_serving_service_is_exit_code_0(run: Penstock, services: object) -> None:
     """health asks the service's own health RPC; an unknown name is not found."""
     address = services.addresses["reader"]  # type: ignore[attr-defined]
+    for service in ("writer", "reader", "indexer"):
+        assert run("health", service).stdout.endswith("SERVING\n")
 
     assert json_lines(run("health", address, "--json"))[0]["status"] == "SERVING"
     assert run("health", address, "--service", "penstock.v1.Reader").exit_code == ExitCode.DONE

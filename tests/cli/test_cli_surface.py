@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = {
     "topic", "transactions", "pub", "sub", "query", "message", "offsets", "bench", "status", "staged",
     "serve", "writer", "reader", "indexer", "gateway", "clients", "group", "dlq", "health", "dump", "doctor",
-    "ask", "job", "timers", "recall", "retention",
+    "job", "timers", "recall", "retention",
 }  # fmt: skip
 
 
@@ -59,6 +59,7 @@ def test_every_command_has_help(command: str) -> None:
 
     assert result.exit_code == ExitCode.DONE
     assert f"penstock {command}" in result.stdout
+    assert "--json" in result.stdout  # of every command
 
 
 @pytest.mark.parametrize("command", ["serve", "writer", "reader", "indexer"])

@@ -84,3 +84,12 @@ async def test_an_asyncio_stream_of_pulls_says_that_its_client_was_closed(
     for each in (waiting, anext(unread)):
         with pytest.raises(ClientClosed):
             await asyncio.wait_for(each, PATIENCE_S)
+
+
+def test_a_consumer_says_that_it_was_closed_by_another_thread(client: Client) -> None:
+    consumer = client.consume("orders", wait_ms=60_000)
+    closing = threading.Timer(0.2, consumer.close)
+    closing.start()
+    with pytest.raises(ClientClosed, match="the consumer was closed"):
+        next(consumer)
+    closing.join()

@@ -14,7 +14,7 @@ from engine_store import append, record, small_config
 from storage.errors import StoreFailed, StoreFull
 from storage.store import MessageStore
 from storage.testing import SteppedWorkers
-from storage.workers import FunctionWorker, Worker, Workers
+from storage.workers import Worker, Workers
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -180,27 +180,6 @@ def test_the_end_waits_for_the_step_under_way_and_does_the_last_of_the_work_once
     assert not worker.wait_for(lambda: False, 30), "nobody waits for a worker that has ended"
 
 
-def test_steps_by_hand_are_made_by_name_and_a_wait_makes_those_that_it_needs() -> None:
-    workers = SteppedWorkers()
-    first, second = (Counter(workers=workers, name=name) for name in ("first", "second"))
-    for worker in (second, first):
-        worker.start()
-    first.on_step = lambda: second.done and setattr(first, "asked", 1)
-    second.ask(2)
-    assert workers.names == ("second", "first")
-    workers.step("second")
-    assert (first.done, second.done) == (0, 1)
-    assert first.has_done(1)
-    assert not first.has_done(2), "a wait that nothing can end returns"
-    second.error = OSError("injected")
-    workers.step("second")
-    assert second.failure is not None
-    first.stop()
-    assert workers.names == ("second",) and first.finished == 1
-    with pytest.raises(KeyError):
-        workers.step("first")
-
-
 def test_each_background_part_of_a_store_is_a_worker(tmp_path: Path) -> None:
     (tmp_path / "shm").mkdir()
     config = small_config(
@@ -238,17 +217,6 @@ def test_threads_are_started_in_one_place() -> None:
         if starting.search(path.read_text())
     ]
     assert places == ["storage/workers.py"]
-
-
-def test_a_worker_of_functions_does_what_they_say() -> None:
-    done: list[int] = []
-    worker = FunctionWorker(
-        "f", lambda: done.append(1), has_work=lambda: not done, idle_s=lambda: 60.0
-    )
-    worker.start()
-    assert worker.wait_for(lambda: bool(done), 0.5) or done
-    worker.stop()
-    assert done == [1]
 
 
 @pytest.mark.parametrize(

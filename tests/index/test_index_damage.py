@@ -230,8 +230,11 @@ def test_without_the_table_files_are_compared_with_the_log(
         index_files(store)[lost].unlink()
     else:
         zero(index_files(store)[1], entry_position(SLOTS, 20), 512)
+    first = index_files(store)[0].stat().st_ino
     scrub(store)
     assert contents(store) == wanted
+    if lost is None:
+        assert index_files(store)[0].stat().st_ino == first  # the same is not replaced
 
 
 @pytest.mark.parametrize("of_which", ["file", "table", "both"])

@@ -176,6 +176,25 @@ def test_after_a_kill_nothing_is_lost_or_found_twice(writer, directory, tmp_path
     assert len(found(directory, "all-unsynced")) == 120
 
 
+def test_after_a_kill_before_a_slot_names_a_file_nothing_is_found_twice(writer, directory):
+    page = directory / "checkpoint"
+    with open_indexer(directory) as killed:
+        run(killed)
+        slots = page.read_bytes()[2560:3584]
+        put(writer, 160)
+        run(killed)
+    complete = index_bytes(directory)
+    assert len(complete) == 2
+    with page.open("r+b") as file:
+        file.seek(2560)
+        file.write(slots)
+
+    with open_indexer(directory) as indexer:
+        run(indexer)
+
+    assert index_bytes(directory) == complete
+
+
 def _restore_slot(directory: Path, killed: StoreIndexer) -> None:
     """Make the newest indexer slot, which the close wrote, as if it had never been written."""
     with (directory / "checkpoint").open("r+b") as page:

@@ -19,7 +19,6 @@ from storage.kernels.primitives.marks import (
     marks,
     without_lowest,
 )
-from storage.kernels.primitives.prefetch import prefetch
 from storage.kernels.primitives.scratch import free_longs, new_longs, scratch_row
 
 SOME_BYTES = st.lists(
@@ -52,12 +51,6 @@ def sum_in_own_memory(count: int) -> int:
         total += row[row.shape[0] - 1, column]
     free_longs(longs)
     return total
-
-
-@kernel(int64(BYTES, int64))
-def look_ahead(data: Any, position: int) -> int:
-    prefetch(data, position)
-    return data.size
 
 
 @given(SOME_BYTES, st.data())
@@ -96,12 +89,6 @@ def test_memory_of_a_kernel_is_as_long_as_asked_for() -> None:
     for count in (1, 2, 1_000, 1_000_000):
         wanted = count * (count - 1) // 2 + rest
         assert sum_in_own_memory(count) == sum_in_own_memory.py_func(count) == wanted
-
-
-def test_looking_ahead_is_allowed_anywhere() -> None:
-    array = np.zeros(10, np.uint8)
-    for position in (0, 9, 10, -1, 1 << 40, -(1 << 40), (1 << 63) - 1):
-        assert look_ahead(array, position) == look_ahead.py_func(array, position) == 10
 
 
 def test_numba_still_compiles_without_reference_counts() -> None:

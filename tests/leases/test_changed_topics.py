@@ -40,20 +40,6 @@ def stored(writer: MessageStore, body: int, *, topic: str = TOPIC, queue_id: int
     writer.writer.wait_dispatched(writer.writer.appended_offset, 20)
 
 
-def test_receives_look_once_until_a_topic_changes(
-    tmp_path: Path, writer: MessageStore, looks: list[str]
-) -> None:
-    store = LeaseStore(tmp_path / "store")
-    for number in range(5):
-        stored(writer, number)
-        assert bodies(store.receive()) == [number]
-    assert looks == [TOPIC]
-    writer.create_topic("other", 1)
-    store.receive()
-
-    assert looks == [TOPIC, TOPIC]
-
-
 def test_a_queue_that_is_added_is_received_from(tmp_path: Path, writer: MessageStore) -> None:
     store = LeaseStore(tmp_path / "store")
     store.receive()
@@ -84,16 +70,3 @@ def test_a_topic_that_is_made_again_begins_anew(tmp_path: Path, writer: MessageS
 
     assert bodies(store.receive()) == [4]
     assert len(store.acknowledge(before)) == 1  # it is refused
-
-
-def test_another_writer_is_another_state(tmp_path: Path, looks: list[str]) -> None:
-    directory = tmp_path / "store"
-    with MessageStore.open(directory, small_config()) as writer:
-        writer.create_topic(TOPIC, 1)
-        store = LeaseStore(directory)
-        store.receive()
-    with MessageStore.open(directory, small_config()) as writer:
-        stored(writer, 5)
-        assert bodies(store.receive()) == [5]
-
-    assert len(looks) > 1

@@ -246,7 +246,7 @@ def test_a_broker_s_store_is_repaired_too(tmp_path: Path, variant: str) -> None:
     assert [line for line in offline.dump(store) if line["type"] == "message"] == served
 
 
-@pytest.mark.parametrize(("kills", "share"), [(True, 0), (False, 38)])
+@pytest.mark.parametrize(("kills", "share"), [(True, 0), (False, 19)])
 def test_a_repair_stopped_at_any_step_loses_nothing_and_is_done_by_the_next(
     tmp_path: Path, kills: bool, share: int
 ) -> None:
@@ -278,7 +278,7 @@ def test_a_repair_stopped_at_any_step_loses_nothing_and_is_done_by_the_next(
         return repair(disk.root, filesystem=disk, clock=clock, workers=SteppedWorkers)
 
     checked = 0
-    for run in stops_to_try(tmp_path / "runs", work, 76, start=share, kills=kills):
+    for run in stops_to_try(tmp_path / "runs", work, 40, start=share, kills=kills):
         if not run.was_stopped:
             assert wrong(run.disk.root) == []
             break

@@ -8,7 +8,6 @@ import pytest
 from engine_store import pull_rebuilt
 
 from storage import Message, MessageStore, StoreConfig, offline
-from storage.format.names import without_intruders
 
 CONFIG = StoreConfig(
     commit_log_file_size=1 << 14,
@@ -97,15 +96,6 @@ def test_a_file_that_is_not_the_logs_hides_nothing(stored, tmp_path, name):
     assert places(directory) == {offset: n for n, offset in enumerate(stored[1])}
 
 
-def test_files_that_begin_inside_others_are_found_by_the_common_length():
-    assert without_intruders([]) == []
-    assert without_intruders([(0, 10), (10, 10), (30, 4)]) == [0, 1, 2]
-    assert without_intruders([(0, 10), (5, 3), (10, 10), (20, 10)]) == [0, 2, 3]
-    assert without_intruders([(0, 25), (10, 10), (20, 10)]) == [0, 1, 2]
-    assert without_intruders([(0, 20), (10, 10)]) == [0, 1]
-    assert without_intruders([(0, 10), (5, 3)]) == [0]
-
-
 @pytest.mark.parametrize(
     "document",
     [
@@ -174,20 +164,3 @@ def test_a_zeroed_queue_whose_first_records_are_gone_begins_where_its_log_begins
     for path in directory.glob("consumequeue/orders/0/*"):
         path.write_bytes(bytes(path.stat().st_size))
     assert places(directory) == expected
-
-
-def test_of_two_lengths_the_one_counts_at_whose_multiples_files_begin(tmp_path):
-    """Two files, of which something made the first one longer."""
-    directory = tmp_path / "store"
-    with MessageStore.open(directory, replace(CONFIG, commit_log_file_size=1 << 12)) as store:
-        store.create_topic("orders", 1)
-        for _ in range(25):
-            store.put(Message(topic="orders", body=bytes(100), queue_id=0))
-    for left in ("checkpoint", "config/penstock.json"):
-        (directory / left).unlink()
-    expected = places(directory)
-    first, _ = sorted((directory / "commitlog").iterdir())
-    first.write_bytes(first.read_bytes() + bytes(1 << 12))
-    assert places(directory) == expected
-    with MessageStore.open(directory, CONFIG) as store:
-        assert store.writer.config.commit_log_file_size == 1 << 12

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import suppress
 from errno import ENOSPC
 from pathlib import Path
@@ -14,7 +13,6 @@ from staged_records import bodies_on_disk, intact_bodies_on_disk, stage
 
 from storage.errors import StoreFull
 from storage.files.filesystem import OsFileSystem
-from storage.staged.upkeep import StagedCommitUpkeep
 from storage.testing import SimulatedDisk, SteppedWorkers, every_stop
 from storage.writer import StoreWriter
 
@@ -93,60 +91,3 @@ def test_a_step_may_be_stopped_anywhere_and_stores_each_record_once(
         assert sorted(intact_bodies_on_disk(store)) == sorted(BODIES), stop.step
     assert completed
     assert upkeep.is_done, "the run that nothing stopped"
-
-
-def test_an_application_that_is_committing_is_left_to_its_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without threads it would wait for the call that it is a step of."""
-    workers = SteppedWorkers()
-    with StoreWriter.open(tmp_path / "s", small_config(), workers=workers) as writer:
-        writer.create_topic("t", 2)
-        stage(writer.staged, "app", 0, "a", [BODIES[:2]])
-        wait_flushed = writer.staged.log.wait_flushed
-        steps: list[str] = []
-
-        def waiting(end_commit_offset: int, timeout_s: float) -> bool:
-            workers.step("staged")
-            steps.append("made")
-            return wait_flushed(end_commit_offset, timeout_s)
-
-        monkeypatch.setattr(writer.staged, "log", writer.staged.log._replace(wait_flushed=waiting))
-        outcome, already = writer.staged.commit("app", 0, ["a"])
-        assert outcome is not None
-        assert (outcome.record_count, already, steps) == (2, False, ["made"])
-
-
-class _Troubled:
-    """Fails to resume, counts what is done, and raises an event at the last."""
-
-    def __init__(self) -> None:
-        self.done: list[str] = []
-        self.expired = threading.Event()
-
-    def resume(self) -> None:
-        self.done.append("resume")
-        raise StoreFull("no space")
-
-    def expire(self) -> None:
-        self.done.append("expire")
-        self.expired.set()
-        raise OSError("injected")
-
-
-def test_trouble_is_logged_once_and_ends_nothing(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("storage.staged.upkeep.UPKEEP_INTERVAL_S", 0.001)
-    troubled = _Troubled()
-    upkeep = StagedCommitUpkeep(troubled)
-    upkeep.start()
-    for _ in range(2):
-        assert troubled.expired.wait(10)
-        troubled.expired.clear()
-    upkeep.stop()
-    assert upkeep.failure is None
-    assert troubled.done[:4] == ["resume", "expire"] * 2
-    assert [record.getMessage() for record in caplog.records] == [
-        "upkeep of staged commits: no space; injected"
-    ]

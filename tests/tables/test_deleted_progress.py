@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,6 @@ from storage.clock import SystemClock
 from storage.files.filesystem import OsFileSystem
 from storage.reader import StoreReader
 from storage.tables.consumer_offsets import ConsumerOffsets
-from storage.tables.deleted_progress import DeletedProgress
-from storage.testing import SimulatedDisk, every_stop
 from storage.writer import StoreWriter
 
 TOPIC, GROUP = "orders", "billing"
@@ -74,40 +71,3 @@ def test_when_it_was_deleted_while_none_kept_them(directory: Path) -> None:
     table = ConsumerOffsets(OsFileSystem(), directory / "config", SystemClock())
     assert table.fetch(GROUP, TOPIC, 0) is None  # on disk too
     assert table.fetch("another", TOPIC, 0) == 3
-
-
-class Table:
-    """The offsets on a disk; a topic is deleted at ``deletions``."""
-
-    def __init__(self, disk: SimulatedDisk) -> None:
-        self.disk = disk
-        self.deletions: Mapping[str, int] = {}
-
-    def open(self) -> ConsumerOffsets:
-        config = self.disk.root / "store" / "config"
-        self.disk.make_directory(config)
-        return ConsumerOffsets(self.disk, config, SystemClock(), lambda: self.deletions)
-
-
-@pytest.mark.parametrize("kills", [True, False])
-def test_a_stop_at_any_step_leaves_it_to_the_next_look(tmp_path: Path, kills: bool) -> None:
-    def delete(disk: SimulatedDisk) -> None:
-        table = Table(disk)
-        offsets = table.open()
-        offsets.commit(GROUP, TOPIC, 0, 10)
-        offsets.save()
-        table.deletions = {TOPIC: 1_000}
-        assert offsets.fetch(GROUP, TOPIC, 0) is None
-        offsets.commit(GROUP, TOPIC, 0, 2)
-        offsets.save()
-        offsets.close()
-
-    for stop in every_stop(tmp_path / "machine", delete, kills=kills):
-        table = Table(stop.disk)
-        table.deletions = {TOPIC: 1_000}
-        config = stop.disk.root / "store" / "config"
-        was_noted = bool(DeletedProgress(stop.disk, config).load())
-        found = table.open().fetch(GROUP, TOPIC, 0)
-        assert found in ((None, 2) if was_noted else (None, 10)), (stop, found)
-        if found == 10:  # nothing was noted at all: it is as from before
-            assert DeletedProgress(stop.disk, config).load() is None

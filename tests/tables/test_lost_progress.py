@@ -98,14 +98,3 @@ def test_two_losses_lower_a_group_twice(store: Path) -> None:
     offsets = ConsumerOffsets(OsFileSystem(), store / "config", SystemClock())
     assert offsets.fetch("ahead", "t", 0) == 6
     assert offsets.fetch("gone", "t", 0) is None
-
-
-def test_a_damaged_file_is_said_and_left_out(store: Path, caplog: pytest.LogCaptureFixture) -> None:
-    lost = LostProgress(OsFileSystem(), store / "config")
-    lost.add([OffsetBeyond("ahead", "t", 0, 10, 7)])
-    path = store / "config" / LOST_PROGRESS_FILE
-    path.write_bytes(b"{}")
-    assert lost.load() == [OffsetBeyond("ahead", "t", 0, 10, 7)]  # of the other copy
-    path.with_name(path.name + ".bak").write_bytes(b"\0" * 40)
-    assert lost.load() == []
-    assert "lostProgress.json is damaged" in caplog.text

@@ -9,7 +9,7 @@ import pytest
 from engine_store import record, small_config
 
 from storage.reader import StoreReader
-from storage.view.queues.arrived import FEW_BYTES, ArrivedQueues
+from storage.view.queues.arrived import ArrivedQueues
 from storage.writer import StoreWriter
 
 
@@ -40,35 +40,4 @@ def test_the_queues_of_the_records_since_the_last_look(
 
     writer.append_batch(record("t", 1))
     writer.wait_dispatched(writer.appended_offset, 10)
-    assert arrived.look(reader.visible_offset) == {("t", 1)}
-
-
-@pytest.mark.parametrize("what", ["much", "damaged", "in two files"])
-def test_any_queue_may_have_changed(store: tuple[StoreWriter, StoreReader], what: str) -> None:
-    """Then the next look says again which."""
-    writer, reader = store
-    arrived = ArrivedQueues(reader.log)
-    arrived.position = begin = reader.visible_offset
-    body = b"x" * (FEW_BYTES if what == "much" else 300 << 9)
-    if what == "damaged":
-        writer.append_batch(record())
-        path = min((reader.directory / "commitlog").iterdir())
-        writer.wait_dispatched(writer.appended_offset, 10)
-        with path.open("r+b") as file:
-            file.seek(begin + 5)
-            file.write(b"\xff")
-    else:
-        writer.append_batch(record(body=body))
-    if what == "in two files":
-        writer.wait_dispatched(writer.appended_offset, 10)
-        arrived.position = reader.visible_offset
-        writer.append_batch(record(body=b"x" * (200 << 10)))
-        arrived.position = (256 << 10) - 100
-    writer.wait_dispatched(writer.appended_offset, 10)
-    assert arrived.look(reader.visible_offset) is None
-
-    end = writer.appended_offset
-    writer.append_batch(record("t", 1))
-    writer.wait_dispatched(writer.appended_offset, 10)
-    assert arrived.position == end
     assert arrived.look(reader.visible_offset) == {("t", 1)}

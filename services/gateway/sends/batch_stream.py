@@ -13,9 +13,9 @@ from typing import Any, Final, Protocol
 import grpc
 
 from penstock.v1 import common_pb2, transactions_pb2, writer_pb2
+from penstock.varint import varint
 from services.gateway.messages.statuses import CallRefused, code_of, refusal_of
 from services.upstream import CalledService, Upstream
-from services.wire import varint
 from storage.format.names import HALF_TOPIC
 from storage.message import ProducerSequence
 

@@ -1,4 +1,4 @@
-"""Jobs that write stores with the driver killed, and on executors in processes of their own."""
+"""Jobs that write stores with the driver killed."""
 
 from __future__ import annotations
 
@@ -12,24 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from new_stores import PIECE, assert_in_order, content, files_of, messages_of
+from new_stores import PIECE, assert_in_order
 from store_workload import SMALL, run_workload
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 RUN = """
 import sys
-from pipeline import build_session, compact, merge, replay, split
-job, master, target, *stores = sys.argv[1:]
+from pipeline import build_session, merge
+master, target, *stores = sys.argv[1:]
 spark = build_session(master, "penstock tests", {"spark.log.level": "ERROR", "spark.driver.memory": "1g",
                                                  "spark.executor.memory": "768m"})
-if job == "all":
-    merge(spark, stores, target + "/merged", piece_bytes=1 << 14)
-    split(spark, stores[0], target + "/split", piece_bytes=1 << 14)
-    compact(spark, stores[1], target + "/compacted", piece_bytes=1 << 14)
-    replay(spark, stores[1], "orders", target=target + "/replayed", to_topic="again", piece_bytes=1 << 14)
-else:
-    merge(spark, stores, target, piece_bytes=1 << 14)
+merge(spark, stores, target, piece_bytes=1 << 14)
 """
 
 
@@ -43,9 +37,9 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return root / "first", root / "second"
 
 
-def start(job: str, master: str, target: Path, stores: tuple[Path, Path]) -> Any:
+def start(master: str, target: Path, stores: tuple[Path, Path]) -> Any:
     return subprocess.Popen(
-        [sys.executable, "-c", RUN, job, master, target, *stores],
+        [sys.executable, "-c", RUN, master, target, *stores],
         stdout=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
 
@@ -60,7 +54,7 @@ def test_a_killed_job_leaves_no_store_under_its_name(
     partial = tmp_path / "new.partial"
     killed_early = 0
     for seen in ("commitlog", ".made/new.partial", "config"):
-        process = start("merge", "local[1]", tmp_path / "new", pair)
+        process = start("local[1]", tmp_path / "new", pair)
         looked = threading.Event()
         while process.poll() is None and not (partial / seen).exists():
             looked.wait(0.002)
@@ -76,28 +70,3 @@ def test_a_killed_job_leaves_no_store_under_its_name(
     merge(spark, pair, tmp_path / "new", piece_bytes=PIECE)
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
     assert_in_order(tmp_path / "new")
-
-
-@pytest.mark.timeout(240)
-def test_executors_that_share_nothing_but_the_directories(
-    spark: Any, tmp_path: Path, pair: tuple[Path, Path]
-) -> None:
-    """On two workers each job writes what it writes in one process, byte for byte but for names."""
-    from pipeline import compact, merge, replay, split
-
-    here, there = tmp_path / "here", tmp_path / "there"
-    process = start("all", "local-cluster[2,1,1024]", there, pair)
-    process.communicate(timeout=200)
-    assert process.returncode == 0
-    merge(spark, pair, here / "merged", piece_bytes=PIECE)
-    split(spark, pair[0], here / "split", piece_bytes=PIECE)
-    compact(spark, pair[1], here / "compacted", piece_bytes=PIECE)
-    replay(
-        spark, pair[1], "orders", target=here / "replayed", to_topic="again", piece_bytes=PIECE
-    )  # fmt: skip
-    for directory in ("commitlog", "consumequeue"):
-        for name in ("merged", "compacted", "replayed"):
-            assert files_of(here / name / directory) == files_of(there / name / directory)
-    for store in (here / "split").iterdir():
-        theirs = messages_of(there / "split" / store.name)
-        assert list(map(content, messages_of(store))) == list(map(content, theirs))

@@ -20,7 +20,6 @@ from pipeline.source.plan import plan_messages
 from pipeline.source.read import Reader
 from pipeline.source.source import wanted_columns
 from pipeline.source.stream.file_view import FileView
-from pipeline.source.stream.stream import make_stream_reader
 from storage import Message, MessageStore
 from storage.reader import StoreReader
 from storage.view.store_plan import StorePlan
@@ -173,45 +172,6 @@ def test_reader_plan_and_stream_give_the_one_answer(
                 assert plan.offset_at_time(queue, time_ms) == answer
                 assert view.offset_at_time(key, time_ms) == answer
     view.close()
-
-
-def rows_of_a_batch(store: Path, **given: str) -> list[tuple[object, ...]]:
-    options = parse_options({"store": str(store), **given})
-    reader = Reader(options, wanted_columns(options, SCHEMA))
-    return sorted(
-        tuple(row.values())
-        for task in plan_messages(options)
-        for batch in reader.read(task)
-        for row in batch.to_pylist()
-        if row["topic"] is not None
-    )
-
-
-def test_a_start_at_the_oldest_time_leaves_no_intact_message_out(
-    damaged: tuple[Path, Times, set[int]],
-) -> None:
-    """Batch and stream, of queues and of the whole log, with failOnDataLoss as it is by default."""
-    store, times, lost = damaged
-    intact = {
-        (*key, number)
-        for key, records in times.items()
-        for number, (place, _) in enumerate(records)
-        if place not in lost
-    }
-    for chosen in ({"subscribe": "t,u"}, {}):
-        given = {"startingTimestamp": str(BEGIN_MS), "mode": "DROPMALFORMED", **chosen}
-        assert set(rows_of_a_batch(store, **given)) == intact
-        stream = make_stream_reader({"store": str(store), **given}, SCHEMA)
-        start = stream.initialOffset()
-        end = stream.latestOffset(start, stream.getDefaultReadLimit())
-        rows = [
-            tuple(row.values())
-            for task in stream.partitions(start, end)
-            for batch in stream.read(task)
-            for row in batch.to_pylist()
-        ]
-        assert len(rows) == len(intact)
-        assert set(rows) == intact
 
 
 @pytest.mark.parametrize("chosen", [{}, {"subscribe": "t,u"}, {"assign": '{"u": [0]}'}])

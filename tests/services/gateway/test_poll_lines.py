@@ -58,29 +58,6 @@ async def test_a_poll_without_a_place_ends_when_its_time_is_up() -> None:
     assert await asyncio.gather(*holders) == [1, 1, 1]
 
 
-async def test_polls_that_do_not_wait_ask_at_once_however_many_they_are() -> None:
-    lines, reader = PollLines(), Reader()
-    polls = [asyncio.create_task(lines.ask("kind", soon(0), reader.ask)) for _ in range(10)]
-    await asyncio.sleep(0.01)
-
-    assert len(reader.asking) == 10
-    for answer in reader.asking:
-        answer.set_result(1)
-    assert await asyncio.gather(*polls) == [1] * 10
-
-
-async def test_another_kind_has_places_of_its_own() -> None:
-    lines, reader = PollLines(), Reader()
-    polls = [
-        asyncio.create_task(lines.ask(kind, soon(), reader.ask)) for kind in "ab" for _ in range(3)
-    ]
-    await asyncio.sleep(0.01)
-
-    assert len(reader.asking) == 6
-    for poll in polls:
-        poll.cancel()
-
-
 @pytest.mark.parametrize("seed", range(20))
 async def test_no_place_is_lost_whoever_goes_when(seed: int) -> None:
     """Callers that go, while they wait, ask, or are just given a place."""

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from services.reader import receives as module
 from services.reader.receives import LineKey, Receives
-from storage.errors import StoreBusy
 from storage.leases.values import ReceivedBatch, ReceiveQuestion
 from storage.view.filters.sql_filter import sql_filter
 
@@ -232,72 +230,3 @@ async def test_what_came_between_the_look_and_the_wait_is_not_missed(line: Line)
     await line.join(moment)
 
     assert await line.counts() == [2, 2]
-
-
-class UnreadableArrivals:
-    """What came cannot be read at first; after that it is announced."""
-
-    def __init__(self) -> None:
-        self.announced = asyncio.Event()
-        self.errors: list[Exception] = [
-            StoreBusy("no descriptor is left", retry_delay_ms=100),
-            OSError(5, "it cannot be read"),
-        ]
-
-    @property
-    def moment(self) -> None:
-        if self.errors:
-            raise self.errors.pop()
-
-    async def wait_for_key(self, *_: Any) -> None:
-        await self.announced.wait()
-        self.announced.clear()
-
-
-async def test_arrivals_are_followed_again_after_a_time_in_which_they_could_not_be_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "_TROUBLE_SECONDS", 0.001)
-    arrivals = UnreadableArrivals()
-    line = Line(arrivals)
-    await line.join()
-    await asyncio.sleep(0.05)
-    line.leases.message_count = 1
-    arrivals.announced.set()
-
-    assert await line.counts() == [1]
-
-
-class LeasesOfQueues(CountedLeases):
-    """What there is is due in queue 1."""
-
-    def due_in_seconds(
-        self, _group: str, _topic: str, queue_ids: frozenset[int] = frozenset()
-    ) -> float:
-        return 0.0 if 1 in queue_ids or not queue_ids else 60.0
-
-    def receive(self, group: str, topic: str, question: ReceiveQuestion) -> ReceivedBatch:
-        held = 0 if 1 in question.queue_ids else self.message_count
-        self.message_count -= held
-        batch = super().receive(group, topic, question)
-        self.message_count += held
-        return batch
-
-
-async def test_what_is_due_in_a_queue_that_nobody_asks_for_wakes_nobody(line: Line) -> None:
-    """It stays due: its line would be asked again and again."""
-    line.leases.__class__ = LeasesOfQueues
-    first = asyncio.create_task(line.receives.wait(KEY, replace(QUESTION, queue_ids=(0, 2)), 60.0))
-    await settle()
-    line.leases.asked_count = 0
-    await asyncio.sleep(0.05)
-    assert line.leases.asked_count == 0 and not first.done()
-
-    line.leases.message_count = 1
-    moment = line.receives.moment
-    others = asyncio.create_task(
-        line.receives.wait(KEY, replace(QUESTION, queue_ids=(1,)), 60.0, moment)
-    )
-    batch = await asyncio.wait_for(others, 10)
-    assert batch is not None and batch.record_count == 1
-    first.cancel()

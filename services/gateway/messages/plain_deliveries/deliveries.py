@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from penstock.v1 import leases_pb2
+from penstock.varint import varint
 from services.gateway.messages.delivered_messages import fill_message
 from services.gateway.messages.plain_deliveries.answer_kernels import write_delivery
 from services.gateway.messages.plain_deliveries.fields import (
@@ -21,7 +22,6 @@ from services.gateway.messages.plain_deliveries.fields import (
 from services.gateway.messages.plain_deliveries.record_kernels import read_delivery
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2
-from services.wire import varint
 from storage.format.record import decode_record
 
 _TOPIC: Final = bytes([v2.Message.TOPIC_FIELD_NUMBER << 3 | 2])

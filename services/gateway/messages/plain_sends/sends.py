@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from penstock.varint import varint
 from services.gateway.messages.plain_sends.fields import (
     BODY,
     BUFFER_SIZE,
@@ -23,7 +24,6 @@ from services.gateway.messages.plain_sends.request_kernels import read_send
 from services.gateway.messages.sent_messages import Stamp, stamp_of_topic
 from services.gateway.messages.statuses import OK
 from services.gateway.v2 import service_pb2
-from services.wire import varint
 from storage.format.hosts import IPV4_HOST_SIZE, encode_host
 from storage.format.properties import encode_properties
 
