@@ -17,6 +17,7 @@ from storage.format.consume_entry import UNIT_SIZE
 from storage.format.record import decode_record
 from storage.message import PullResult, PullStatus
 from storage.testing import SteppedWorkers
+from storage.view.queues import rebuild_requests
 
 UNITS_OF_A_FILE: Final = 20
 COUNT: Final = 70
@@ -154,6 +155,16 @@ def test_without_a_writer_the_reader_rebuilds_in_memory(running: Running) -> Non
         running.pull(BAD)
     running.store.close()
     assert bodies(running.pull(0)) == [b"%d" % n for n in range(COUNT)]
+
+
+def test_a_writer_that_does_not_rebuild_hides_nothing_for_good(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running.flip(BAD)
+    with pytest.raises(QueueRebuilding):
+        running.pull(BAD)
+    monkeypatch.setattr(rebuild_requests, "WAIT_S", 0.0)
+    assert bodies(running.pull(BAD)) == [b"%d" % n for n in range(BAD, COUNT)]
 
 
 def test_the_refusal_is_unavailable_with_a_reason_and_a_delay(running: Running) -> None:

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from engine_store import record, small_config
 
-from storage.errors import StoreBusy, StoreError, StoreFailed, StoreFull, TopicNotFound
+from storage.errors import (
+    QueueRebuilding,
+    StoreBusy,
+    StoreError,
+    StoreFailed,
+    StoreFull,
+    TopicNotFound,
+)
 from storage.format.record import decode_record
 from storage.indexer import StoreIndexer
 from storage.message import Message, PullStatus
@@ -364,7 +371,11 @@ class Session:
         served: dict[int, bytes | None] = {}
         offset = 0
         while True:
-            result = self.reader.pull(topic, queue_id, queue_offset=offset, max_messages=200)
+            try:
+                result = self.reader.pull(topic, queue_id, queue_offset=offset, max_messages=200)
+            except QueueRebuilding:  # a record that the cut has damaged
+                self.workers.step("rebuild")
+                continue
             if result.status is PullStatus.OFFSET_TOO_SMALL and result.next_offset > offset:
                 offset = result.next_offset
                 continue

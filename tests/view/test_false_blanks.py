@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from engine_store import small_config
+from engine_store import pull_rebuilt, small_config
 
 from storage import Message, MessageStore
 from storage.format.record_layout import MAGIC_BLANK
@@ -51,7 +51,7 @@ def test_records_after_a_false_blank_are_served(store: Path, hit: int, size: int
 
     assert end_of_log(StoreView(store).log) == end_offset
     with MessageStore.open(store, small_config()) as opened:
-        pulled = opened.pull("t", 0, queue_offset=0, max_messages=COUNT, max_bytes=1 << 24)
+        pulled = pull_rebuilt(opened, "t", 0, queue_offset=0, max_messages=COUNT, max_bytes=1 << 24)
         assert pulled.queue_offsets == tuple(n for n in range(COUNT) if n != hit)
         assert [damage.queue_offset for damage in pulled.damaged] == [hit]
         opened.put(Message(topic="t", body=b"own"))  # a query waits until own puts are in the index

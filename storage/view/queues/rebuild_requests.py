@@ -7,6 +7,7 @@ writer removes it after the rebuild. Where nobody can be asked the reader rebuil
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from storage.errors import QueueRebuilding, StoreError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
 
 ASKED_MAX: Final = 10_000
+WAIT_S: Final = 30.0  # for the writer, which may have no room to write
 
 
 class RebuildRequest(NamedTuple):
@@ -38,10 +40,10 @@ class RebuildRequests:
         self._directory = directory
         self._has_writer = has_writer
         self._guard = threading.Lock()
-        self._asked: set[RebuildRequest] = set()
+        self._asked: dict[RebuildRequest, float] = {}  # when
 
     def check(self, topic: str, queue_id: int, queue_offset: int) -> None:
-        """Ask the writer to rebuild a unit, once; raise QueueRebuilding until it has.
+        """Ask the writer to rebuild a unit, once; raise QueueRebuilding until it has, for ``WAIT_S`` at most.
 
         Returns where there is no writer, or it cannot be asked, and after one rebuild.
         """
@@ -60,8 +62,11 @@ class RebuildRequests:
                     return
                 if len(self._asked) >= ASKED_MAX:
                     self._asked.clear()
-                self._asked.add(request)
-            elif not self._filesystem.exists(path):
+                self._asked[request] = time.monotonic()
+            elif (
+                not self._filesystem.exists(path)
+                or time.monotonic() - self._asked[request] > WAIT_S
+            ):
                 return
         raise QueueRebuilding(topic, queue_id)
 

@@ -15,9 +15,7 @@ from service_settings import reader_settings
 from penstock.v1 import reader_pb2, reader_pb2_grpc
 from services.reader import __main__ as reader_main
 from storage import Message, MessageStore
-from storage.errors import StoreClosed
 from storage.reader import StoreReader
-from storage.view.queues import reach
 
 QUEUES = 8
 
@@ -69,23 +67,3 @@ def test_it_ends_beside_a_read_that_goes_on(
     assert not held.may_end.is_set()  # nobody waited for it
     with StoreReader.open(store) as reader:
         assert reader.committed_offset("g", "t", 1) == 1
-
-
-def test_a_walk_of_the_log_ends_with_the_reader(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    record_runs, walked = reach.record_runs, []
-
-    def endless(*arguments: Any) -> Iterator[Any]:
-        while True:
-            walked.append(arguments)
-            assert len(walked) < 10, "the walk went on"
-            if len(walked) == 3:
-                reader.end()
-            yield from record_runs(*arguments)
-
-    (store / "consumequeue/t/0" / f"{0:020}").unlink()  # and so the log says how far queues go
-    monkeypatch.setattr(reach, "record_runs", endless)
-    with StoreReader.open(store) as reader, pytest.raises(StoreClosed):
-        reader.max_offset("t", 0)
-    assert len(walked) == 3
