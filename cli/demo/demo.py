@@ -23,9 +23,9 @@ from cli.demo.later import show_later
 from cli.demo.orders import GROUP, show_orders
 from cli.demo.spark import is_set_up, read_with_spark
 from cli.failures import CommandFailed, ExitCode, describe
-from cli.local_services import LocalServices
 from cli.session import progress_bar
 from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
+from services.local_services import LocalServices
 from services.stdio import open_standard_streams
 
 if TYPE_CHECKING:

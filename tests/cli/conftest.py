@@ -10,7 +10,7 @@ import pytest
 from run_cli import Penstock, penstock, small_services
 from typer.testing import Result
 
-from cli.local_services import LocalServices
+from services.local_services import LocalServices
 
 
 @pytest.fixture(scope="session")

@@ -15,9 +15,9 @@ from real_processes import until
 from run_cli import Penstock, json_lines
 
 from cli.failures import ExitCode
-from cli.local_services import LocalServices
 from penstock import Client, Message
 from penstock.errors import InvalidArgument
+from services.local_services import LocalServices
 
 BODIES = ["plain", "caffè €", "last"]
 Started = Callable[..., "subprocess.CompletedProcess[bytes]"]

@@ -10,8 +10,8 @@ import pytest
 from run_cli import Penstock, json_lines, small_services
 
 from cli.failures import ExitCode
-from cli.local_services import LocalServices
 from cli.upkeep.retention import _age_text
+from services.local_services import LocalServices
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from run_cli import Penstock, json_lines, penstock
 from typer.testing import Result
 
 from cli.failures import ExitCode
-from cli.local_services import LocalServices
+from services.local_services import LocalServices
 
 
 def bodies(result: Result) -> list[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from run_cli import Penstock, json_lines
 
-from cli.local_services import LocalServices
 from penstock import Client, RecordBatch
+from services.local_services import LocalServices
 
 
 def test_committed_and_staged_versions_are_listed(

@@ -6,8 +6,8 @@ import pytest
 from run_cli import Penstock
 
 from cli.failures import ExitCode
-from cli.local_services import LocalServices
 from penstock import Client, PendingTransactions
+from services.local_services import LocalServices
 
 
 def test_a_list_of_transactions_says_that_there_are_more(

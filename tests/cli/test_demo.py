@@ -20,8 +20,8 @@ from cli.demo import later, orders
 from cli.demo.demo import Demo
 from cli.demo.later import show_later
 from cli.failures import ExitCode
-from cli.local_services import LocalServices
 from penstock import Client
+from services.local_services import LocalServices
 
 ROOT = Path(__file__).resolve().parents[2]
 

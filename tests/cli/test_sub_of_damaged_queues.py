@@ -7,7 +7,7 @@ from pathlib import Path
 from run_cli import json_lines, penstock
 from unit_damage import COUNT, flip, make_whole, queue_files
 
-from cli.local_services import NAMES, LocalServices
+from services.local_services import NAMES, LocalServices
 
 
 def test_one_flipped_bit_hides_neither_what_was_stored_nor_what_comes(tmp_path: Path) -> None:

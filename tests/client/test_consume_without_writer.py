@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from background_loop import BackgroundService
 from service_settings import reader_settings, writer_settings
 
 from penstock import Client, TopicNotFound, Unavailable
 from services.reader.__main__ import serve as serve_reader
+from services.testing import BackgroundService
 from services.writer.__main__ import serve as serve_writer
 
 

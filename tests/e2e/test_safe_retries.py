@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 import grpc
 import pytest
-from background_loop import BackgroundService
 from engine_store import records_on_disk
 from gateway_bed import CLIENT
 from messaging_bed import message
@@ -28,6 +27,7 @@ from penstock.sequences import RequestToken
 from services.gateway.__main__ import serve as serve_gateway
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2, service_pb2_grpc
+from services.testing import BackgroundService
 from storage.format.names import HALF_TOPIC
 
 T = TypeVar("T")

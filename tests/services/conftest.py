@@ -14,13 +14,13 @@ from typing import Any
 
 import grpc
 import pytest
-from background_loop import BackgroundLoop
 from google.protobuf.descriptor import ServiceDescriptor
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 from service_settings import writer_settings
 
 from services.rpc.server import Contract, RpcServer
+from services.testing import BackgroundLoop
 
 
 @pytest.fixture(scope="module")

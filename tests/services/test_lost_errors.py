@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import grpc
 import pytest
-from background_loop import BackgroundService
 from grpc_health.v1 import health_pb2
 from service_settings import gateway_settings
 
@@ -24,6 +23,7 @@ from services.gateway.v2 import service_pb2, service_pb2_grpc
 from services.rpc.in_process import InProcessService
 from services.rpc.server import Contract
 from services.rpc.servicer import CallEnded
+from services.testing import BackgroundService
 from services.writer.retention import RetentionServicer
 from storage.errors import StoreBusy
 from storage.transactions.values import TransactionCheck

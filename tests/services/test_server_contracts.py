@@ -8,7 +8,6 @@ from typing import Any
 
 import grpc
 import pytest
-from background_loop import BackgroundLoop
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
@@ -24,6 +23,7 @@ from penstock.v1 import (
 from services.rpc.calls import InterceptedCall, Interceptor, Proceed
 from services.rpc.server import Contract, RpcServer
 from services.rpc.servicer import EOF, Context, raw
+from services.testing import BackgroundLoop
 from storage.errors import StoreBusy, StoreError, TopicNotFound
 
 NAMES = ("penstock.v1.Writer", "penstock.v1.Reader", "penstock.v1.Indexer")

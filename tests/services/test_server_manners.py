@@ -15,7 +15,6 @@ from typing import Any
 import grpc
 import pytest
 import structlog
-from background_loop import BackgroundLoop
 from fake_writer_store import FakeWriterStore
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
@@ -25,6 +24,7 @@ from penstock.v1 import common_pb2, writer_pb2, writer_pb2_grpc
 from services.rpc.calls import PARSED_BYTES_MAX
 from services.rpc.limits import server_options
 from services.rpc.server import Contract, RpcServer
+from services.testing import BackgroundLoop
 from services.writer.acks import Acks
 from services.writer.servicer import WriterServicer
 from storage.errors import StoreBusy

@@ -13,12 +13,12 @@ from typing import Any
 import grpc
 import pytest
 import structlog
-from background_loop import BackgroundLoop
 from real_processes import until
 
 from penstock.v1 import reader_pb2, writer_pb2
 from services.rpc.server import Contract, RpcServer
 from services.rpc.servicer import CallEnded, raw
+from services.testing import BackgroundLoop
 from storage.errors import StoreBusy
 
 METHODS = ["Writer/ListTopics", "Writer/ProduceStream", "Writer/StageRecords"]

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from background_loop import BackgroundService
 from fake_leases import FakeLeases, serve_fake_reader
 from gateway_bed import GatewayBed
 from service_settings import gateway_settings, reader_settings, writer_settings
 
 from services.gateway.__main__ import serve as serve_gateway
 from services.rpc import limits
+from services.testing import BackgroundService
 from services.writer.__main__ import serve as serve_writer
 from storage.files.open_files import at_most
 

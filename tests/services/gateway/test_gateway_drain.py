@@ -11,7 +11,6 @@ from typing import Any
 
 import grpc
 import pytest
-from background_loop import BackgroundService
 from fake_leases import FakeLeases, serve_fake_reader
 from gateway_bed import CLIENT
 from google.protobuf.duration_pb2 import Duration
@@ -23,6 +22,7 @@ from services.gateway.__main__ import serve as serve_gateway
 from services.gateway.poll_lines import PollLines
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2, service_pb2_grpc
+from services.testing import BackgroundService
 
 
 class SilentLeases(FakeLeases):

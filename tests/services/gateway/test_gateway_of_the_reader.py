@@ -12,7 +12,6 @@ from typing import Any
 
 import grpc
 import pytest
-from background_loop import BackgroundLoop, BackgroundService
 from free_ports import free_port
 from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -29,6 +28,7 @@ from services.gateway.v2 import service_pb2, service_pb2_grpc
 from services.reader import lease_servicer
 from services.reader.__main__ import serve as serve_reader
 from services.rpc.ports import CannotListen
+from services.testing import BackgroundLoop, BackgroundService
 from services.writer.__main__ import serve as serve_writer
 from storage.leases.values import ReceivedBatch
 

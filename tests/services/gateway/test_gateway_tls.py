@@ -6,7 +6,6 @@ from pathlib import Path
 
 import grpc
 import pytest
-from background_loop import BackgroundService
 from free_ports import free_port
 from gateway_bed import CLIENT
 from service_settings import gateway_settings
@@ -15,6 +14,7 @@ from services.gateway.__main__ import main
 from services.gateway.__main__ import serve as serve_gateway
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2, service_pb2_grpc
+from services.testing import BackgroundService
 
 
 def test_both_ports_serve_the_same(certificate: tuple[Path, Path]) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 import grpc
 import pytest
-from background_loop import BackgroundService
 from fake_leases import FakeLeases
 from gateway_bed import CLIENT, GatewayBed
 from real_processes import until
@@ -23,6 +22,7 @@ from services.gateway.__main__ import serve as serve_gateway
 from services.gateway.sends.batch_stream import HalfBatches
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2, service_pb2_grpc
+from services.testing import BackgroundService
 from services.writer.__main__ import serve as serve_writer
 
 PATIENCE_S = 60.0

@@ -8,13 +8,13 @@ from typing import Any
 
 import grpc
 import pytest
-from background_loop import BackgroundService
 from real_processes import until
 from service_settings import gateway_settings
 
 from services.gateway.__main__ import serve as serve_gateway
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2, service_pb2_grpc
+from services.testing import BackgroundService
 
 MOST = 3
 SETTINGS = service_pb2.TelemetryCommand(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from background_loop import BackgroundService
 from fake_leases import FakeLeases
 from gateway_bed import GatewayBed
 from service_settings import gateway_settings, writer_settings
@@ -13,6 +12,7 @@ from service_settings import gateway_settings, writer_settings
 from services.gateway.__main__ import serve as serve_gateway
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2
+from services.testing import BackgroundService
 from services.writer.__main__ import serve as serve_writer
 
 

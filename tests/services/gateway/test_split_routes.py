@@ -10,7 +10,6 @@ from typing import Any
 
 import grpc
 import pytest
-from background_loop import BackgroundService
 from free_ports import free_address, free_port
 from google.protobuf.duration_pb2 import Duration
 from service_settings import gateway_settings, reader_settings, writer_settings
@@ -27,6 +26,7 @@ from services.gateway.__main__ import serve as serve_gateway
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2, service_pb2_grpc
 from services.reader.__main__ import serve as serve_reader
+from services.testing import BackgroundService
 from services.writer.__main__ import serve as serve_writer
 from storage.format.record import decode_record
 

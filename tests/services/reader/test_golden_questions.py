@@ -7,12 +7,12 @@ from typing import Any
 
 import grpc
 import pytest
-from background_loop import BackgroundService
 from golden import golden_answers, golden_copy
 from service_settings import reader_settings
 
 from penstock.v1 import reader_pb2, reader_pb2_grpc
 from services.reader.__main__ import serve
+from services.testing import BackgroundService
 from storage.format.record import decode_record
 
 BETTER = {  # a broker's status, and ours where it says more

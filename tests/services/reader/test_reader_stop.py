@@ -9,11 +9,11 @@ from typing import Any
 
 import grpc
 import pytest
-from background_loop import BackgroundService
 from service_settings import reader_settings
 
 from penstock.v1 import reader_pb2, reader_pb2_grpc
 from services.reader import __main__ as reader_main
+from services.testing import BackgroundService
 from storage import Message, MessageStore
 from storage.reader import StoreReader
 

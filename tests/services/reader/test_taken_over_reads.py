@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import grpc
-from background_loop import BackgroundService
 from golden import golden_copy
 from service_settings import reader_settings, writer_settings
 
 from penstock.v1 import leases_pb2, leases_pb2_grpc
 from services.reader.__main__ import serve as serve_reader
+from services.testing import BackgroundService
 from services.writer.__main__ import serve as serve_writer
 
 

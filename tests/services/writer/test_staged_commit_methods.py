@@ -14,7 +14,6 @@ from typing import Any
 
 import grpc
 import pytest
-from background_loop import BackgroundLoop
 from engine_store import small_config
 from files_below import files_below
 from google.protobuf.descriptor import ServiceDescriptor
@@ -23,6 +22,7 @@ from staged_records import staged
 
 from penstock.v1 import staged_commits_pb2 as pb
 from penstock.v1 import writer_pb2, writer_pb2_grpc
+from services.testing import BackgroundLoop
 from services.writer import staged_commits
 from services.writer.acks import Acks
 from services.writer.servicer import WriterServicer

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import grpc
-from background_loop import BackgroundService
 from fake_leases import FakeLeases
 
 from penstock.v1 import writer_pb2, writer_pb2_grpc
 from services.gateway.v2 import service_pb2_grpc
+from services.testing import BackgroundService
 
 CLIENT = (("x-mq-client-id", "host@1@0@abc"), ("x-mq-language", "PYTHON"))
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-from background_loop import BackgroundService
 from free_ports import free_address
 from google.protobuf.duration_pb2 import Duration
 from run_cli import penstock
@@ -21,6 +20,7 @@ from services.gateway.__main__ import serve as serve_gateway
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2, service_pb2_grpc
 from services.reader.__main__ import serve as serve_reader
+from services.testing import BackgroundService
 from services.writer.__main__ import serve as serve_writer
 
 ENDPOINTS = v2.Endpoints(scheme=v2.IPv4, addresses=[v2.Address(host="127.0.0.1", port=8081)])

@@ -10,8 +10,8 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from cli.local_services import NAMES, LocalServices
 from cli.main import app
+from services.local_services import NAMES, LocalServices
 
 Penstock = Callable[..., Result]
 SMALL_FILES = (

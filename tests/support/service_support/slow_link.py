@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from math import inf
 
-from background_loop import BackgroundLoop
+from services.testing import BackgroundLoop
 
 _PIECE = 1 << 16
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import grpc
 import pytest
-from background_loop import BackgroundService
 from service_settings import indexer_settings, reader_settings, writer_settings
 
 from penstock.v1 import (
@@ -24,6 +23,7 @@ from penstock.v1 import (
 from services.indexer.__main__ import serve as serve_indexer
 from services.reader import catch_up
 from services.reader.__main__ import serve as serve_reader
+from services.testing import BackgroundService
 from services.writer.__main__ import serve as serve_writer
 
 PATIENCE_S = 30.0  # of a read for what is not visible yet, not a few seconds: machines are busy

@@ -1,4 +1,4 @@
-"""The three services on this machine for as long as somebody needs them, as one child process."""
+"""The services on this machine for as long as somebody needs them, as one child process."""
 
 from __future__ import annotations
 
@@ -13,18 +13,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cli.failures import CommandFailed
-
 NAMES: Final = ("writer", "reader", "indexer")
 START_SECONDS_MAX: Final = 60.0
 STOP_SECONDS_MAX: Final = 30.0
 _POLL_SECONDS: Final = 0.02
 # Linux signals this process when the one that started it ends, however that is (PR_SET_PDEATHSIG).
 _WITH_PARENT: Final = (
-    "import ctypes, signal; ctypes.CDLL(None).prctl(1, signal.SIGTERM); "
-    "import cli.main as command; command.main()"
+    "import ctypes, signal, sys; ctypes.CDLL(None).prctl(1, signal.SIGTERM); "
+    "from services.supervisor import main; sys.exit(main(sys.argv[1:]))"
 )
-_SERVING: Final = re.compile(r"^penstock: (writer|reader|indexer) serves on (\S+)", re.MULTILINE)
+_SERVING: Final = re.compile(
+    r"^penstock: (writer|reader|indexer|gateway) serves on (\S+)", re.MULTILINE
+)
+
+
+class ServicesNotStarted(OSError):
+    """`penstock serve` ended, or did not serve in time; the text has its last line."""
 
 
 @dataclass(slots=True)
@@ -45,24 +49,25 @@ class LocalServices:
         addresses: Mapping[str, str],
         stay: bool = False,
     ) -> LocalServices:
-        """Start the services and return once all three serve; their output goes to ``log``.
+        """Start the services and return once they serve; their output goes to ``log``.
 
-        They stop when this thread ends, also of a process that is killed, unless they are to ``stay``.
+        ``addresses`` are those to listen on, by service; without one for it there is no gateway. The services stop
+        when this thread ends, also if its process is killed, unless they are to ``stay``. Raises ServicesNotStarted.
         """
         listens = [
             f"--{name}-listen={address}"
             for name, address in {"gateway": "none", **addresses}.items()
         ]
-        program = ("-m", "cli.main") if stay else ("-c", _WITH_PARENT)
+        program = ("-m", "services.supervisor") if stay else ("-c", _WITH_PARENT)
         with log.open("wb") as output:
             process = subprocess.Popen(  # noqa: S603  our own program
-                [sys.executable, *program, "serve", f"--store={store}", *listens, *options],
+                [sys.executable, *program, f"--store={store}", *listens, *options],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        services = cls(process, {}, log)
+        services = cls(process, addresses, log)
         try:
             services._wait_until_serving()
         except BaseException:
@@ -75,15 +80,17 @@ class LocalServices:
         while time.monotonic() < deadline:
             text = self.log.read_text(errors="replace")
             found = dict(_SERVING.findall(text))
-            if len(found) == len(NAMES):
-                self.addresses = {name: found[name] for name in NAMES}
+            if found.keys() >= self.addresses.keys():
+                self.addresses = found
                 return
             if self.process.poll() is not None:
                 last = text.strip().splitlines()[-1:] or ["no output"]
-                raise CommandFailed(f"the services did not start: {last[0]}")
+                raise ServicesNotStarted(f"the services did not start: {last[0]}")
             time.sleep(_POLL_SECONDS)
         last = self.log.read_text(errors="replace").strip().splitlines()[-1:] or ["no output"]
-        raise CommandFailed(f"the services did not start in {START_SECONDS_MAX:.0f} s: {last[0]}")
+        raise ServicesNotStarted(
+            f"the services did not start in {START_SECONDS_MAX:.0f} s: {last[0]}"
+        )
 
     def stop(self) -> None:
         """Drain and stop; kill what does not stop by itself."""
