@@ -33,7 +33,7 @@ class FindingKind(NamedTuple):
     warning_command: str = ""
 
 
-NOTHING_LOST: Final = "nothing: it is made again from the log"
+NOTHING_LOST: Final = "nothing: it is rebuilt from the log"
 START: Final = "penstock serve --store {0}"
 REPAIR: Final = "penstock doctor --repair {0}"
 

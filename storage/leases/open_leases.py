@@ -152,7 +152,7 @@ class OpenLeases:
 
     def _check(self, offset: OffsetCommit, settings_of: Callable[[str], GroupConfig]) -> None:
         for each in self._held_by(offset):
-            with suppress(TopicNotFound):  # with the queues of a topic that was made again
+            with suppress(TopicNotFound):  # with the queues of a topic that was created again
                 self.ready(settings_of(each.group), each.topic)
             each.check_commit(offset)
 

@@ -158,7 +158,7 @@ class QueueSets:
         )  # fmt: skip
         records = records_of(result, is_orderly=True)
         last = last_place(result, records, len(records), queue, self._queues)
-        # What was stored later is another message: the topic was made again, or the log lost its end.
+        # What was stored later is another message: the topic was created again, or the log lost its end.
         if last.store_timestamp_ms > order.popped_ms:
             return None
         return _TakenOver(order, result, records, last)
@@ -265,6 +265,6 @@ def _take_over(queue: LeasedQueue, taken: _TakenOver, rules: GroupRules, events:
 
 
 def _is_gone(queue: LeasedQueue, incarnations: Mapping[str, int]) -> bool:
-    """Return whether a queue's topic was made again since."""
+    """Return whether a queue's topic was created again since."""
     name = queue.name
     return incarnations.get(name.source, name.incarnation) != name.incarnation

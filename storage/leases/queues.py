@@ -58,7 +58,7 @@ class StoreQueues:
         return found
 
     def incarnation_of(self, topic: str) -> int:
-        """Return a number that is another one where a topic was deleted and made again."""
+        """Return a number that is another one where a topic was deleted and created again."""
         return self._reader.incarnation_of(topic)
 
     def pull(

@@ -265,7 +265,7 @@ class QueueTable:
             return queue.release_files(starts), before - queue.unit_count
 
     def unlink(self, path: Path) -> None:
-        """Delete a released file, unless its queue has it: its topic was deleted and made again.
+        """Delete a released file, unless its queue has it: its topic was deleted and created again.
 
         Not durable by itself. Raises FileNotFoundError.
         """

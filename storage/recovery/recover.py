@@ -172,7 +172,7 @@ def recover(
     )
     if durable.trusted and inside and not held.agrees(durable.unit_count) and watch is None:
         _LOG.warning(
-            "files of consume queues were missing or short: %d units were made again from the log",
+            "files of consume queues were missing or short: %d units were rebuilt from the log",
             recovered.units_written,
         )
     return recovered

@@ -7,7 +7,7 @@ Order, so that a stop at any step leaves a directory that starts quickly and ser
 3. the files go, a queue's oldest first, each durably before the next.
 
 A start that finds files of step 3 still there counts without them; the next round deletes them.
-A topic that is deleted, and made again, between two steps keeps its new files: a queue is the same
+A topic that is deleted, and created again, between two steps keeps its new files: a queue is the same
 object all the way, and a file that a queue has is not deleted.
 """
 

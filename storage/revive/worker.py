@@ -257,7 +257,7 @@ class ReviveWorker(Worker):
         looked_at = set(wanted[: records.looked_at] or wanted)
         places = {offset: place for place, offset in enumerate(records.queue_offsets.tolist())}
         ended = [(each, offset) for each in due for offset in sorted(each.open_offsets & looked_at)]
-        # Of a topic that was made again what was stored after the message was handed out is another one.
+        # Of a topic that was created again what was stored after the message was handed out is another one.
         times_ms = records.rows[:, STORE_TIMESTAMP].tolist()
         was_deleted = self._topics.deleted_at(source[0]) > 0
         copied = [

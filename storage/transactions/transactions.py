@@ -296,7 +296,7 @@ class Transactions:
             answers.append(found._replace(already=not is_other))
         if any(each in self.table for each in transaction_ids):
             self.log.ensure_topics(HALF_REMOVAL_TOPIC)
-        # A topic that is deleted and made again in between would get what was for the one before.
+        # A topic that is deleted and created again in between would get what was for the one before.
         with self.log.topics_lock:
             for transaction_id in transaction_ids:
                 if transaction_id in decided:

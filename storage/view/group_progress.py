@@ -65,7 +65,7 @@ class GroupProgress:
     def _within(self, group: str, topic: str, queue_id: int, queue_offset: int) -> int:
         """Return an offset, or the end of its queue if it lies after that: what comes next is not missed.
 
-        The queue has lost its end, or is one of a topic that was made again.
+        The queue has lost its end, or is one of a topic that was created again.
         """
         if not self._shows_all():
             return queue_offset  # the writer is to recover more than is shown now

@@ -1,4 +1,4 @@
-"""Which topic of a name is meant: one that was deleted and made again is another one.
+"""Which topic of a name is meant: one that was deleted and created again is another one.
 
 A topic's incarnation is the commit offset at which the last topic of its name was deleted, 0 if none was.
 Offsets of its queues begin again at 0, and records before that commit offset are in none of them.

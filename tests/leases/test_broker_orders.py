@@ -82,7 +82,7 @@ def test_what_was_acknowledged_is_done_when_the_lease_is_over_by_then(tmp_path: 
 
 
 def test_what_was_stored_after_it_was_handed_out_is_another_message(tmp_path: Path) -> None:
-    """The topic was made again, or the log has lost its end: the file tells of other messages at those queue offsets."""
+    """The topic was created again, or the log has lost its end: the file tells of other messages at those queue offsets."""
     store = leave(tmp_path / "store", done_bits=0b0110)
     order = ORDER % (0b0110, FIRST_MS - 60_001, "")
     (store.directory / "config" / "consumerOrderInfo.json").write_text(order)

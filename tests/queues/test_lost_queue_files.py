@@ -92,7 +92,7 @@ def test_every_message_is_served_again(harm, orderly, tmp_path, caplog):
         written = store.writer.recovered.units_written
         assert written > 0
         assert [each.getMessage() for each in caplog.records] == [
-            f"files of consume queues were missing or short: {written} units were made again from the log"
+            f"files of consume queues were missing or short: {written} units were rebuilt from the log"
         ]
         for queue_id in (0, 1):
             expected = [b"%d" % n for n in range(queue_id, COUNT, 2)]

@@ -1,4 +1,4 @@
-"""Groups begin anew in a topic that was deleted and made again: its queue offsets are those of other messages."""
+"""Groups begin anew in a topic that was deleted and created again: its queue offsets are those of other messages."""
 
 from __future__ import annotations
 

@@ -86,13 +86,13 @@ def _is_at(path: Path, store: ExportedStore) -> bool:
 def check_incarnations(
     keys: Iterable[QueueOfStore], manifest: Manifest, *, fail_on_data_loss: bool
 ) -> None:
-    """Raise DataLost for a topic that was made again since it was exported, or warn."""
+    """Raise DataLost for a topic that was created again since it was exported, or warn."""
     for key in {key[:2]: key for key in keys}.values():
         if not manifest.is_made_again(key):
             continue
         paths = ", ".join(manifest.paths_of(key.store)) or key.store
         problem = (
-            f"topic {key.topic!r} of {paths} was deleted and made again since it was exported; what it"
+            f"topic {key.topic!r} of {paths} was deleted and created again since it was exported; what it"
             " had that was not exported is gone"
         )
         if fail_on_data_loss:

@@ -1,4 +1,4 @@
-"""The job ``rebuild``: consume queues and index files of stores made again from their logs alone.
+"""The job ``rebuild``: consume queues and index files of stores rebuilt from their logs alone.
 
 No shuffle: where a unit stands follows from its record's queue offset, so each task writes the units
 of its pieces of the log straight to their places (see ``rebuild_queues``); where a key's entry stands

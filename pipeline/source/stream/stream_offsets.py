@@ -10,7 +10,7 @@ Version 1::
 commit offset. ``id`` is what the writer named the store, null for a broker's. ``from``, of the same form,
 is where those begin that an offset is the first to have: a batch that is run again starts where it
 did, whatever ``latest`` or ``earliest`` mean by then. ``incarnations`` has those topics of the queues that
-were deleted before and made again (``storage.view.incarnations``); it is not there where deletions are not
+were deleted before and created again (``storage.view.incarnations``); it is not there where deletions are not
 known, nor in offsets that were written before there was such a thing. The offset before the first has no
 stores.
 """

@@ -161,7 +161,7 @@ class StreamProgress:
         queues = [queue for queue in recorded if queue[0] == topic]
         if any(wants(self.options.selection, *queue) for queue in queues):
             self._lose(
-                f"topic {topic!r} of store {name} was deleted and made again since this stream read it;"
+                f"topic {topic!r} of store {name} was deleted and created again since this stream read it;"
                 " what it had that was not read is gone",
                 "read the new topic from its beginning",
             )

@@ -113,7 +113,7 @@ def queue_files(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
                 yield Finding(
                     severity=WARNING, kind=kinds.QUEUE_FILE_LENGTH,
                     file=str(file.path.relative_to(store.paths.root)),
-                    message=f"has {file.size} bytes, not {file_size}; it is made again from the log",
+                    message=f"has {file.size} bytes, not {file_size}; it is rebuilt from the log",
                 )  # fmt: skip
 
 

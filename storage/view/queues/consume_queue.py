@@ -2,7 +2,7 @@
 
 The end is found by walking on from the last known one, so a pull at the tail costs the units that
 came since. Only units whose records end at or before the visible offset count. What the files hold wrongly,
-or no more, is made again from the log.
+or no more, is rebuilt from the log.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class RebuiltQueue:
 
     @property
     def is_any_known(self) -> bool:
-        """Whether any unit was made again before."""
+        """Whether any unit was rebuilt before."""
         return self._rebuilt.is_any_known
 
     def begin(self) -> int:
@@ -105,7 +105,7 @@ class RebuiltQueue:
         return None if self.unit(queue_offset) is None else self.known_span(queue_offset)
 
     def known_span(self, queue_offset: int) -> UnitSpan | None:
-        """Return units from ``queue_offset`` on that were made again before; None if it was not."""
+        """Return units from ``queue_offset`` on that were rebuilt before; None if it was not."""
         run = self._rebuilt.run_at(queue_offset)
         if run is None:
             return None

@@ -12,7 +12,7 @@ With ``next`` as the queue offset after the last record placed, a run belongs:
   if the claim is sure: its unit stands there, or the next record goes on from it. The units between stand
   for damaged records, or for records that have the name of another queue now.
 * *at 0 again*, if it claims that, and goes on from there or has its unit there; and ahead of 0, if damaged
-  records before it have room for what is missing. The topic was deleted and made again.
+  records before it have room for what is missing. The topic was deleted and created again.
 * *at next without its first record*, if that one claims the place of the last record placed. One of the
   two has the name of another queue: the one whose unit does not stand there, or the second.
 * *at next*, in the order of the log, otherwise.

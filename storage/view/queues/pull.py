@@ -117,7 +117,7 @@ def _after_hole(queue: PulledQueue, queue_offset: int, max_offset: int) -> int:
 def _span(
     queue: PulledQueue, rebuilt: RebuiltQueue | None, queue_offset: int, end_offset: int
 ) -> UnitSpan | None:
-    """Return units from ``queue_offset`` on: of its file, or of the log where units were made again."""
+    """Return units from ``queue_offset`` on: of its file, or of the log where units were rebuilt."""
     if rebuilt is None:
         return queue.span(queue_offset, end_offset)
     if rebuilt.is_any_known:

@@ -1,4 +1,4 @@
-"""The records of chosen units: verified, their units made again where they are wrong, and joined."""
+"""The records of chosen units: verified, their units rebuilt where they are wrong, and joined."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Units that the files of a queue hold wrongly or no more, made again from the log.
+"""Units that the files of a queue hold wrongly or no more, rebuilt from the log.
 
 A record confirms its unit if it is intact, of the queue, as long as the unit says, and has the unit's
 queue offset. ``RebuiltUnits.rebuild`` is the one repair of queues: it makes the units between the nearest
@@ -69,7 +69,7 @@ class UnitRun(NamedTuple):
 
 
 class RebuiltUnits:
-    """What is made again of one queue. Safe to use from several threads.
+    """The rebuilt units of one queue. Safe to use from several threads.
 
     ``since`` gives the commit offset from which on the topic's records are in its queues. ``check`` is called
     before a rebuild; it raises QueueRebuilding where the writer is to rebuild the unit at a queue offset.
@@ -153,7 +153,7 @@ class RebuiltUnits:
 
     @property
     def is_any_known(self) -> bool:
-        """Whether any unit was made again before."""
+        """Whether any unit was rebuilt before."""
         return bool(self._runs)
 
     def run_at(self, queue_offset: int) -> UnitRun | None:

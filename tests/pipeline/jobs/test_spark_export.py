@@ -440,7 +440,7 @@ def test_a_topic_made_again_is_an_error_or_begins_again(
         opened.delete_topic("orders")
     make_store(store, {"orders": 15})
 
-    with pytest.raises(DataLost, match=r"'orders'.*deleted and made again"):
+    with pytest.raises(DataLost, match=r"'orders'.*deleted and created again"):
         export(SPARK, store, out)
     assert len(rows_of(out)) == 12
     assert export(SPARK, store, out, fail_on_data_loss=False).rows == 15

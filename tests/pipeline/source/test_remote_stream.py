@@ -143,7 +143,7 @@ def test_a_topic_that_was_deleted_and_made_again(tmp_path: Path, live: Live) -> 
         schema_of("topic", "queueId", "queueOffset"),
     )
     for later in (query, Query(stream_of(reader, **options), before), Query(files, before)):
-        with pytest.raises(DataLost, match=r"topic 't' .* was deleted and made again"):
+        with pytest.raises(DataLost, match=r"topic 't' .* was deleted and created again"):
             drained(later, 1)
     going_on = Query(stream_of(reader, failOnDataLoss="false", **options), before)
     assert drained(going_on, 15) == rows_of("t", 0, 0, 15)

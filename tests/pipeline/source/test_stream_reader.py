@@ -637,7 +637,9 @@ def test_a_topic_that_was_deleted_and_made_again(
     make_again(live, "t", 1)
     put(live, "t", 0, count)
     put(live, "u", 0, 5)
-    with pytest.raises(DataLost, match=r"topic 't' .* was deleted and made again.*=false to read"):
+    with pytest.raises(
+        DataLost, match=r"topic 't' .* was deleted and created again.*=false to read"
+    ):
         (query if is_running else Query(reader_of(path, **options), query.start)).step()
 
     going_on = Query(reader_of(path, failOnDataLoss="false", **options), query.start)
