@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
 
 
 def timers(context: typer.Context) -> None:
-    """Count what waits for its time, by when it is due.
+    """Count delayed messages by when they are due.
 
     A recalled message and its recall count until the second in which it was due is over.
     """
@@ -56,7 +56,7 @@ def timers(context: typer.Context) -> None:
 
 def recall(
     context: typer.Context,
-    handle: Annotated[str, typer.Argument(help="What pub printed of the message, whole.")],
+    handle: Annotated[str, typer.Argument(help="The whole handle that pub printed.")],
     topic: Annotated[str, typer.Option(help="Refuse a handle of another topic.")] = "",
 ) -> None:
     """Cancel a delayed message before it is delivered."""

@@ -39,7 +39,7 @@ def start_spark(session: Session, master: str) -> SparkSession:
 
 
 class _LateSession:
-    """Stands for a session until an attribute of it is asked for."""
+    """Makes the session when an attribute of it is first asked for."""
 
     def __init__(self, master: str, *, verbose: bool) -> None:
         self._master = master

@@ -45,13 +45,13 @@ def list_pending(context: typer.Context) -> None:
 
 @app.command()
 def commit(context: typer.Context, transaction_ids: Ids) -> None:
-    """Have consumers see the messages of transactions."""
+    """Commit transactions: consumers see their messages."""
     _end(context, transaction_ids, commit=True)
 
 
 @app.command()
 def rollback(context: typer.Context, transaction_ids: Ids) -> None:
-    """Have nobody ever see the messages of transactions."""
+    """Roll transactions back: nobody ever sees their messages."""
     _end(context, transaction_ids, commit=False)
 
 
