@@ -23,8 +23,8 @@ _GONE_MS: Final = 1_000  # after which what a member had that has gone is handed
 class Subscription(Iterator[LeasedRecord]):
     """Messages leased to this member of a group; made by `Client.subscribe`, used by one thread.
 
-    A message is acknowledged when the next one is asked for, unless it was settled before. Leaving the
-    ``async with`` block acknowledges the last one, or gives it back after an exception. Leases are renewed
+    A message is acknowledged when the next one is asked for, unless it was settled before. The end of
+    its block acknowledges the last one, or gives it back after an exception. Leases are renewed
     while the subscription is open. It outlasts a restart of the reader. After an interrupt or a cancellation
     of ``next`` the iteration goes on with the next message.
     """

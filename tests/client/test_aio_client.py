@@ -180,7 +180,7 @@ async def test_a_consumer_learns_that_its_client_was_closed(aclient: AsyncClient
 async def test_a_call_whose_channel_is_closed_before_it_begins_is_of_a_closed_client() -> None:
     """Its consumer would wait for its answer for ever."""
     channel = grpc.aio.insecure_channel("127.0.0.1:1")
-    channels: Any = SimpleNamespace(stub=channel.unary_unary)
+    channels: Any = SimpleNamespace(stub=channel.unary_unary, is_closed=True)
     call: Any = SimpleNamespace(method="/s/m", request=b"")
     answers: list[Answered] = []
     calls = AsyncInFlightCalls(channels, answers.append)
