@@ -169,7 +169,10 @@ class BackgroundService:
         if not ready.wait(START_SECONDS_MAX):
             raise TimeoutError("the service does not serve")
         if not self.address:
-            self._running.result(0)
+            try:
+                self._running.result(START_SECONDS_MAX)
+            finally:
+                self._background.__exit__()
         return self
 
     def stop(self, timeout_s: float = 30) -> None:

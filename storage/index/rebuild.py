@@ -58,7 +58,8 @@ class FileRebuild:
         following = next((h for other, h in headers.items() if other > number), None)
         if following is not None and following.next_entry > 1:
             begin = following.begin_commit_offset
-            if headers[number].end_commit_offset >= begin:  # both have keys of one record
+            own = headers.get(number)  # None: no row of the table names the file
+            if own is None or own.end_commit_offset >= begin:  # both may have keys of one record
                 begin = record_end(log, begin)
             self._end = min(end_commit_offset, begin)
         start = directory.start_of(number, min_commit_offset)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from storage.errors import StoreError
-from storage.format.consume_entry import UNIT_SIZE
+from storage.format.consume_entry import PREFILL_UNIT, UNIT_SIZE
 from storage.view.log.files import ListedLog
 from storage.view.queues.rebuild_requests import pending_requests
 from storage.view.queues.rebuilt_units import Extent, RebuiltUnits
@@ -83,9 +82,19 @@ def rebuild_units(
         if with_neighbours:
             begin, end = run.begin, run.end
         made = run.units[begin - run.begin : end - run.begin]
+        if begin == extent.begin and extent.min_commit_offset > 0:
+            _prefill_front(queue, begin, made)
         for first in range(0, len(made), BATCH_UNITS):
             written += _correct_units(queue, begin + first, made[first : first + BATCH_UNITS])
     return written
+
+
+def _prefill_front(queue: ConsumeQueue, queue_offset: int, made: Units) -> None:
+    """Make the empty units of deleted records, in front of the first record, what a broker has there."""
+    found = np.flatnonzero(made["size"])
+    front = made[: int(found[0]) if len(found) else 0]
+    held = as_units(queue.read(queue_offset, len(front)))
+    front[held["size"] == 0] = as_units(PREFILL_UNIT)[0]
 
 
 def _correct_units(queue: ConsumeQueue, queue_offset: int, made: Units) -> int:
@@ -164,19 +173,21 @@ class QueueRebuild(Worker):
 
     def work(self) -> float:
         """Rebuild what readers have asked for; what fails is tried again. Returns when to look again."""
+        pause_s = LOOK_S
         for path, request in list(pending_requests(self._filesystem, self._paths.rebuilds)):
             topic, queue_id, at = request.topic, request.queue_id, request.queue_offset
             try:
                 count = self.rebuild(topic, queue_id, at, at + 1)
                 self._filesystem.unlink(path)
-            except (OSError, StoreError) as error:
+            except Exception as error:  # noqa: BLE001  the other requests are met
                 _LOG.warning("queue %d of %s cannot be rebuilt: %s", queue_id, topic, error)
-                return RETRY_S
+                pause_s = RETRY_S
+                continue
             _LOG.warning(
                 "queue %d of %s: %d units near queue offset %d were not what the log says, and are rebuilt",
                 queue_id, topic, count, at,
             )  # fmt: skip
-        return LOOK_S
+        return pause_s
 
     def rebuild(self, topic: str, queue_id: int, begin: int, end: int) -> int:
         """Rebuild units ``[begin, end)`` and those up to the nearest confirmed ones; return how many were wrong.

@@ -16,6 +16,7 @@ from storage.errors import QueueRebuilding
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.record import decode_record
 from storage.message import PullResult, PullStatus
+from storage.queues.rebuild import QueueRebuild
 from storage.testing import SteppedWorkers
 from storage.view.queues import rebuild_requests
 
@@ -174,3 +175,55 @@ def test_the_refusal_is_unavailable_with_a_reason_and_a_delay(running: Running) 
     assert code_of(refused.value) is grpc.StatusCode.UNAVAILABLE
     assert reason_of(refused.value) == "QUEUE_REBUILDING"
     assert retry_delay_ms(refused.value) == 500
+
+
+def test_a_rebuild_leaves_the_units_of_deleted_records_as_they_are(tmp_path: Path) -> None:
+    """Else they point at records that are left, of any topic, and the queue begins too early."""
+    config = small_config(consume_queue_file_size=200 * UNIT_SIZE)
+    with MessageStore.open(tmp_path / "s", config) as store:
+        store.create_topic("t", 1)
+        store.create_topic("u", 1)
+        for n in range(150):
+            bodies = {"u": b"z" * 400, "t": b"%d" % n * 20}
+            store.put_all([Message(topic=topic, body=body) for topic, body in bodies.items()])
+    sorted((tmp_path / "s/commitlog").iterdir())[0].unlink()
+    workers = SteppedWorkers()
+    with (
+        MessageStore.open(tmp_path / "s", config, workers=workers) as store,
+        StoreReader.open(tmp_path / "s") as reader,
+    ):
+        workers.settle()
+        first = reader.min_offset("t", 0)
+        assert first > 0
+        file = tmp_path / "s/consumequeue/t/0/00000000000000000000"
+        before = file.read_bytes()
+        with file.open("r+b") as units:
+            units.seek(first * UNIT_SIZE + 7)
+            units.write(bytes([before[first * UNIT_SIZE + 7] ^ 1]))
+        with pytest.raises(QueueRebuilding):
+            reader.pull("t", 0, queue_offset=first)
+        workers.step("rebuild")
+
+        assert file.read_bytes() == before
+        assert reader.min_offset("t", 0) == first
+        assert reader.pull("t", 0, queue_offset=first, max_messages=200).record_count == 150 - first
+
+
+def test_a_request_that_fails_keeps_no_other_waiting(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running.store.create_topic("u", 1)
+    (running.directory / "rebuilds").mkdir()
+    for topic in ("t", "u"):
+        (running.directory / f"rebuilds/0-0-{topic}").touch()
+    rebuild = QueueRebuild.rebuild
+
+    def failing(self: QueueRebuild, topic: str, *where: int) -> int:
+        if topic == "t":
+            raise OSError(5, "it cannot be read")
+        return rebuild(self, topic, *where)
+
+    monkeypatch.setattr(QueueRebuild, "rebuild", failing)
+    running.workers.step("rebuild")
+
+    assert running.requests == ["0-0-t"]

@@ -170,9 +170,12 @@ class ConsumeQueueView:
             mapped = self._files.find(end * UNIT_SIZE)
             if mapped is None:
                 # Only at a border between files can there be a file that was not listed yet.
-                if not self._files.refresh():
-                    return end
-                mapped = self._files.find(end * UNIT_SIZE)
+                if self._files.refresh():
+                    mapped = self._files.find(end * UNIT_SIZE)
+                if mapped is None and self._files.next_start(end * UNIT_SIZE) is not None:
+                    return end_of_units(
+                        self, visible_commit_offset
+                    )  # files in between were deleted
                 if mapped is None:
                     return end
             first = mapped.start_offset // UNIT_SIZE

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
 
 ASKED_MAX: Final = 10_000
-WAIT_S: Final = 30.0  # for the writer, which may have no room to write
+WAIT_S: Final = 5.0  # for the writer, which may have no room to write
 
 
 class RebuildRequest(NamedTuple):
@@ -63,10 +63,10 @@ class RebuildRequests:
                 if len(self._asked) >= ASKED_MAX:
                     self._asked.clear()
                 self._asked[request] = time.monotonic()
-            elif (
-                not self._filesystem.exists(path)
-                or time.monotonic() - self._asked[request] > WAIT_S
-            ):
+            elif not self._filesystem.exists(path):
+                del self._asked[request]  # a unit that is damaged once more is asked for again
+                return
+            elif time.monotonic() - self._asked[request] > WAIT_S:
                 return
         raise QueueRebuilding(topic, queue_id)
 

@@ -200,7 +200,13 @@ class RebuiltUnits:
             assert unit is not None
             end, high = after, unit.commit_offset
         made = self._scan(held, low, high, begin, end - begin)
-        self._fill(held, made, begin, (low, high), extent)
+        front = 0
+        if (
+            before is None and extent.min_commit_offset > 0
+        ):  # deleted records had the units in front
+            found = np.flatnonzero(made["size"])
+            front = int(found[0]) if len(found) else len(made)
+        self._fill(held, made, begin, (low, high), extent, front)
         return UnitRun(begin, end, made)
 
     def _nearest(
@@ -223,11 +229,12 @@ class RebuiltUnits:
         begin: int,
         commit_range: tuple[int, int],
         extent: Extent,
+        front: int,
     ) -> None:
         """Fill in units for which there is no record: the held ones that point between those made.
 
         Their records are damaged, which a pull says of each; or the queue offset in them is, which no
-        checksum of a broker's covers. Other held units become ones that point at the gap.
+        checksum of a broker's covers. Other held units from ``front`` on become ones that point at the gap.
         """
         missing = np.flatnonzero(made["size"] == 0)
         if not len(missing):
@@ -243,7 +250,7 @@ class RebuiltUnits:
         made[missing[is_kept]] = units[is_kept]
         # What points to a part of the log that is not there, or not yet, is left out, as is pre-fill.
         others = (sizes <= 0) | (places < limits) | (limits != extent.end_commit_offset)
-        others &= ~is_kept & (sizes != PREFILL_SIZE)
+        others &= ~is_kept & (sizes != PREFILL_SIZE) & (missing >= front)
         others &= _are_in_files(held, begin + missing)
         for gap in np.unique(following[others]).tolist():
             mine = others & (following == gap)
