@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import grpc
+import numpy as np
 import pytest
 from engine_store import small_config
 
 from services.rpc.status import code_of, reason_of, retry_delay_ms
 from storage import Message, MessageStore, StoreReader
 from storage.errors import QueueRebuilding
-from storage.format.consume_entry import UNIT_SIZE
+from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.format.record import decode_record
 from storage.message import PullResult, PullStatus
+from storage.queues import rebuild as rebuild_module
 from storage.queues.rebuild import QueueRebuild
 from storage.testing import SteppedWorkers
 from storage.view.queues import rebuild_requests
+from storage.view.queues.units import as_units
 
 UNITS_OF_A_FILE: Final = 20
 COUNT: Final = 70
@@ -177,22 +180,26 @@ def test_the_refusal_is_unavailable_with_a_reason_and_a_delay(running: Running) 
     assert retry_delay_ms(refused.value) == 500
 
 
-def test_a_rebuild_leaves_the_units_of_deleted_records_as_they_are(tmp_path: Path) -> None:
-    """Else they point at records that are left, of any topic, and the queue begins too early."""
-    config = small_config(consume_queue_file_size=200 * UNIT_SIZE)
-    with MessageStore.open(tmp_path / "s", config) as store:
+def cut_store(directory: Path, units_of_a_file: int) -> tuple[MessageStore, SteppedWorkers]:
+    """A store of two topics with 150 messages each, whose first log file was deleted."""
+    config = small_config(consume_queue_file_size=units_of_a_file * UNIT_SIZE)
+    with MessageStore.open(directory, config) as store:
         store.create_topic("t", 1)
         store.create_topic("u", 1)
         for n in range(150):
             bodies = {"u": b"z" * 400, "t": b"%d" % n * 20}
             store.put_all([Message(topic=topic, body=body) for topic, body in bodies.items()])
-    sorted((tmp_path / "s/commitlog").iterdir())[0].unlink()
+    sorted((directory / "commitlog").iterdir())[0].unlink()
     workers = SteppedWorkers()
-    with (
-        MessageStore.open(tmp_path / "s", config, workers=workers) as store,
-        StoreReader.open(tmp_path / "s") as reader,
-    ):
-        workers.settle()
+    store = MessageStore.open(directory, config, workers=workers)
+    workers.settle()
+    return store, workers
+
+
+def test_a_rebuild_leaves_the_units_of_deleted_records_as_they_are(tmp_path: Path) -> None:
+    """Else they point at records that are left, of any topic, and the queue begins too early."""
+    store, workers = cut_store(tmp_path / "s", 200)
+    with store, StoreReader.open(tmp_path / "s") as reader:
         first = reader.min_offset("t", 0)
         assert first > 0
         file = tmp_path / "s/consumequeue/t/0/00000000000000000000"
@@ -207,6 +214,26 @@ def test_a_rebuild_leaves_the_units_of_deleted_records_as_they_are(tmp_path: Pat
         assert file.read_bytes() == before
         assert reader.min_offset("t", 0) == first
         assert reader.pull("t", 0, queue_offset=first, max_messages=200).record_count == 150 - first
+
+
+def test_empty_units_of_deleted_records_are_written_as_a_broker_has_them(tmp_path: Path) -> None:
+    """A file that ended in no unit would keep retention from it, and from all after it."""
+    store, _ = cut_store(tmp_path / "s", UNITS_OF_A_FILE)
+    with store, StoreReader.open(tmp_path / "s") as reader:
+        first = reader.min_offset("t", 0)
+        number = first // UNITS_OF_A_FILE
+        files = sorted((tmp_path / "s/consumequeue/t/0").iterdir())[number - 1 : number + 1]
+        for path in files:
+            path.unlink()
+        store.writer._engine.queue_rebuild.rebuild("t", 0, first, first + 1)
+        begin = (number - 1) * UNITS_OF_A_FILE
+        store.writer._engine.queue_rebuild.rebuild("t", 0, begin, begin + 1)
+
+        units = as_units(b"".join(path.read_bytes() for path in files))
+        assert np.all(units["size"][: first - begin] == PREFILL_SIZE)
+        assert np.all(units["offset"][first - begin :] >= reader.min_commit_offset)
+    with StoreReader.open(tmp_path / "s") as reader:
+        assert reader.min_offset("t", 0) == first
 
 
 def test_a_request_that_fails_keeps_no_other_waiting(
@@ -227,3 +254,41 @@ def test_a_request_that_fails_keeps_no_other_waiting(
     running.workers.step("rebuild")
 
     assert running.requests == ["0-0-t"]
+
+
+def test_a_topic_that_is_created_again_meanwhile_gets_no_unit_of_the_earlier_one(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end_offset = running.store.status().appended_offset
+    correct = rebuild_module._correct_units
+    recreated: list[int] = []
+
+    def recreated_before(*arguments: Any) -> int:
+        if not recreated:
+            running.store.delete_topic("t")
+            running.store.create_topic("t", 1)
+            again = [Message(topic="t", body=b"again %d" % n) for n in range(COUNT)]
+            recreated.extend(put.queue_offset for put in running.store.put_all(again))
+            running.workers.step("dispatch")
+        return correct(*arguments)
+
+    running.flip(BAD)
+    with pytest.raises(QueueRebuilding):
+        running.pull(BAD)
+    monkeypatch.setattr(rebuild_module, "_correct_units", recreated_before)
+    running.workers.step("rebuild")
+
+    assert recreated == list(range(COUNT))
+    files = sorted((running.directory / "consumequeue/t/0").iterdir())
+    units = as_units(b"".join(path.read_bytes() for path in files))[:COUNT]
+    assert np.all(units["offset"] >= end_offset)
+    assert bodies(running.pull(0)) == [b"again %d" % n for n in range(COUNT)]
+
+
+def test_a_file_that_retention_has_taken_is_not_written_to(running: Running) -> None:
+    queue = running.store.writer._engine.queues.get("t", 0)
+    units = queue.read(0, 5)
+    [path] = queue.release_files([0])
+    path.unlink()
+    assert not queue.overwrite(0, units)
+    assert not path.exists()
