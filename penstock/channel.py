@@ -119,9 +119,8 @@ class CallThread:
         self._background = Background("penstock-calls")
 
     def __del__(self) -> None:
-        self._jobs.put(
-            None
-        )  # not earlier: what is given after a close finds the channel closed and says so
+        # Not at a close: a job that is given after it finds the channel closed, and says so to its caller.
+        self._jobs.put(None)
 
     def do(self, job: Callable[[], object]) -> None:
         """Have it done soon, after what was given before; nothing is done at the interpreter's end."""
