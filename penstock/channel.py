@@ -22,6 +22,7 @@ import grpc
 
 from penstock.addresses import Addresses, Service, channel_options
 from penstock.background import Background
+from penstock.credentials import Credentials, Metadata
 from penstock.errors import CANCELLED_HERE, ClientClosed, UsedElsewhere
 from penstock.wire import Method
 from storage.clock import Clock
@@ -138,6 +139,20 @@ def _do(jobs: SimpleQueue[Callable[[], object] | None]) -> None:
             _log.exception("a call failed")
 
 
+class _Signed:
+    """grpc's callable of a method, with the caller's credentials in each call."""
+
+    def __init__(self, stub: Any, metadata: Metadata) -> None:
+        self._stub = stub
+        self._metadata = metadata
+
+    def __call__(self, request: Any, **options: Any) -> Any:
+        return self._stub(request, metadata=self._metadata, **options)
+
+    def future(self, request: Any, **options: Any) -> Any:
+        return self._stub.future(request, metadata=self._metadata, **options)
+
+
 class _OpenChannels(ABC, Generic[ChannelT]):
     """One channel a service and lane, opened when it is first needed.
 
@@ -145,8 +160,11 @@ class _OpenChannels(ABC, Generic[ChannelT]):
     has had, and 60 s at least.
     """
 
-    def __init__(self, addresses: Addresses, clock: Clock) -> None:
+    def __init__(
+        self, addresses: Addresses, clock: Clock, credentials: Credentials | None = None
+    ) -> None:
         self.addresses = addresses
+        self._credentials = credentials
         self._clock = clock
         self._call_s_max = 0.0
         self._lock = threading.Lock()
@@ -201,7 +219,10 @@ class _OpenChannels(ABC, Generic[ChannelT]):
             stubs = self._stubs.setdefault((method.service, lane), {})
             stub = stubs.get(method.path)
             if stub is None:
-                stub = stubs[method.path] = method.on(self._current(method.service, lane))
+                stub = method.on(self._current(method.service, lane))
+                if self._credentials is not None:
+                    stub = _Signed(stub, self._credentials.metadata())
+                stubs[method.path] = stub
             return stub
 
     def _current(self, service: Service, lane: Lane) -> ChannelT:
@@ -241,8 +262,10 @@ class _OpenChannels(ABC, Generic[ChannelT]):
 class ServiceChannels(_OpenChannels[grpc.Channel]):
     """Channels of grpc's synchronous kind, shared by threads."""
 
-    def __init__(self, addresses: Addresses, clock: Clock) -> None:
-        super().__init__(addresses, clock)
+    def __init__(
+        self, addresses: Addresses, clock: Clock, credentials: Credentials | None = None
+    ) -> None:
+        super().__init__(addresses, clock, credentials)
         self.call_thread = CallThread()
 
     def close(self) -> None:
@@ -294,10 +317,12 @@ class ServiceChannels(_OpenChannels[grpc.Channel]):
 class AsyncServiceChannels(_OpenChannels[grpc.aio.Channel]):
     """Channels of grpc.aio, for one event loop."""
 
-    def __init__(self, addresses: Addresses, clock: Clock) -> None:
-        super().__init__(addresses, clock)
+    def __init__(
+        self, addresses: Addresses, clock: Clock, credentials: Credentials | None = None
+    ) -> None:
+        super().__init__(addresses, clock, credentials)
         self._home = AsyncHome()
-        self._streaming = ServiceChannels(addresses, clock)
+        self._streaming = ServiceChannels(addresses, clock, credentials)
         self._ending: set[asyncio.Future[None]] = set()
 
     def of(self, service: Service) -> grpc.aio.Channel:

@@ -18,6 +18,7 @@ from penstock.addresses import (
 from penstock.calls import status
 from penstock.calls.call import Attempts, Call, Plan
 from penstock.channel import CALL_FAILED, NOT_CONNECTED, AsyncServiceChannels, Lane, failure_of
+from penstock.credentials import given_credentials
 from penstock.errors import ClientClosed, PenstockError
 from penstock.proxies import way_to
 from penstock.queue_counts import QueueCounts
@@ -44,13 +45,17 @@ class AsyncConnection:
         retry: RetryPolicy | None = None,
         request_bytes_max: int = REQUEST_BYTES_MAX,
         clock: Clock | None = None,
+        access_key: str = "",
+        secret_key: str = "",
     ) -> None:
         self.addresses = Addresses(writer, reader, indexer)
         self.timeout_s = timeout_s
         self.retry = retry or RetryPolicy()
         self.request_bytes_max = request_bytes_max
         self.clock = clock or SystemClock()
-        self.channels = AsyncServiceChannels(self.addresses, self.clock)
+        self.channels = AsyncServiceChannels(
+            self.addresses, self.clock, given_credentials(access_key, secret_key)
+        )
         self.sequences = Sequences(self.clock)
         self._queue_counts = QueueCounts(self.clock)
 

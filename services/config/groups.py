@@ -305,6 +305,13 @@ class CertificateSettings(SettingsGroup):
     """PEM file: the certificate's private key."""
 
 
+class AccountSettings(SettingsGroup):
+    """Who may call."""
+
+    accounts: bool = False
+    """Whether calls need an account of the store (docs/security.md)."""
+
+
 ESSENTIALS: Final = "Essentials"
 GROUPS: Final[dict[str, tuple[type[SettingsGroup], ...]]] = {
     ESSENTIALS: (
@@ -316,6 +323,7 @@ GROUPS: Final[dict[str, tuple[type[SettingsGroup], ...]]] = {
         ConfigFileSettings,
     ),
     "Other services": (WriterAddressSettings, ReaderAddressSettings, StoreWaitSettings),
+    "Accounts": (AccountSettings,),
     "Logs": (LogSettings,),
     "Calls and connections": (CallSettings, SupervisionSettings),
     "Flushing": (FlushingSettings,),

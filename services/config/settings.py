@@ -26,6 +26,10 @@ class ListenSettings(ProcessSettings, groups.PortSettings, groups.SupervisionSet
     """What a process with one address takes."""
 
 
+class StoreProcessSettings(ListenSettings, groups.DirectorySettings, groups.AccountSettings):
+    """What a process over a store directory takes that serves on a port."""
+
+
 class MessagingSettings(ProcessSettings, groups.RocketmqSettings):
     """What a process that serves RocketMQ's clients takes."""
 
@@ -72,7 +76,7 @@ class EngineSettings(
 class WriterSettings(
     MessagingSettings,
     EngineSettings,
-    ListenSettings,
+    StoreProcessSettings,
     groups.ReaderAddressSettings,
     groups.StreamSettings,
 ):
@@ -83,8 +87,7 @@ class WriterSettings(
 
 class ReaderSettings(
     MessagingSettings,
-    ListenSettings,
-    groups.DirectorySettings,
+    StoreProcessSettings,
     groups.StoreWaitSettings,
     groups.WriterAddressSettings,
     groups.PullSettings,
@@ -131,9 +134,7 @@ class ReaderSettings(
         )
 
 
-class IndexerSettings(
-    ListenSettings, groups.DirectorySettings, groups.StoreWaitSettings, groups.ScrubSettings
-):
+class IndexerSettings(StoreProcessSettings, groups.StoreWaitSettings, groups.ScrubSettings):
     """The indexer: follows the commit log and builds index files."""
 
     listen: Address = DEFAULT_INDEXER
@@ -163,6 +164,7 @@ class GatewaySettings(
 class ServeSettings(
     MessagingSettings,
     EngineSettings,
+    groups.AccountSettings,
     groups.ServicePortsSettings,
     groups.GatewayPortSettings,
     groups.CertificateSettings,

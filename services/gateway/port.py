@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import grpc
 
 from services.config.settings import GatewaySettings
 from services.gateway.messaging import Messaging, Upstreams
+from services.rpc.calls import Interceptor
 from services.rpc.server import Contract, RpcServer
 
 
@@ -24,10 +26,13 @@ class GatewayPort:
         draining: asyncio.Event,
         *,
         ports: int,
+        interceptors: Sequence[Interceptor] = (),
     ) -> None:
         self._settings = settings
         self._messaging = Messaging(settings, upstreams, draining)
-        self._server = RpcServer(self._messaging.contracts, settings, draining, ports=ports)
+        self._server = RpcServer(
+            self._messaging.contracts, settings, draining, ports=ports, interceptors=interceptors
+        )
 
     @property
     def clients(self) -> Contract:

@@ -8,6 +8,7 @@ from typing import Final
 
 from penstock.v1 import groups_pb2, leases_pb2, reader_pb2
 from services import process
+from services.accounts.opening import read_accounts
 from services.arrivals import Arrivals
 from services.config.flags import load
 from services.config.settings import ReaderSettings
@@ -62,6 +63,7 @@ async def serve(
         settings.store, stop, timeout_seconds=settings.store_wait_seconds
     ):
         return
+    accounts = read_accounts(settings)
     source = Source(await asyncio.to_thread(StoreReader.open, settings.store))
     reads = ReadThreads(_THREADS)
     draining = asyncio.Event()
@@ -99,10 +101,18 @@ async def serve(
         ports = 1 + len(gateway_listens)
         if settings.gateway_listen:
             upstreams = _upstreams(settings, contracts)
-            gateway = GatewayPort(settings.of_gateway(), upstreams, draining, ports=ports)
+            gateway = GatewayPort(
+                settings.of_gateway(),
+                upstreams,
+                draining,
+                ports=ports,
+                interceptors=accounts.interceptors,
+            )
             if messaging is None:  # else its own port lists them already
                 contracts = [*contracts, gateway.clients]
-        server = RpcServer(contracts, settings, draining, ports=ports)
+        server = RpcServer(
+            contracts, settings, draining, ports=ports, interceptors=accounts.interceptors
+        )
         address = await server.start(settings.listen)
         gateway_addresses = [] if gateway is None else await gateway.start()
         server.set_serving(serving=True)

@@ -61,7 +61,7 @@ class RpcServer:
         calls = CallHandlers(access_log=settings.access_log, interceptors=interceptors)
         own_calls = CallHandlers(access_log=settings.access_log)
         handlers = own_calls.of_service(_HEALTH, self._health)
-        handlers |= own_calls.of_service(_REFLECTION, Reflection(reflected))
+        handlers |= calls.of_service(_REFLECTION, Reflection(reflected))
         for service, servicer, bytes_max in contracts:
             handlers |= calls.of_service(service, servicer, parsed_bytes_max=bytes_max)
         self._server = CoreServer(

@@ -16,6 +16,7 @@ from penstock.v1 import (
     writer_pb2,
 )
 from services import logs, process
+from services.accounts.opening import own_accounts
 from services.config.flags import load
 from services.config.settings import WriterSettings
 from services.gateway.messaging import Messaging, Upstreams
@@ -68,13 +69,19 @@ async def serve(
 ) -> None:
     """Open the store, serve it until ``stop`` is set, drain, close it."""
     check_free(settings.listen)
-    served = [*_SERVICES.values(), *(_MESSAGING_SERVICES if settings.splits_routes else ())]
+    accounts, accounts_contract = await asyncio.to_thread(own_accounts, settings)
+    served = [
+        accounts_contract.service,
+        *_SERVICES.values(),
+        *(_MESSAGING_SERVICES if settings.splits_routes else ()),
+    ]
     store, listen = await open_with_space(
         lambda: StoreWriter.open(settings.store, settings.store_config(), waits_for_files=False),
         served,
         settings,
         stop,
         ready,
+        accounts.interceptors,
     )
     if store is None:
         return
@@ -94,11 +101,12 @@ async def serve(
             ),
             Contract(_SERVICES["Timers"], TimerServicer(store.timers, acks)),
             Contract(_SERVICES["Retention"], RetentionServicer(store.retention)),
+            accounts_contract,
         ]
         if settings.splits_routes:
             messaging = _messaging(settings, contracts, draining)
             contracts += messaging.contracts
-        server = RpcServer(contracts, settings, draining)
+        server = RpcServer(contracts, settings, draining, interceptors=accounts.interceptors)
         address = await server.start(listen)
         server.set_serving(serving=store.writable)
         ready(address)

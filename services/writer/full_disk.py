@@ -11,6 +11,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from services import logs
 from services.config.settings import WriterSettings
 from services.process import sleep_until
+from services.rpc.calls import Interceptor
 from services.rpc.server import Contract, RpcServer
 from storage.errors import StoreFull
 
@@ -37,6 +38,7 @@ async def open_with_space(
     settings: WriterSettings,
     stop: asyncio.Event,
     announce: Callable[[str], None],
+    interceptors: Sequence[Interceptor] = (),
 ) -> tuple[T | None, str]:
     """Return what ``open_store`` returns, run in a thread, and where to listen; None once ``stop`` is set.
 
@@ -50,7 +52,7 @@ async def open_with_space(
         problem = full
     servicer = FullDiskServicer(problem)
     contracts = [Contract(service, servicer) for service in services]
-    server = RpcServer(contracts, settings, asyncio.Event())
+    server = RpcServer(contracts, settings, asyncio.Event(), interceptors=interceptors)
     address = await server.start(settings.listen)
     announce(address)
     try:
