@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from penstock.producing.threads import Handle, Producer
     from penstock.record import Record, Records
     from penstock.retry import RetryPolicy
+    from penstock.tls import TLS, BadTlsFile
     from penstock.transaction_values import (
         EndedTransaction,
         PendingTransaction,
@@ -105,6 +106,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "TLS",
     "AsyncClient",
     "AsyncConsumer",
     "AsyncHandle",
@@ -114,6 +116,7 @@ __all__ = [
     "AsyncSubscription",
     "AsyncTransaction",
     "AsyncTransactionChecker",
+    "BadTlsFile",
     "BatchFull",
     "Cancelled",
     "Client",
@@ -202,6 +205,7 @@ _HOMES: Final = {
     "AsyncSubscription": "penstock._async.subscription",
     "AsyncTransaction": "penstock._async.transactions",
     "AsyncTransactionChecker": "penstock._async.transactions",
+    "BadTlsFile": "penstock.tls",
     "BatchFull": "penstock.errors",
     "Cancelled": "penstock.errors",
     "Client": "penstock._sync.client",
@@ -262,6 +266,7 @@ _HOMES: Final = {
     "Stored": "penstock.values",
     "StoredBatch": "penstock.values",
     "Subscription": "penstock._sync.subscription",
+    "TLS": "penstock.tls",
     "Topic": "penstock.values",
     "TopicDescription": "penstock.values",
     "TopicExists": "penstock.errors",

@@ -23,6 +23,7 @@ import grpc
 from penstock.addresses import Addresses, Service, channel_options
 from penstock.background import Background
 from penstock.errors import CANCELLED_HERE, ClientClosed, UsedElsewhere
+from penstock.tls import TLS, open_channel
 from penstock.wire import Method
 from storage.clock import Clock
 
@@ -145,8 +146,9 @@ class _OpenChannels(ABC, Generic[ChannelT]):
     has had, and 60 s at least.
     """
 
-    def __init__(self, addresses: Addresses, clock: Clock) -> None:
+    def __init__(self, addresses: Addresses, clock: Clock, tls: TLS | None = None) -> None:
         self.addresses = addresses
+        self.tls = tls
         self._clock = clock
         self._call_s_max = 0.0
         self._lock = threading.Lock()
@@ -241,8 +243,8 @@ class _OpenChannels(ABC, Generic[ChannelT]):
 class ServiceChannels(_OpenChannels[grpc.Channel]):
     """Channels of grpc's synchronous kind, shared by threads."""
 
-    def __init__(self, addresses: Addresses, clock: Clock) -> None:
-        super().__init__(addresses, clock)
+    def __init__(self, addresses: Addresses, clock: Clock, tls: TLS | None = None) -> None:
+        super().__init__(addresses, clock, tls)
         self.call_thread = CallThread()
 
     def close(self) -> None:
@@ -288,16 +290,17 @@ class ServiceChannels(_OpenChannels[grpc.Channel]):
         channel.close()
 
     def _open(self, address: str, options: list[tuple[str, int]]) -> grpc.Channel:
-        return grpc.insecure_channel(address, options=options)
+        channel: grpc.Channel = open_channel(grpc, address, options, self.tls)
+        return channel
 
 
 class AsyncServiceChannels(_OpenChannels[grpc.aio.Channel]):
     """Channels of grpc.aio, for one event loop."""
 
-    def __init__(self, addresses: Addresses, clock: Clock) -> None:
-        super().__init__(addresses, clock)
+    def __init__(self, addresses: Addresses, clock: Clock, tls: TLS | None = None) -> None:
+        super().__init__(addresses, clock, tls)
         self._home = AsyncHome()
-        self._streaming = ServiceChannels(addresses, clock)
+        self._streaming = ServiceChannels(addresses, clock, tls)
         self._ending: set[asyncio.Future[None]] = set()
 
     def of(self, service: Service) -> grpc.aio.Channel:
@@ -353,4 +356,5 @@ class AsyncServiceChannels(_OpenChannels[grpc.aio.Channel]):
         ending.add_done_callback(self._ending.discard)
 
     def _open(self, address: str, options: list[tuple[str, int]]) -> grpc.aio.Channel:
-        return grpc.aio.insecure_channel(address, options=options)
+        channel: grpc.aio.Channel = open_channel(grpc.aio, address, options, self.tls)
+        return channel
