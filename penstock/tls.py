@@ -84,6 +84,18 @@ class Identity(NamedTuple):
     expires_at: datetime
 
 
+def tls_of(ca: str, cert: str, key: str, server_name: str) -> TLS | None:
+    """Return TLS as flags and options say it; None without ``ca``, which may be the word PUBLIC. Raises BadTlsFile."""
+    if not ca:
+        return None
+    return TLS(
+        ca=None if ca == PUBLIC else ca,
+        cert=cert or None,
+        key=key or None,
+        server_name=server_name,
+    )
+
+
 def open_channel(
     kind: Any, address: str, options: Sequence[tuple[str, Any]], tls: TLS | None
 ) -> Any:

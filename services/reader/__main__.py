@@ -40,9 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return process.run(SERVICE, settings, lambda stop: serve(settings, stop))
 
 
-def _announce(address: str, *gateway_addresses: str) -> None:
+def _announce(address: str, gateway_address: str = "") -> None:
     process.announce(SERVICE, address)
-    for gateway_address in gateway_addresses:
+    if gateway_address:
         process.announce(GATEWAY, gateway_address)
 
 
@@ -53,11 +53,10 @@ async def serve(
 ) -> None:
     """Wait for the store, serve it until ``stop`` is set, drain, close it.
 
-    ``ready`` is called with the address of its port and those of the gateway's, if it has them.
+    ``ready`` is called with the address of its port and that of the gateway's, if it has one.
     """
-    gateway_listens = list(filter(None, (settings.gateway_listen, settings.gateway_tls_listen)))
-    for listen in gateway_listens:
-        check_free(listen)
+    if settings.gateway_listen:
+        check_free(settings.gateway_listen)
     if not await process.wait_for_store(
         settings.store, stop, timeout_seconds=settings.store_wait_seconds
     ):
@@ -96,7 +95,7 @@ async def serve(
         if settings.splits_routes:
             messaging = Messaging(settings, _upstreams(settings, contracts), draining)
             contracts += messaging.contracts
-        ports = 1 + len(gateway_listens)
+        ports = 2 if settings.gateway_listen else 1
         if settings.gateway_listen:
             upstreams = _upstreams(settings, contracts)
             gateway = GatewayPort(settings.of_gateway(), upstreams, draining, ports=ports)
@@ -104,9 +103,9 @@ async def serve(
                 contracts = [*contracts, gateway.clients]
         server = RpcServer(contracts, settings, draining, ports=ports)
         address = await server.start(settings.listen)
-        gateway_addresses = [] if gateway is None else await gateway.start()
+        addresses = [address] if gateway is None else [address, await gateway.start()]
         server.set_serving(serving=True)
-        ready(address, *gateway_addresses)
+        ready(*addresses)
         await stop.wait()
         draining.set()
         arrivals.close()
@@ -132,10 +131,11 @@ def _upstreams(settings: ReaderSettings, contracts: Sequence[Contract]) -> Upstr
     Where it serves such clients on its own port (``contracts``), they are listed with those of the gateway's.
     """
     here = InProcessService(contracts)
-    writer, halves = Upstream(settings.writer_address), Upstream(settings.writer_address)
+    tls = settings.tls_of_calls
+    writer, halves = (Upstream(settings.writer_address, tls) for _ in range(2))
     return Upstreams(
         writer=writer,
-        batches=BatchStream(settings.writer_address),
+        batches=BatchStream(settings.writer_address, tls),
         halves=HalfBatches(halves, halves.renew),
         reader=here,
         waiting=here,

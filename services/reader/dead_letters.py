@@ -10,6 +10,7 @@ import grpc
 
 from penstock.v1 import dead_letters_pb2
 from services import logs
+from services.config.settings import ReaderSettings
 from services.reader.calls_in_turn import CallsInTurn
 from services.reader.leases import ReaderLeases
 from services.rpc.status import NotServed
@@ -29,7 +30,7 @@ class DeadLetterCalls:
 
     def __init__(
         self,
-        writer_address: str,
+        settings: ReaderSettings,
         leases: ReaderLeases,
         calls: CallsInTurn,
     ) -> None:
@@ -39,7 +40,8 @@ class DeadLetterCalls:
         self._loop = asyncio.get_running_loop()
         self._said_at = -_SAID_EVERY_SECONDS
         self._under_way: set[asyncio.Task[None]] = set()
-        self._writer = Upstream(writer_address) if writer_address else None
+        address = settings.writer_address
+        self._writer = Upstream(address, settings.tls_of_calls) if address else None
 
     def send(self, group: str, topic: str, dead: Sequence[DeadMessages]) -> None:
         """Have records stored as dead letters, in the background; what fails is asked for again later."""

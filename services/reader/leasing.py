@@ -41,7 +41,7 @@ class Leasing:
         leases = self.leases = ReaderLeases(
             reader, self._leases, auto_create_groups=settings.auto_create_groups
         )
-        self._dead_letters = DeadLetterCalls(settings.writer_address, leases, self._calls)
+        self._dead_letters = DeadLetterCalls(settings, leases, self._calls)
         self._receives = Receives(leases, self._calls, arrivals, self._dead_letters.send)
         self._loop = asyncio.get_running_loop()
         leases.add_listener(self._due_earlier)

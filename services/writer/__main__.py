@@ -124,8 +124,8 @@ def _messaging(
         writer=here,
         batches=BatchCalls(here),
         halves=HalfBatches(here),
-        reader=Upstream(settings.reader_address),
-        waiting=WaitingCalls(settings.reader_address),
+        reader=Upstream(settings.reader_address, settings.tls_of_calls),
+        waiting=WaitingCalls(settings.reader_address, settings.tls_of_calls),
     )
     return Messaging(settings, upstreams, draining)
 

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 import grpc
 
+from penstock.tls import TLS
 from penstock.v1 import common_pb2, transactions_pb2, writer_pb2
 from penstock.varint import varint
 from services.gateway.messages.statuses import CallRefused, code_of, refusal_of
@@ -100,8 +101,8 @@ class BatchStream:
     The connection is its own: a new one ends no other call.
     """
 
-    def __init__(self, writer_address: str) -> None:
-        self._writer = Upstream(writer_address)
+    def __init__(self, writer_address: str, tls: TLS | None = None) -> None:
+        self._writer = Upstream(writer_address, tls)
         self._call: Any = None
 
     async def store(
