@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from cli import bench, offline, pub, query, serving, staged, status, sub, topics
+from cli import bench, certs, offline, pub, query, serving, staged, status, sub, topics
 from cli.consumers import clients, dead_letters, groups, offsets
 from cli.delays import timers
 from cli.failures import ExitCode, describe
@@ -196,6 +196,7 @@ staged.register(app)
 retention.register(app)
 clients.register(app)
 serving.register(app)
+certs.register(app)
 offline.register(app)
 bench.register(app)
 app.add_typer(jobs.app, name="job", rich_help_panel=offline.PANEL)
