@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from penstock.producing.threads import Handle, Producer
     from penstock.record import Record, Records
     from penstock.retry import RetryPolicy
+    from penstock.tls import TLS, BadTlsFile
     from penstock.transaction_values import (
         EndedTransaction,
         PendingTransaction,
@@ -111,6 +112,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "TLS",
     "AsyncClient",
     "AsyncConsumer",
     "AsyncHandle",
@@ -120,6 +122,7 @@ __all__ = [
     "AsyncSubscription",
     "AsyncTransaction",
     "AsyncTransactionChecker",
+    "BadTlsFile",
     "BatchFull",
     "Cancelled",
     "Client",
@@ -216,6 +219,7 @@ _HOMES: Final = {
     "AsyncSubscription": "penstock._async.subscription",
     "AsyncTransaction": "penstock._async.transactions",
     "AsyncTransactionChecker": "penstock._async.transactions",
+    "BadTlsFile": "penstock.tls",
     "BatchFull": "penstock.errors",
     "Cancelled": "penstock.errors",
     "Client": "penstock._sync.client",
@@ -280,6 +284,7 @@ _HOMES: Final = {
     "Stored": "penstock.values",
     "StoredBatch": "penstock.values",
     "Subscription": "penstock._sync.subscription",
+    "TLS": "penstock.tls",
     "Topic": "penstock.values",
     "TopicDescription": "penstock.values",
     "TopicExists": "penstock.errors",

@@ -24,6 +24,7 @@ from penstock.addresses import Addresses, Service, channel_options
 from penstock.background import Background
 from penstock.credentials import Credentials, Metadata
 from penstock.errors import CANCELLED_HERE, ClientClosed, UsedElsewhere
+from penstock.tls import TLS, open_channel
 from penstock.wire import Method
 from storage.clock import Clock
 
@@ -161,9 +162,14 @@ class _OpenChannels(ABC, Generic[ChannelT]):
     """
 
     def __init__(
-        self, addresses: Addresses, clock: Clock, credentials: Credentials | None = None
+        self,
+        addresses: Addresses,
+        clock: Clock,
+        tls: TLS | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         self.addresses = addresses
+        self.tls = tls
         self._credentials = credentials
         self._clock = clock
         self._call_s_max = 0.0
@@ -263,9 +269,13 @@ class ServiceChannels(_OpenChannels[grpc.Channel]):
     """Channels of grpc's synchronous kind, shared by threads."""
 
     def __init__(
-        self, addresses: Addresses, clock: Clock, credentials: Credentials | None = None
+        self,
+        addresses: Addresses,
+        clock: Clock,
+        tls: TLS | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
-        super().__init__(addresses, clock, credentials)
+        super().__init__(addresses, clock, tls, credentials)
         self.call_thread = CallThread()
 
     def close(self) -> None:
@@ -311,18 +321,23 @@ class ServiceChannels(_OpenChannels[grpc.Channel]):
         channel.close()
 
     def _open(self, address: str, options: list[tuple[str, int]]) -> grpc.Channel:
-        return grpc.insecure_channel(address, options=options)
+        channel: grpc.Channel = open_channel(grpc, address, options, self.tls)
+        return channel
 
 
 class AsyncServiceChannels(_OpenChannels[grpc.aio.Channel]):
     """Channels of grpc.aio, for one event loop."""
 
     def __init__(
-        self, addresses: Addresses, clock: Clock, credentials: Credentials | None = None
+        self,
+        addresses: Addresses,
+        clock: Clock,
+        tls: TLS | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
-        super().__init__(addresses, clock, credentials)
+        super().__init__(addresses, clock, tls, credentials)
         self._home = AsyncHome()
-        self._streaming = ServiceChannels(addresses, clock, credentials)
+        self._streaming = ServiceChannels(addresses, clock, tls, credentials)
         self._ending: set[asyncio.Future[None]] = set()
 
     def of(self, service: Service) -> grpc.aio.Channel:
@@ -378,4 +393,5 @@ class AsyncServiceChannels(_OpenChannels[grpc.aio.Channel]):
         ending.add_done_callback(self._ending.discard)
 
     def _open(self, address: str, options: list[tuple[str, int]]) -> grpc.aio.Channel:
-        return grpc.aio.insecure_channel(address, options=options)
+        channel: grpc.aio.Channel = open_channel(grpc.aio, address, options, self.tls)
+        return channel

@@ -148,14 +148,13 @@ class BackgroundService:
         self._background = BackgroundLoop()
         self.address = ""
         self.gateway_address = ""  # of a reader that has one
-        self.with_tls: tuple[str, ...] = ()  # the port of the latter, in words
 
     def __enter__(self) -> BackgroundService:
         self._background.__enter__()
         ready = threading.Event()
 
-        def on_ready(address: str, gateway_address: str = "", *with_tls: str) -> None:
-            self.address, self.gateway_address, self.with_tls = address, gateway_address, with_tls
+        def on_ready(address: str, gateway_address: str = "") -> None:
+            self.address, self.gateway_address = address, gateway_address
             ready.set()
 
         async def run() -> None:

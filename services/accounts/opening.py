@@ -63,11 +63,13 @@ def _config(settings: StoreProcessSettings) -> Path:
 def _served(
     settings: StoreProcessSettings, rules: Callable[[], Rules], audit: AuditLog
 ) -> ServedAccounts:
-    del settings
+    signed: Metadata = ()
 
     def metadata() -> Metadata:
-        user = rules().users.get(SERVICES_USER)
-        return Credentials(user.name, user.secrets[-1]).metadata() if user else ()
+        nonlocal signed
+        if not signed and (user := rules().users.get(SERVICES_USER)) is not None:
+            signed = Credentials(user.name, user.secrets[-1]).metadata()
+        return signed
 
-    guard = Guard(rules, takes_certificates=False, audit=audit)
+    guard = Guard(rules, takes_certificates=settings.tls_client_ca is not None, audit=audit)
     return ServedAccounts((InBandGuard(guard),), metadata)

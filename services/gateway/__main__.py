@@ -14,7 +14,7 @@ from services.gateway.messaging import Upstreams
 from services.gateway.port import GatewayPort
 from services.gateway.sends.batch_stream import BatchStream, HalfBatches
 from services.rpc.ports import check_free
-from services.upstream import Upstream, WaitingCalls
+from services.upstream import Endpoint, Upstream, WaitingCalls
 
 SERVICE: Final = "gateway"
 
@@ -25,22 +25,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     return process.run(SERVICE, settings, lambda stop: serve(settings, stop))
 
 
-def _announce(*addresses: str) -> None:
-    for address in addresses:
-        process.announce(SERVICE, address)
+def _announce(address: str) -> None:
+    process.announce(SERVICE, address)
 
 
 async def serve(
     settings: GatewaySettings,
     stop: asyncio.Event,
-    ready: Callable[..., None] = _announce,
+    ready: Callable[[str], None] = _announce,
 ) -> None:
-    """Serve RocketMQ's clients until ``stop`` is set, drain. ``ready`` is called with the address of each port."""
+    """Serve RocketMQ's clients until ``stop`` is set, drain. ``ready`` is called with the address."""
     check_free(settings.listen)
-    ports = 2 if settings.tls_listen else 1
-    port = GatewayPort(settings, _upstreams(settings), asyncio.Event(), ports=ports)
+    port = GatewayPort(settings, _upstreams(settings), asyncio.Event(), ports=1)
     try:
-        ready(*await port.start())
+        ready(await port.start())
         await stop.wait()
         await port.drain()
     finally:
@@ -49,14 +47,16 @@ async def serve(
 
 def _upstreams(settings: GatewaySettings) -> Upstreams:
     """Return the writer and the reader, over channels."""
-    writer, halves = Upstream(settings.writer_address), Upstream(settings.writer_address)
-    reader = Upstream(settings.reader_address)
+    writing = Endpoint(settings.writer_address, settings.tls_of_calls)
+    reading = Endpoint(settings.reader_address, settings.tls_of_calls)
+    writer, halves = Upstream(writing), Upstream(writing)
+    reader = Upstream(reading)
     return Upstreams(
         writer=writer,
-        batches=BatchStream(settings.writer_address),
+        batches=BatchStream(writing),
         halves=HalfBatches(halves, halves.renew),
-        reader=StreamedAcknowledging(reader, Upstream(settings.reader_address)),
-        waiting=WaitingCalls(settings.reader_address),
+        reader=StreamedAcknowledging(reader, Upstream(reading)),
+        waiting=WaitingCalls(reading),
         others_with_clients=(writer, reader) if settings.splits_routes else (),
     )
 

@@ -26,7 +26,7 @@ from services.reader.source import Source
 from services.rpc.in_process import InProcessService
 from services.rpc.ports import check_free
 from services.rpc.server import Contract, RpcServer
-from services.upstream import Upstream
+from services.upstream import Endpoint, Upstream
 from storage.reader import StoreReader
 
 SERVICE: Final = "reader"
@@ -41,9 +41,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return process.run(SERVICE, settings, lambda stop: serve(settings, stop))
 
 
-def _announce(address: str, *gateway_addresses: str) -> None:
+def _announce(address: str, gateway_address: str = "") -> None:
     process.announce(SERVICE, address)
-    for gateway_address in gateway_addresses:
+    if gateway_address:
         process.announce(GATEWAY, gateway_address)
 
 
@@ -54,16 +54,16 @@ async def serve(
 ) -> None:
     """Wait for the store, serve it until ``stop`` is set, drain, close it.
 
-    ``ready`` is called with the address of its port and those of the gateway's, if it has them.
+    ``ready`` is called with the address of its port and that of the gateway's, if it has one.
     """
-    gateway_listens = list(filter(None, (settings.gateway_listen, settings.gateway_tls_listen)))
-    for listen in gateway_listens:
-        check_free(listen)
+    if settings.gateway_listen:
+        check_free(settings.gateway_listen)
     if not await process.wait_for_store(
         settings.store, stop, timeout_seconds=settings.store_wait_seconds
     ):
         return
     accounts = read_accounts(settings)
+    writer = Endpoint(settings.writer_address, settings.tls_of_calls, accounts.metadata)
     source = Source(await asyncio.to_thread(StoreReader.open, settings.store))
     reads = ReadThreads(_THREADS)
     draining = asyncio.Event()
@@ -74,7 +74,7 @@ async def serve(
     gateway: GatewayPort | None = None
     try:
         catch_up = CatchUp(source, arrivals, index_arrivals, draining)
-        leasing = Leasing(source.reader, settings, arrivals, catch_up, reads, draining)
+        leasing = Leasing(source.reader, settings, writer, arrivals, catch_up, reads, draining)
         servicer = ReaderServicer(
             source,
             Pulls(
@@ -96,11 +96,11 @@ async def serve(
             Contract(groups_pb2.DESCRIPTOR.services_by_name["Groups"], leasing.groups),
         ]
         if settings.splits_routes:
-            messaging = Messaging(settings, _upstreams(settings, contracts), draining)
+            messaging = Messaging(settings, _upstreams(writer, contracts), draining)
             contracts += messaging.contracts
-        ports = 1 + len(gateway_listens)
+        ports = 2 if settings.gateway_listen else 1
         if settings.gateway_listen:
-            upstreams = _upstreams(settings, contracts)
+            upstreams = _upstreams(writer, contracts)
             gateway = GatewayPort(
                 settings.of_gateway(),
                 upstreams,
@@ -114,9 +114,9 @@ async def serve(
             contracts, settings, draining, ports=ports, interceptors=accounts.interceptors
         )
         address = await server.start(settings.listen)
-        gateway_addresses = [] if gateway is None else await gateway.start()
+        addresses = [address] if gateway is None else [address, await gateway.start()]
         server.set_serving(serving=True)
-        ready(address, *gateway_addresses)
+        ready(*addresses)
         await stop.wait()
         draining.set()
         arrivals.close()
@@ -136,16 +136,16 @@ async def serve(
         source.close()
 
 
-def _upstreams(settings: ReaderSettings, contracts: Sequence[Contract]) -> Upstreams:
+def _upstreams(at_writer: Endpoint, contracts: Sequence[Contract]) -> Upstreams:
     """Return the writer over channels, and this process: RocketMQ's clients receive and acknowledge without a hop.
 
     Where it serves such clients on its own port (``contracts``), they are listed with those of the gateway's.
     """
     here = InProcessService(contracts)
-    writer, halves = Upstream(settings.writer_address), Upstream(settings.writer_address)
+    writer, halves = Upstream(at_writer), Upstream(at_writer)
     return Upstreams(
         writer=writer,
-        batches=BatchStream(settings.writer_address),
+        batches=BatchStream(at_writer),
         halves=HalfBatches(halves, halves.renew),
         reader=here,
         waiting=here,

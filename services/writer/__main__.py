@@ -25,7 +25,7 @@ from services.gateway.v2 import service_pb2
 from services.rpc.in_process import InProcessService
 from services.rpc.ports import check_free
 from services.rpc.server import Contract, RpcServer
-from services.upstream import Upstream, WaitingCalls
+from services.upstream import Endpoint, Upstream, WaitingCalls
 from services.writer.acks import Acks
 from services.writer.dead_letters import DeadLetterServicer
 from services.writer.full_disk import open_with_space
@@ -104,7 +104,8 @@ async def serve(
             accounts_contract,
         ]
         if settings.splits_routes:
-            messaging = _messaging(settings, contracts, draining)
+            reader = Endpoint(settings.reader_address, settings.tls_of_calls, accounts.metadata)
+            messaging = _messaging(settings, reader, contracts, draining)
             contracts += messaging.contracts
         server = RpcServer(contracts, settings, draining, interceptors=accounts.interceptors)
         address = await server.start(listen)
@@ -124,7 +125,10 @@ async def serve(
 
 
 def _messaging(
-    settings: WriterSettings, contracts: Sequence[Contract], draining: asyncio.Event
+    settings: WriterSettings,
+    reader: Endpoint,
+    contracts: Sequence[Contract],
+    draining: asyncio.Event,
 ) -> Messaging:
     """Return what serves RocketMQ's clients here: their sends are stored without another hop."""
     here = InProcessService(contracts)
@@ -132,8 +136,8 @@ def _messaging(
         writer=here,
         batches=BatchCalls(here),
         halves=HalfBatches(here),
-        reader=Upstream(settings.reader_address),
-        waiting=WaitingCalls(settings.reader_address),
+        reader=Upstream(reader),
+        waiting=WaitingCalls(reader),
     )
     return Messaging(settings, upstreams, draining)
 

@@ -21,7 +21,10 @@ HERE = ipaddress.ip_address("10.0.0.7")
 ANN = User(name="ann", kind=UserKind.NORMAL, secrets=("s",))
 
 
-def allows(policies, resource=Resource.topic("orders-1"), action=Action.PUB, source=HERE, user=ANN):
+ORDERS = Resource.topic("orders-1")
+
+
+def allows(policies, resource=ORDERS, action=Action.PUB, source=HERE, user=ANN):
     made = tuple(checked_policy(user="ann", **{"actions": ["Pub"], **each}) for each in policies)
     rules = Rules(generation=1, users={"ann": ANN}, policies={"ann": made})
     return rules.allows(user, resource, action, source)

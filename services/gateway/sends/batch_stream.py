@@ -15,7 +15,7 @@ import grpc
 from penstock.v1 import common_pb2, transactions_pb2, writer_pb2
 from penstock.varint import varint
 from services.gateway.messages.statuses import CallRefused, code_of, refusal_of
-from services.upstream import CalledService, Upstream
+from services.upstream import CalledService, Endpoint, Upstream
 from storage.format.names import HALF_TOPIC
 from storage.message import ProducerSequence
 
@@ -100,8 +100,8 @@ class BatchStream:
     The connection is its own: a new one ends no other call.
     """
 
-    def __init__(self, writer_address: str) -> None:
-        self._writer = Upstream(writer_address)
+    def __init__(self, writer: Endpoint) -> None:
+        self._writer = Upstream(writer)
         self._call: Any = None
 
     async def store(
