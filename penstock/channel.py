@@ -140,6 +140,11 @@ def _do(jobs: SimpleQueue[Callable[[], object] | None]) -> None:
             _log.exception("a call failed")
 
 
+def signed(stub: Any, credentials: Credentials | None) -> Any:
+    """Return grpc's callable of a method as it is called with credentials."""
+    return stub if credentials is None else _Signed(stub, credentials.metadata())
+
+
 class _Signed:
     """grpc's callable of a method, with the caller's credentials in each call."""
 
@@ -226,9 +231,7 @@ class _OpenChannels(ABC, Generic[ChannelT]):
             stub = stubs.get(method.path)
             if stub is None:
                 stub = method.on(self._current(method.service, lane))
-                if self._credentials is not None:
-                    stub = _Signed(stub, self._credentials.metadata())
-                stubs[method.path] = stub
+                stub = stubs[method.path] = signed(stub, self._credentials)
             return stub
 
     def _current(self, service: Service, lane: Lane) -> ChannelT:

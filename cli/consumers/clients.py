@@ -74,11 +74,14 @@ def clients(
 
 
 def _list(session: Session, address: str, group: str) -> gateway_pb2.ListClientsResponse:
+    from penstock.channel import signed
+    from penstock.credentials import given_credentials
     from penstock.v1 import gateway_pb2, gateway_pb2_grpc
 
     with session.channel(address) as channel:
         stub = gateway_pb2_grpc.GatewayStub(channel)  # type: ignore[no-untyped-call]  # generated
+        list_clients = signed(stub.ListClients, given_credentials())
         request = gateway_pb2.ListClientsRequest(group=group)
         return cast(
-            "gateway_pb2.ListClientsResponse", stub.ListClients(request, timeout=session.timeout_s)
+            "gateway_pb2.ListClientsResponse", list_clients(request, timeout=session.timeout_s)
         )

@@ -219,12 +219,13 @@ class Endpoint:
         import grpc
 
         from penstock.addresses import channel_options
-        from penstock.channel import CHANNEL_OPTIONS
+        from penstock.channel import CHANNEL_OPTIONS, signed
+        from penstock.credentials import given_credentials
 
         if self._channel is None:
             options = [*CHANNEL_OPTIONS, *channel_options(self.address)]
             self._channel = grpc.insecure_channel(self.address, options)
-        call: Callable[..., Any] = method.on(self._channel)
+        call: Callable[..., Any] = signed(method.on(self._channel), given_credentials())
         return call
 
     def _ask(self, method: Any, request: Any) -> Any:

@@ -15,6 +15,7 @@ from services.config import groups
 from services.config.values import AUTO, Address, AddressOrNone, Count, is_open_to_network
 from storage.config import LeaseConfig, StoreConfig
 
+LOOPBACK: Final = "127.0.0.1:0"
 WARM_SHARE: Final = 8  # of the memory, one part for page cache filled ahead of the appends
 
 
@@ -52,6 +53,17 @@ class ProcessSettings(
                     f"--{name.replace('_', '-')}: {address} is not of this machine alone: give {files},"
                     " or --plaintext to do without TLS"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _accounts_over_tls(self) -> Self:
+        if getattr(self, "accounts", False) and self.tls_cert is None:
+            for name in type(self).model_fields:
+                if name.endswith("listen") and is_open_to_network(getattr(self, name) or LOOPBACK):
+                    raise ValueError(
+                        f"--{name.replace('_', '-')}: with --accounts it needs --tls-cert and --tls-key: a"
+                        " signature that is read on its way can be used again for ever"
+                    )
         return self
 
     @property
@@ -201,6 +213,17 @@ class GatewaySettings(
     listen: Address = DEFAULT_GATEWAY
     concurrent_calls_max: Count = 20_000
     connections_max: Count = 8_192
+
+    @model_validator(mode="after")
+    def _accounts_over_tls(self) -> Self:
+        if getattr(self, "accounts", False) and self.tls_cert is None:
+            for name in type(self).model_fields:
+                if name.endswith("listen") and is_open_to_network(getattr(self, name) or LOOPBACK):
+                    raise ValueError(
+                        f"--{name.replace('_', '-')}: with --accounts it needs --tls-cert and --tls-key: a"
+                        " signature that is read on its way can be used again for ever"
+                    )
+        return self
 
     @property
     def client_ca(self) -> Path | None:

@@ -5,12 +5,14 @@ import time
 
 import grpc
 import pytest
+from messaging_bed import message
 
-from penstock import PermissionDenied, Policy, Unauthenticated
+from penstock import PermissionDenied, Policy, RecordBatch, Unauthenticated
 from penstock.credentials import Credentials
 from penstock.errors import InvalidArgument
 from penstock.v1 import transactions_pb2, writer_pb2
 from services.config.settings import IndexerSettings, ReaderSettings, WriterSettings
+from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2
 from services.indexer.__main__ import serve as serve_indexer
 from services.reader.__main__ import serve as serve_reader
@@ -109,11 +111,15 @@ RIGHTS_OF = {
 
 
 def encoded(topic):
-    from penstock.batch import RecordBatch
-
-    batch = RecordBatch()
-    batch.add(topic, 0, b"x")
+    batch = RecordBatch(topic)
+    batch.add(b"x")
     return batch
+
+
+def staged_records(staged, attempt, topic):
+    batch = RecordBatch(topic)
+    batch.add(b"x", unique_key=staged.unique_key(attempt, 0))
+    return batch.records()
 
 
 @pytest.mark.parametrize("name", RIGHTS_OF)
@@ -220,21 +226,18 @@ def test_one_batch_with_a_topic_too_many_is_refused_whole_and_the_stream_goes_on
     guarded, ann, root
 ):
     allow(root, "Topic:orders", "Pub")
-    before = root.offset_range("orders", 0).max_offset
+    before = root.describe_topic("orders").queues[0][1]
     metadata = Credentials("ann", guarded.keys["ann"]).metadata()
     frames = [encoded("orders"), encoded("bills"), encoded("orders")]
-    mixed = encoded("orders")
-    mixed.add("bills", 0, b"x")
+    mixed = bytes(encoded("orders").records()) + bytes(encoded("bills").records())
     with grpc.insecure_channel(guarded.writer) as channel:
         stream = channel.stream_stream(
             "/penstock.v1.Writer/ProduceStream",
             request_serializer=writer_pb2.ProduceBatchRequest.SerializeToString,
             response_deserializer=writer_pb2.ProduceStreamResponse.FromString,
         )
-        requests = [
-            writer_pb2.ProduceBatchRequest(records=bytes(each.records()))
-            for each in (*frames, mixed)
-        ]
+        records = [*(bytes(each.records()) for each in frames), mixed]
+        requests = [writer_pb2.ProduceBatchRequest(records=each) for each in records]
         answers = list(stream(iter(requests), metadata=metadata))
     codes = [each.failure.code for each in answers]
     assert codes == [
@@ -243,7 +246,7 @@ def test_one_batch_with_a_topic_too_many_is_refused_whole_and_the_stream_goes_on
         0,
         grpc.StatusCode.PERMISSION_DENIED.value[0],
     ]
-    assert root.offset_range("orders", 0).max_offset == before + 2
+    assert root.describe_topic("orders").queues[0][1] == before + 2
 
 
 def test_half_messages_and_staged_records_are_checked_by_their_topics(guarded, ann, root):
@@ -259,10 +262,10 @@ def test_half_messages_and_staged_records_are_checked_by_their_topics(guarded, a
         assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
     allow(root, "Topic:orders", "Pub")
     allow(root, "Cluster:*", "Pub")
-    with ann.staged_commit("app", 1) as staged:
-        staged.stage("attempt", [encoded("orders")])
-        with pytest.raises(PermissionDenied):
-            staged.stage("another", [encoded("bills")])
+    staged = ann.staged_commit("app", 1)
+    staged.stage("attempt", [staged_records(staged, "attempt", "orders")])
+    with pytest.raises(PermissionDenied):
+        staged.stage("another", [staged_records(staged, "another", "bills")])
 
 
 def test_a_stream_ends_when_its_right_goes(ann, root):
@@ -307,9 +310,9 @@ def test_what_is_stored_is_found_by_a_gateway_that_calls_for_its_users(guarded, 
             return list(answer) if kinds.server_streaming else answer
 
     def send(topic):
-        request = service_pb2.SendMessageRequest()
-        message = request.messages.add(topic={"name": topic}, body=b"by the gateway")
-        message.system_properties.message_id = "01" + "00" * 16
+        request = service_pb2.SendMessageRequest(
+            messages=[message(v2.Resource(name=topic), b"by the gateway")]
+        )
         return call("SendMessage", request).status.code
 
     assert send("orders") == 20_000
@@ -329,6 +332,7 @@ def test_what_is_stored_is_found_by_a_gateway_that_calls_for_its_users(guarded, 
         ("authorization", "MQv2-HMAC-SHA1 Credential=, SignedHeaders=x-mq-date-time, Signature=00"),
     )
     route = service_pb2.QueryRouteRequest(topic={"name": "orders"})
+    route.endpoints.scheme = v2.IPv4
     route.endpoints.addresses.add(host="127.0.0.1", port=1)
     assert call("QueryRoute", route).status.code == 20_000
     assert call("QueryRoute", route, nobody).status.code == 40_100
