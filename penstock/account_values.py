@@ -30,9 +30,10 @@ class NewSecret:
 class Policy:
     """What a user may do, or with ``deny`` may not: ``actions`` on a ``resource`` from ``sources``.
 
-    A resource is ``Topic:NAME``, ``Topic:PREFIX*``, ``Group:...``, ``Cluster:*`` or ``*``. Actions are ``All``, or
-    some of Pub, Sub, Create, Update, Delete, Get and List. Sources are addresses or networks; without one the
-    policy holds from anywhere. A ``default`` policy is asked where no other policy of the user is about the resource.
+    A resource is ``Topic:NAME``, ``Topic:PREFIX*``, ``Group:...``, ``Cluster:*`` or ``*``. Actions are
+    ``All``, or some of Pub, Sub, Create, Update, Delete, Get and List. Sources are addresses or networks;
+    without one the policy holds from anywhere. A ``default`` policy is asked where no other policy of the
+    user is about the resource.
     """
 
     user: str

@@ -22,7 +22,7 @@ import grpc
 
 from penstock.addresses import Addresses, Service, channel_options
 from penstock.background import Background
-from penstock.credentials import Credentials, Metadata
+from penstock.credentials import Credentials, signed
 from penstock.errors import CANCELLED_HERE, ClientClosed, UsedElsewhere
 from penstock.tls import TLS, open_channel
 from penstock.wire import Method
@@ -54,11 +54,14 @@ RETIRED_S_MIN: Final = 60.0  # how long a retired channel stays open at least
 _log = logging.getLogger(__name__)
 ChannelT = TypeVar("ChannelT", grpc.Channel, grpc.aio.Channel)
 Lane = Literal["calls", "iterators"]
-"""What a channel is for. Channels of one address share their connection, and nothing of grpc's Python part."""
+"""What a channel is for. Channels of one address share their connection, and nothing of grpc's Python part.
+"""
 
 
 def is_cancelled() -> bool:
-    """Return whether the current task is being cancelled: grpc.aio raises CancelledError for closed channels too."""
+    """Return whether the current task is being cancelled: grpc.aio raises CancelledError for closed channels
+    too.
+    """
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 
@@ -112,8 +115,8 @@ class AsyncHome:
 class CallThread:
     """A thread that makes calls for others.
 
-    An interrupt (Ctrl-C) raises in the main thread wherever it is: within grpc it may leave a lock held, and all calls of
-    the channel wait for ever. No interrupt reaches this thread.
+    An interrupt (Ctrl-C) raises in the main thread wherever it is: within grpc it may leave a lock held, and
+    all calls of the channel wait for ever. No interrupt reaches this thread.
     """
 
     def __init__(self) -> None:
@@ -140,30 +143,11 @@ def _do(jobs: SimpleQueue[Callable[[], object] | None]) -> None:
             _log.exception("a call failed")
 
 
-def signed(stub: Any, credentials: Credentials | None) -> Any:
-    """Return grpc's callable of a method as it is called with credentials."""
-    return stub if credentials is None else _Signed(stub, credentials.metadata())
-
-
-class _Signed:
-    """grpc's callable of a method, with the caller's credentials in each call."""
-
-    def __init__(self, stub: Any, metadata: Metadata) -> None:
-        self._stub = stub
-        self._metadata = metadata
-
-    def __call__(self, request: Any, **options: Any) -> Any:
-        return self._stub(request, metadata=self._metadata, **options)
-
-    def future(self, request: Any, **options: Any) -> Any:
-        return self._stub.future(request, metadata=self._metadata, **options)
-
-
 class _OpenChannels(ABC, Generic[ChannelT]):
     """One channel a service and lane, opened when it is first needed.
 
-    A channel that `renew` retires stays open for the calls under way on it: twice the longest time that any call
-    has had, and 60 s at least.
+    A channel that `renew` retires stays open for the calls under way on it: twice the longest time that any
+    call has had, and 60 s at least.
     """
 
     def __init__(
@@ -205,7 +189,8 @@ class _OpenChannels(ABC, Generic[ChannelT]):
         self._call_s_max = max(self._call_s_max, call_s)
 
     def renew(self, method: Method, failed_stub: Any) -> None:
-        """Open another channel with the next call to a service if ``failed_stub`` is of the one that there is.
+        """Open another channel with the next call to a service if ``failed_stub`` is of the one that there
+        is.
 
         Calls under way go on. Nothing is done while four retired channels may have calls under way.
         """

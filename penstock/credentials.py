@@ -11,7 +11,7 @@ import hmac
 import os
 import time
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 DATE_KEY: Final = "x-mq-date-time"
 AUTHORIZATION_KEY: Final = "authorization"
@@ -41,7 +41,8 @@ class Credentials:
 
 
 def given_credentials(access_key: str = "", secret_key: str = "") -> Credentials | None:
-    """Return what is given, or else what ``PENSTOCK_ACCESS_KEY`` and ``PENSTOCK_SECRET_KEY`` say; None without.
+    """Return what is given, or else what ``PENSTOCK_ACCESS_KEY`` and ``PENSTOCK_SECRET_KEY`` say; None
+    without.
 
     Raises ValueError for one of the two without the other.
     """
@@ -53,6 +54,25 @@ def given_credentials(access_key: str = "", secret_key: str = "") -> Credentials
     if not access_key or not secret_key:
         raise ValueError("an access key and its secret key are given together or not at all")
     return Credentials(access_key, secret_key)
+
+
+def signed(stub: Any, credentials: Credentials | None) -> Any:
+    """Return grpc's callable of a method as it is called with credentials."""
+    return stub if credentials is None else _SignedStub(stub, credentials.metadata())
+
+
+class _SignedStub:
+    """grpc's callable of a method, with the caller's credentials in each call."""
+
+    def __init__(self, stub: Any, metadata: Metadata) -> None:
+        self._stub = stub
+        self._metadata = metadata
+
+    def __call__(self, request: Any, **options: Any) -> Any:
+        return self._stub(request, metadata=self._metadata, **options)
+
+    def future(self, request: Any, **options: Any) -> Any:
+        return self._stub.future(request, metadata=self._metadata, **options)
 
 
 def signature(secret_key: str, date: str) -> str:

@@ -142,7 +142,9 @@ class StageExists(PenstockError):
 
 
 class TransactionExists(PenstockError):
-    """Messages of another run of the producer are pending under the transaction id; end it, or take another id."""
+    """Messages of another run of the producer are pending under the transaction id; end it, or take another
+    id.
+    """
 
     code = grpc.StatusCode.ALREADY_EXISTS
 

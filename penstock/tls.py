@@ -30,9 +30,9 @@ class BadTlsFile(ValueError):
 class TLS:
     """How a client speaks TLS. Files are PEM; bytes are taken for what is in the file.
 
-    ``ca`` has the authorities of the services' certificates; None: the public ones that gRPC knows. The client
-    shows ``cert``, whose private key is ``key``, to a service that asks for one (mutual TLS). ``server_name`` is
-    the name in the services' certificates if it is not the host of their addresses.
+    ``ca`` has the authorities of the services' certificates; None: the public ones that gRPC knows. The
+    client shows ``cert``, whose private key is ``key``, to a service that asks for one (mutual TLS).
+    ``server_name`` is the name in the services' certificates if it is not the host of their addresses.
     """
 
     ca: Pem | None = None
@@ -85,7 +85,9 @@ class Identity(NamedTuple):
 
 
 def tls_of(ca: str, cert: str, key: str, server_name: str) -> TLS | None:
-    """Return TLS as flags and options say it; None without ``ca``, which may be the word PUBLIC. Raises BadTlsFile."""
+    """Return TLS as flags and options say it; None without ``ca``, which may be the word PUBLIC. Raises
+    BadTlsFile.
+    """
     if not ca:
         return None
     return TLS(

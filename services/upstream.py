@@ -63,7 +63,7 @@ class CheckingWriter(CalledService, Protocol):
         ...
 
 
-class Endpoint(NamedTuple):
+class ServiceAddress(NamedTuple):
     """Where a service is, and how it is called."""
 
     address: str
@@ -72,9 +72,11 @@ class Endpoint(NamedTuple):
 
 
 class Upstream:
-    """One channel to a service; it connects again by itself, over a new one once the files of its TLS have changed."""
+    """One channel to a service; it connects again by itself, over a new one once the files of its TLS have
+    changed.
+    """
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: ServiceAddress) -> None:
         self._endpoint = endpoint
         tls = endpoint.tls
         self._methods: dict[str, Any] = {}
@@ -170,7 +172,7 @@ class WaitingCalls:
     A connection carries so many calls at once, and more wait at the caller.
     """
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: ServiceAddress) -> None:
         self._endpoint = endpoint
         self._channels: list[tuple[Upstream, int]] = []
 

@@ -52,7 +52,9 @@ from typing import Any
 
 
 class PicklableError(Exception):
-    """An exception whose copies, also pickled ones, have its text and attributes, whatever its constructor takes."""
+    """An exception whose copies, also pickled ones, have its text and attributes, whatever its constructor
+    takes.
+    """
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The constructor makes the text of what it is given: a copy is made without it.
@@ -318,7 +320,9 @@ class DamagedRecord(StoreError):
 
 
 class UnreadableBody(StoreError):
-    """The body of a record that is whole cannot be unpacked: it is not what its system flag says, or too long."""
+    """The body of a record that is whole cannot be unpacked: it is not what its system flag says, or too
+    long.
+    """
 
 
 class StoreChanged(StoreError):

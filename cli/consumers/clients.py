@@ -74,8 +74,7 @@ def clients(
 
 
 def _list(session: Session, address: str, group: str) -> gateway_pb2.ListClientsResponse:
-    from penstock.channel import signed
-    from penstock.credentials import given_credentials
+    from penstock.credentials import given_credentials, signed
     from penstock.v1 import gateway_pb2, gateway_pb2_grpc
 
     with session.channel(address) as channel:

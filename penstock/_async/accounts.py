@@ -59,7 +59,9 @@ class AsyncAccounts(AsyncConnection):
     async def delete_policies(
         self, user: str, resource: str = "", *, timeout_s: float | None = None
     ) -> int:
-        """Delete a user's policies for a resource, or all; return how many. Raises UserNotFound, PolicyNotFound."""
+        """Delete a user's policies for a resource, or all; return how many. Raises UserNotFound,
+        PolicyNotFound.
+        """
         return await self.run(accounts.delete_policies(user, resource), timeout_s=timeout_s)
 
     async def policies(self, user: str = "", *, timeout_s: float | None = None) -> list[Policy]:

@@ -36,8 +36,8 @@ class AsyncClient(
 
     It connects at the first call. ``timeout_s`` bounds each call with its retries; most calls take their own.
     With accounts on, ``access_key`` and ``secret_key`` (else the variables ``PENSTOCK_ACCESS_KEY`` and
-    ``PENSTOCK_SECRET_KEY``) name the user. A request above ``request_bytes_max``, the writer's ``message_bytes_max``, is refused here. Close the
-    client, or use it as an async context manager.
+    ``PENSTOCK_SECRET_KEY``) name the user. A request above ``request_bytes_max``, the writer's
+    ``message_bytes_max``, is refused here. Close the client, or use it as an async context manager.
     """
 
     # Producing

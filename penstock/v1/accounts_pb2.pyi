@@ -18,6 +18,36 @@ NORMAL: UserKind
 SUPER: UserKind
 SERVICE: UserKind
 
+class GetRulesRequest(_message.Message):
+    __slots__ = ("generation",)
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    def __init__(self, generation: _Optional[int] = ...) -> None: ...
+
+class RulesSnapshot(_message.Message):
+    __slots__ = ("generation", "document")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    DOCUMENT_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    document: bytes
+    def __init__(self, generation: _Optional[int] = ..., document: _Optional[bytes] = ...) -> None: ...
+
+class VerifySignatureRequest(_message.Message):
+    __slots__ = ("access_key", "date", "signature")
+    ACCESS_KEY_FIELD_NUMBER: _ClassVar[int]
+    DATE_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    access_key: str
+    date: str
+    signature: str
+    def __init__(self, access_key: _Optional[str] = ..., date: _Optional[str] = ..., signature: _Optional[str] = ...) -> None: ...
+
+class VerifySignatureResponse(_message.Message):
+    __slots__ = ("secret_id",)
+    SECRET_ID_FIELD_NUMBER: _ClassVar[int]
+    secret_id: str
+    def __init__(self, secret_id: _Optional[str] = ...) -> None: ...
+
 class User(_message.Message):
     __slots__ = ("name", "kind", "enabled", "secret_count")
     NAME_FIELD_NUMBER: _ClassVar[int]

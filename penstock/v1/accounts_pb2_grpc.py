@@ -356,3 +356,121 @@ class Accounts:
             timeout,
             metadata,
             _registered_method=True)
+
+
+class AuthenticationStub:
+    """What a gateway on another machine asks: secrets never leave the store's. Served by the reader, to services alone.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.GetRules = channel.unary_unary(
+                '/penstock.v1.Authentication/GetRules',
+                request_serializer=penstock_dot_v1_dot_accounts__pb2.GetRulesRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_accounts__pb2.RulesSnapshot.FromString,
+                _registered_method=True)
+        self.VerifySignature = channel.unary_unary(
+                '/penstock.v1.Authentication/VerifySignature',
+                request_serializer=penstock_dot_v1_dot_accounts__pb2.VerifySignatureRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_accounts__pb2.VerifySignatureResponse.FromString,
+                _registered_method=True)
+
+
+class AuthenticationServicer:
+    """What a gateway on another machine asks: secrets never leave the store's. Served by the reader, to services alone.
+    """
+
+    def GetRules(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def VerifySignature(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_AuthenticationServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'GetRules': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetRules,
+                    request_deserializer=penstock_dot_v1_dot_accounts__pb2.GetRulesRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_accounts__pb2.RulesSnapshot.SerializeToString,
+            ),
+            'VerifySignature': grpc.unary_unary_rpc_method_handler(
+                    servicer.VerifySignature,
+                    request_deserializer=penstock_dot_v1_dot_accounts__pb2.VerifySignatureRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_accounts__pb2.VerifySignatureResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'penstock.v1.Authentication', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('penstock.v1.Authentication', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Authentication:
+    """What a gateway on another machine asks: secrets never leave the store's. Served by the reader, to services alone.
+    """
+
+    @staticmethod
+    def GetRules(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Authentication/GetRules',
+            penstock_dot_v1_dot_accounts__pb2.GetRulesRequest.SerializeToString,
+            penstock_dot_v1_dot_accounts__pb2.RulesSnapshot.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def VerifySignature(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Authentication/VerifySignature',
+            penstock_dot_v1_dot_accounts__pb2.VerifySignatureRequest.SerializeToString,
+            penstock_dot_v1_dot_accounts__pb2.VerifySignatureResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

@@ -219,8 +219,8 @@ class Endpoint:
         import grpc
 
         from penstock.addresses import channel_options
-        from penstock.channel import CHANNEL_OPTIONS, signed
-        from penstock.credentials import given_credentials
+        from penstock.channel import CHANNEL_OPTIONS
+        from penstock.credentials import given_credentials, signed
 
         if self._channel is None:
             options = [*CHANNEL_OPTIONS, *channel_options(self.address)]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import Message
 
 from services.accounts.audit import AuditLog
-from services.accounts.caller import CALLER, Caller
+from services.accounts.principal import PRINCIPAL, Principal
 from services.accounts.rights import RIGHTS, Actions, Right, Who, named, names_at
-from services.accounts.signatures import signed_in
+from services.accounts.signatures import Signed, signed_in, signing_secret_id
 from services.rpc.calls import InterceptedCall, Proceed
 from services.rpc.peers import host_of_peer
 from services.rpc.servicer import Context
@@ -23,13 +23,15 @@ from storage.log.batches import SEND_CHECK
 
 LOOK_S: Final = 0.5  # how often the rules are compared with open calls
 _CALLERS_MAX: Final = 10_000  # that are remembered with what they sent
+Verify = Callable[[Signed], Awaitable[str]]
+"""Returns what names the secret that signed, "" if none did."""
 _Needs = list[tuple[Resource, Actions]]
 
 
-class _Open(NamedTuple):
+class _OpenCall(NamedTuple):
     """A call under way, and what it was allowed for."""
 
-    caller: Caller
+    caller: Principal
     needs: _Needs
 
 
@@ -37,17 +39,24 @@ class Guard:
     """Lets calls through by the accounts of a store; used on the event loop."""
 
     def __init__(
-        self, rules: Callable[[], Rules], *, takes_certificates: bool, audit: AuditLog | None = None
+        self,
+        rules: Callable[[], Rules],
+        *,
+        takes_certificates: bool,
+        audit: AuditLog,
+        verify: Verify | None = None,
     ) -> None:
         """``rules`` returns the rules as they are now, the same object while they are the same.
 
-        Where it ``takes_certificates``, the common name of a verified client certificate is a user's name.
+        ``verify`` checks signatures where the rules have no secrets. Where it ``takes_certificates``, the
+        common name of a verified client certificate is a user's name.
         """
         self._rules = rules
         self._takes_certificates = takes_certificates
-        self.audit = audit or AuditLog()
-        self._callers: dict[tuple[Any, ...], Caller] = {}
-        self._open: dict[asyncio.Task[Any], _Open] = {}
+        self._audit = audit
+        self._verify = verify or self._verified
+        self._callers: dict[tuple[Any, ...], Principal] = {}
+        self._open: dict[asyncio.Task[Any], _OpenCall] = {}
         self._ended: dict[asyncio.Task[Any], StoreError] = {}  # whose right has gone, and why
         self._checked: Rules | None = None
         self._looking: asyncio.TimerHandle | None = None
@@ -58,16 +67,16 @@ class Guard:
         A call that is under way when the right to it goes ends within a second.
         """
         right = RIGHTS[call.service, call.method]
-        caller: Caller | None = None
+        caller: Principal | None = None
         try:
             if right.who is Who.ANYBODY and not await _names_anything(right, call):
                 return await proceed()
-            caller = self._caller(call.context)
+            caller = await self._caller(call.context)
             needs = await _needs(caller, right, call)
             answer = await self._run(caller, needs, right, proceed)
             return _answered(caller, right, call, answer)
         except (Unauthenticated, PermissionDenied) as error:
-            self.audit.denied(
+            self._audit.denied(
                 user=caller.name if caller else "",
                 address=str(_address(call.context) or ""),
                 method=f"{call.service}/{call.method}",
@@ -75,7 +84,7 @@ class Guard:
             )
             raise
 
-    def _caller(self, context: Context) -> Caller:
+    async def _caller(self, context: Context) -> Principal:
         """Return who calls, by its signature or else its certificate. Raises Unauthenticated."""
         try:
             signed = signed_in(context.invocation_metadata())
@@ -86,21 +95,20 @@ class Guard:
         place = signed, name, source
         caller = self._callers.get(place)
         if caller is None:
-            secret = None
+            secret_id = None
             if signed is not None:
-                name = signed.access_key
-                user = self._rules().users.get(name)
-                secret = next(filter(signed.is_by, user.secrets if user else ()), None)
-                if secret is None:
-                    raise Unauthenticated
-            if not name:
+                name, secret_id = signed.access_key, await self._verify(signed)
+            if not name or secret_id == "":
                 raise Unauthenticated
-            caller = Caller(self._rules, name, source, secret)
+            caller = Principal(self._rules, name, source, secret_id)
             caller.user()
             if len(self._callers) >= _CALLERS_MAX:
                 self._callers.clear()
             self._callers[place] = caller
         return caller
+
+    async def _verified(self, signed: Signed) -> str:
+        return signing_secret_id(self._rules(), signed)
 
     def _certificate_name(self, context: Context) -> str:
         if not self._takes_certificates:
@@ -108,13 +116,13 @@ class Guard:
         names = context.auth_context().get("x509_common_name", ())
         return names[0].decode(errors="replace") if names else ""
 
-    async def _run(self, caller: Caller, needs: _Needs, right: Right, proceed: Proceed) -> Any:
+    async def _run(self, caller: Principal, needs: _Needs, right: Right, proceed: Proceed) -> Any:
         task = asyncio.current_task()
         assert task is not None
-        self._open[task] = _Open(caller, needs)
+        self._open[task] = _OpenCall(caller, needs)
         if self._looking is None:
             self._look_later()
-        called_by = CALLER.set(caller)
+        called_by = PRINCIPAL.set(caller)
         sending = SEND_CHECK.set(_send_check(caller)) if right.sends else None
         try:
             return await proceed()
@@ -127,7 +135,7 @@ class Guard:
         finally:
             if sending is not None:
                 SEND_CHECK.reset(sending)
-            CALLER.reset(called_by)
+            PRINCIPAL.reset(called_by)
             self._open.pop(task, None)
             self._ended.pop(task, None)
 
@@ -159,7 +167,7 @@ def _address(context: Context) -> Host | None:
     return ipaddress.ip_address(host)
 
 
-def _send_check(caller: Caller) -> Callable[[set[str]], None]:
+def _send_check(caller: Principal) -> Callable[[set[str]], None]:
     def check(topics: set[str]) -> None:
         for topic in topics:
             caller.check(Resource.topic(topic), Action.PUB)
@@ -174,7 +182,7 @@ async def _names_anything(right: Right, call: InterceptedCall) -> bool:
     return request is not None and any(True for names in right.names for _ in named(request, names))
 
 
-async def _needs(caller: Caller, right: Right, call: InterceptedCall) -> _Needs:
+async def _needs(caller: Principal, right: Right, call: InterceptedCall) -> _Needs:
     """Check what a method and its request need; return it. Raises PermissionDenied, Unauthenticated."""
     kind = caller.user().kind
     if right.who is Who.SUPER_USERS and kind is not UserKind.SUPER:
@@ -193,7 +201,7 @@ async def _needs(caller: Caller, right: Right, call: InterceptedCall) -> _Needs:
     return needs
 
 
-def _answered(caller: Caller, right: Right, call: InterceptedCall, answer: Any) -> Any:
+def _answered(caller: Principal, right: Right, call: InterceptedCall, answer: Any) -> Any:
     """Return what of an answer the caller may see. Raises PermissionDenied if that is nothing."""
     if not (right.answered or right.shown) or caller.user().may_everything:
         return answer

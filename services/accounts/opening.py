@@ -1,4 +1,6 @@
-"""The accounts of a store as one of its processes opens them: interceptors of its ports, and its own credentials."""
+"""The accounts of a store as one of its processes opens them: interceptors of its ports, and its own
+credentials.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,19 @@ from penstock.v1 import accounts_pb2
 from services.accounts.audit import AuditLog
 from services.accounts.guard import Guard
 from services.accounts.in_band import InBandGuard
-from services.accounts.servicer import AccountServicer
+from services.accounts.remote import RemoteAccounts
+from services.accounts.servicer import AccountServicer, AuthenticationServicer
 from services.config.settings import StoreProcessSettings
 from services.rpc.calls import Interceptor
 from services.rpc.server import Contract
+from services.upstream import ServiceAddress, Upstream
 from storage.accounts.account_table import SERVICES_USER, AccountFile, AccountTable
 from storage.accounts.rules import Rules
 from storage.errors import BrokenAccounts
 from storage.files.filesystem import OsFileSystem
 
 ACCOUNTS: Final = accounts_pb2.DESCRIPTOR.services_by_name["Accounts"]
+AUTHENTICATION: Final = accounts_pb2.DESCRIPTOR.services_by_name["Authentication"]
 
 
 class ServedAccounts(NamedTuple):
@@ -49,11 +54,24 @@ def own_accounts(settings: StoreProcessSettings) -> tuple[ServedAccounts, Contra
     return accounts, Contract(ACCOUNTS, AccountServicer(table, audit))
 
 
-def read_accounts(settings: StoreProcessSettings) -> ServedAccounts:
-    """Return the accounts of a process beside the writer. Raises BrokenAccounts."""
+def read_accounts(settings: StoreProcessSettings) -> tuple[ServedAccounts, Contract]:
+    """Return the accounts of a process beside the writer; and the contract for gateways. Raises
+    BrokenAccounts.
+    """
     if not settings.accounts:
-        return ServedAccounts()
-    return _served(settings, AccountFile(OsFileSystem(), _config(settings)).rules, AuditLog())
+        return ServedAccounts(), Contract(AUTHENTICATION, AuthenticationServicer(None))
+    rules = AccountFile(OsFileSystem(), _config(settings)).rules
+    accounts = _served(settings, rules, AuditLog())
+    return accounts, Contract(AUTHENTICATION, AuthenticationServicer(rules))
+
+
+def remote_accounts(reader: ServiceAddress) -> tuple[ServedAccounts, RemoteAccounts]:
+    """Return the accounts of a gateway on another machine, which has a service user's keys; and what to
+    close.
+    """
+    remote = RemoteAccounts(Upstream(reader))
+    guard = Guard(remote.rules, takes_certificates=False, audit=AuditLog(), verify=remote.verify)
+    return ServedAccounts((InBandGuard(guard),), reader.metadata), remote
 
 
 def _config(settings: StoreProcessSettings) -> Path:

@@ -1,9 +1,9 @@
 """Method by method: what a call does, and where its request names the topics and groups.
 
-``RIGHTS`` has every method of every port; ``tests/services/accounts/test_rights.py`` fails when one is missing. A
-path such as ``messages.topic`` goes through fields, of repeated ones through each element. An empty name at its
-end is the resource ``*``: only a policy for all of them covers it. A path that ends at no element names
-nothing, and then the caller need only be a user.
+``RIGHTS`` has every method of every port; ``tests/services/accounts/test_rights.py`` fails when one is
+missing. A path such as ``messages.topic`` goes through fields, of repeated ones through each element. An
+empty name at its end is the resource ``*``: only a policy for all of them covers it. A path that ends at no
+element names nothing, and then the caller need only be a user.
 """
 
 from __future__ import annotations
@@ -198,6 +198,10 @@ _BY_SERVICE: Final = {
         "PutPolicy": _SUPER,
         "DeletePolicies": _SUPER,
         "ListPolicies": _SUPER,
+    },
+    "penstock.v1.Authentication": {
+        "GetRules": Right(who=Who.SERVICES),
+        "VerifySignature": Right(who=Who.SERVICES),
     },
     "apache.rocketmq.v2.MessagingService": _MESSAGING,
     "grpc.health.v1.Health": {

@@ -1,18 +1,31 @@
-"""The methods of penstock.v1.Accounts. Each change is durable, and in force in this process, on its answer."""
+"""The methods of penstock.v1.Accounts and of penstock.v1.Authentication. Each change is durable, and in force
+in this process, on its answer.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final
 
 from penstock.v1 import accounts_pb2 as pb
 from services.accounts.audit import AuditLog
-from services.accounts.caller import CALLER
+from services.accounts.principal import PRINCIPAL
+from services.accounts.signatures import Signed, signing_secret_id
 from services.rpc.servicer import Context
 from services.rpc.status import NotServed
 from storage.accounts.account_table import AccountTable, listed_users
-from storage.accounts.rules import Policy, User, UserKind, checked_policy
+from storage.accounts.document import encode_rules
+from storage.accounts.rules import (
+    Policy,
+    Rules,
+    User,
+    UserKind,
+    checked_policy,
+    without_secrets,
+)
 
+_OFF: Final = "accounts are off; start the services with --accounts"
 _KIND_OF: Final = {
     pb.USER_KIND_UNSPECIFIED: UserKind.NORMAL,
     pb.NORMAL: UserKind.NORMAL,
@@ -26,6 +39,34 @@ _NUMBER_OF: Final = {
 }
 
 
+class AuthenticationServicer:
+    """The methods of penstock.v1.Authentication."""
+
+    def __init__(self, rules: Callable[[], Rules] | None) -> None:
+        """Without rules every method is refused: accounts are off."""
+        self._of_store = rules
+
+    def _rules(self) -> Rules:
+        if self._of_store is None:
+            raise NotServed(_OFF)
+        return self._of_store()
+
+    async def get_rules(self, request: pb.GetRulesRequest, _context: Context) -> pb.RulesSnapshot:
+        """Return the rules without secrets, if the caller has others."""
+        rules = self._rules()
+        document = (
+            b"" if rules.generation == request.generation else encode_rules(without_secrets(rules))
+        )
+        return pb.RulesSnapshot(generation=rules.generation, document=document)
+
+    async def verify_signature(
+        self, request: pb.VerifySignatureRequest, _context: Context
+    ) -> pb.VerifySignatureResponse:
+        """Return which secret signed."""
+        signed = Signed(request.access_key, request.date, request.signature)
+        return pb.VerifySignatureResponse(secret_id=signing_secret_id(self._rules(), signed))
+
+
 class AccountServicer:
     """Lists and changes users and policies."""
 
@@ -37,7 +78,7 @@ class AccountServicer:
     @property
     def _table(self) -> AccountTable:
         if self._of_store is None:
-            raise NotServed("accounts are off; start the services with --accounts")
+            raise NotServed(_OFF)
         return self._of_store
 
     async def create_user(
@@ -132,7 +173,7 @@ class AccountServicer:
         )
 
     def _changed(self, what: str, **about: Any) -> None:
-        caller = CALLER.get()
+        caller = PRINCIPAL.get()
         self._audit.changed(what, by=caller.name if caller else "", **about)
 
 

@@ -1,7 +1,7 @@
 """RocketMQ's signatures, as servers check them: ``penstock.credentials`` makes them.
 
-The signature covers the date alone. Clients of RocketMQ send local time labelled as UTC, so the date's age says
-nothing and is not checked (``penstock/credentials.py`` says what follows).
+The signature covers the date alone. Clients of RocketMQ send local time labelled as UTC, so the date's age
+says nothing and is not checked (``penstock/credentials.py`` says what follows).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from penstock.credentials import ALGORITHM, AUTHORIZATION_KEY, DATE_KEY, signature
+from storage.accounts.rules import Rules, secret_id
 
 _VALUE: Final = re.compile(
     rf"{ALGORITHM}\s+Credential=([^,/\s]*)[^,]*,\s*SignedHeaders=[^,]*,\s*Signature=([0-9a-fA-F]*)"
@@ -29,6 +30,13 @@ class Signed(NamedTuple):
     def is_by(self, secret: str) -> bool:
         """Return whether a secret made the signature."""
         return hmac.compare_digest(signature(secret, self.date), self.signature.lower())
+
+
+def signing_secret_id(rules: Rules, signed: Signed) -> str:
+    """Return what names the secret that made a signature, "" if none of the user's did."""
+    user = rules.users.get(signed.access_key)
+    secret = next(filter(signed.is_by, user.secrets if user else ()), None)
+    return secret_id(secret) if secret else ""
 
 
 def signed_in(metadata: Iterable[tuple[str, str | bytes]]) -> Signed | None:

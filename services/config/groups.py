@@ -1,4 +1,5 @@
-"""Every setting of the services, in groups by what they are about; ``GROUPS`` is their order in help and docs.
+"""Every setting of the services, in groups by what they are about; ``GROUPS`` is their order in help and
+docs.
 
 A field ``flush_mode`` is the flag ``--flush-mode``, the variable ``PENSTOCK_FLUSH_MODE`` and the key
 ``flush_mode`` of the file. A class that composes groups may give a field another default.

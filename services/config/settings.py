@@ -165,7 +165,9 @@ class ReaderSettings(
     groups.GatewayPortSettings,
     groups.GatewayCertificateSettings,
 ):
-    """The reader: serves what is stored, keeps the progress of groups; RocketMQ's clients on a port of their own."""
+    """The reader: serves what is stored, keeps the progress of groups; RocketMQ's clients on a port of their
+    own.
+    """
 
     listen: Address = DEFAULT_READER
 
@@ -204,6 +206,7 @@ class IndexerSettings(StoreProcessSettings, groups.StoreWaitSettings, groups.Scr
 class GatewaySettings(
     MessagingSettings,
     ListenSettings,
+    groups.AccountSettings,
     groups.WriterAddressSettings,
     groups.ReaderAddressSettings,
     groups.GatewayCertificateSettings,

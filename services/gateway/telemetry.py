@@ -8,7 +8,7 @@ from typing import Final, cast
 
 from google.protobuf.message import DecodeError
 
-from services.accounts.caller import check
+from services.accounts.principal import check
 from services.gateway.callers import Caller, caller_of
 from services.gateway.client_settings import consumer_settings, producer_settings
 from services.gateway.groups import GroupCache
@@ -53,7 +53,9 @@ class TelemetryStreams:
         self._published: frozenset[str] | None = frozenset()  # None: to be made again
 
     def published_topics(self) -> frozenset[str]:
-        """Return the topics of connected producers that take what they are told: the same object while they are the same."""
+        """Return the topics of connected producers that take what they are told: the same object while they
+        are the same.
+        """
         if self._published is None:
             self._published = frozenset(self._told)
         return self._published
@@ -108,7 +110,9 @@ class TelemetryStreams:
             context.cancel()
 
     def client_leaves(self, client_id: str) -> None:
-        """Tell a producer that says it goes nothing more; its stream may stay open for as long as its process lives."""
+        """Tell a producer that says it goes nothing more; its stream may stay open for as long as its process
+        lives.
+        """
         stream = self._producers.get(client_id)
         if stream is not None:
             self.ended(client_id, stream)

@@ -80,7 +80,7 @@ async def serve(
         store.start()
         servicer = IndexerServicer(store, arrivals, draining)
         service = indexer_pb2.DESCRIPTOR.services_by_name["Indexer"]
-        accounts = read_accounts(settings)
+        accounts, _ = read_accounts(settings)
         server = RpcServer(
             [Contract(service, servicer)], settings, draining, interceptors=accounts.interceptors
         )

@@ -26,7 +26,7 @@ from services.reader.source import Source
 from services.rpc.in_process import InProcessService
 from services.rpc.ports import check_free
 from services.rpc.server import Contract, RpcServer
-from services.upstream import Endpoint, Upstream
+from services.upstream import ServiceAddress, Upstream
 from storage.reader import StoreReader
 
 SERVICE: Final = "reader"
@@ -62,8 +62,8 @@ async def serve(
         settings.store, stop, timeout_seconds=settings.store_wait_seconds
     ):
         return
-    accounts = read_accounts(settings)
-    writer = Endpoint(settings.writer_address, settings.tls_of_calls, accounts.metadata)
+    accounts, authentication = read_accounts(settings)
+    writer = ServiceAddress(settings.writer_address, settings.tls_of_calls, accounts.metadata)
     source = Source(await asyncio.to_thread(StoreReader.open, settings.store))
     reads = ReadThreads(_THREADS)
     draining = asyncio.Event()
@@ -94,6 +94,7 @@ async def serve(
             Contract(reader_pb2.DESCRIPTOR.services_by_name["Reader"], servicer),
             Contract(leases_pb2.DESCRIPTOR.services_by_name["Leases"], leasing.servicer),
             Contract(groups_pb2.DESCRIPTOR.services_by_name["Groups"], leasing.groups),
+            authentication,
         ]
         if settings.splits_routes:
             messaging = Messaging(settings, _upstreams(writer, contracts), draining)
@@ -136,8 +137,9 @@ async def serve(
         source.close()
 
 
-def _upstreams(at_writer: Endpoint, contracts: Sequence[Contract]) -> Upstreams:
-    """Return the writer over channels, and this process: RocketMQ's clients receive and acknowledge without a hop.
+def _upstreams(at_writer: ServiceAddress, contracts: Sequence[Contract]) -> Upstreams:
+    """Return the writer over channels, and this process: RocketMQ's clients receive and acknowledge without a
+    hop.
 
     Where it serves such clients on its own port (``contracts``), they are listed with those of the gateway's.
     """

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from penstock.v1 import leases_pb2
 from services import wire
-from services.accounts.caller import check
+from services.accounts.principal import check
 from services.rpc import status
 from services.rpc.servicer import EOF, Context, Draining
 from storage.accounts.rules import Action, Resource

@@ -13,7 +13,7 @@ from services import logs
 from services.reader.calls_in_turn import CallsInTurn
 from services.reader.leases import ReaderLeases
 from services.rpc.status import NotServed
-from services.upstream import Endpoint, Upstream
+from services.upstream import ServiceAddress, Upstream
 from storage.errors import StoreBusy
 from storage.leases.values import DeadMessages
 
@@ -29,7 +29,7 @@ class DeadLetterCalls:
 
     def __init__(
         self,
-        writer: Endpoint,
+        writer: ServiceAddress,
         leases: ReaderLeases,
         calls: CallsInTurn,
     ) -> None:

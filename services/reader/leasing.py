@@ -14,7 +14,7 @@ from services.reader.group_servicer import GroupServicer
 from services.reader.lease_servicer import LeaseServicer
 from services.reader.leases import ReaderLeases
 from services.reader.receives import Receives
-from services.upstream import Endpoint
+from services.upstream import ServiceAddress
 from storage.leases.leases import Leases
 from storage.leases.upkeep import LeaseUpkeep
 from storage.reader import StoreReader
@@ -27,7 +27,7 @@ class Leasing:
         self,
         reader: StoreReader,
         settings: ReaderSettings,
-        writer: Endpoint,
+        writer: ServiceAddress,
         arrivals: Arrivals,
         catch_up: CatchUp,
         reads: Executor,

@@ -71,7 +71,9 @@ class RpcServer:
         self._watching: asyncio.Task[None] | None = None
 
     async def start(self, listen: str) -> str:
-        """Begin to serve, with health NOT_SERVING; return HOST:PORT as bound. Raises CannotListen, BadTlsFile."""
+        """Begin to serve, with health NOT_SERVING; return HOST:PORT as bound. Raises CannotListen,
+        BadTlsFile.
+        """
         host = listen.rpartition(":")[0]
         self.set_serving(serving=False)
         tls = PortTls.of(self._settings)

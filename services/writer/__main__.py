@@ -25,7 +25,7 @@ from services.gateway.v2 import service_pb2
 from services.rpc.in_process import InProcessService
 from services.rpc.ports import check_free
 from services.rpc.server import Contract, RpcServer
-from services.upstream import Endpoint, Upstream, WaitingCalls
+from services.upstream import ServiceAddress, Upstream, WaitingCalls
 from services.writer.acks import Acks
 from services.writer.dead_letters import DeadLetterServicer
 from services.writer.full_disk import open_with_space
@@ -104,7 +104,9 @@ async def serve(
             accounts_contract,
         ]
         if settings.splits_routes:
-            reader = Endpoint(settings.reader_address, settings.tls_of_calls, accounts.metadata)
+            reader = ServiceAddress(
+                settings.reader_address, settings.tls_of_calls, accounts.metadata
+            )
             messaging = _messaging(settings, reader, contracts, draining)
             contracts += messaging.contracts
         server = RpcServer(contracts, settings, draining, interceptors=accounts.interceptors)
@@ -126,7 +128,7 @@ async def serve(
 
 def _messaging(
     settings: WriterSettings,
-    reader: Endpoint,
+    reader: ServiceAddress,
     contracts: Sequence[Contract],
     draining: asyncio.Event,
 ) -> Messaging:

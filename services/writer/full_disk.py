@@ -1,4 +1,6 @@
-"""A writer whose store cannot be opened because its disk is full: it refuses, and opens it when there is space."""
+"""A writer whose store cannot be opened because its disk is full: it refuses, and opens it when there is
+space.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,8 @@ async def open_with_space(
 ) -> tuple[T | None, str]:
     """Return what ``open_store`` returns, run in a thread, and where to listen; None once ``stop`` is set.
 
-    While it raises StoreFull, all calls of ``services`` are refused with that, health is not serving, and it is tried again
-    every TRY_AGAIN_S.
+    While it raises StoreFull, all calls of ``services`` are refused with that, health is not serving, and it
+    is tried again every TRY_AGAIN_S.
     """
     try:
         return await asyncio.to_thread(open_store), settings.listen

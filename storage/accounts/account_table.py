@@ -113,8 +113,8 @@ class AccountTable:
     ) -> User:
         """Change a user; return it. Raises UserNotFound, InvalidMessage.
 
-        With ``adds_secret`` a new secret, the last one, is good beside the one before; with ``drops_old_secrets``
-        only the last one is.
+        With ``adds_secret`` a new secret, the last one, is good beside the one before; with
+        ``drops_old_secrets`` only the last one is.
         """
         with self._lock:
             user = self._user(name)
@@ -163,7 +163,9 @@ class AccountTable:
             self._save(policies={**self._rules.policies, policy.user: (*others, policy)})
 
     def delete_policies(self, user: str, resource: str) -> int:
-        """Remove a user's policies for a resource, "" for all; return how many. Raises UserNotFound, PolicyNotFound."""
+        """Remove a user's policies for a resource, "" for all; return how many. Raises UserNotFound,
+        PolicyNotFound.
+        """
         with self._lock:
             self._user(user)
             had = self._rules.policies.get(user, ())

@@ -1,16 +1,17 @@
 """Users, policies, and which policy decides.
 
 The model is RocketMQ 5's ACL 2.0. A policy names a user, a resource, actions and source addresses, and allows
-or denies. Of the policies that match, those of the user come before the default ones, and the most exact resource
-wins; on a tie a denial wins (a broker sorts it last). Where none matches, the action is denied. A super
-user may do everything.
+or denies. Of the policies that match, those of the user come before the default ones, and the most exact
+resource wins; on a tie a denial wins (a broker sorts it last). Where none matches, the action is denied. A
+super user may do everything.
 """
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, Literal
 
@@ -24,6 +25,7 @@ EVERYTHING: Final = "*"
 USER_NAME_LENGTH_MAX: Final = 64
 POLICIES_OF_USER_MAX: Final = 1_000
 SECRETS_MAX: Final = 2  # while one takes the other's place
+_HASHED: Final = "sha256:"  # no secret has a colon
 _GROUP_TOPICS: Final = ("%RETRY%", "%DLQ%")  # topics that belong to a group
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -148,6 +150,11 @@ class User:
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
     @property
+    def secret_ids(self) -> tuple[str, ...]:
+        """What names each secret, and does not sign."""
+        return tuple(map(secret_id, self.secrets))
+
+    @property
     def may_everything(self) -> bool:
         """Whether no policy is asked."""
         return self.kind is not UserKind.NORMAL
@@ -185,6 +192,19 @@ class Rules:
 
 
 NO_RULES: Final = Rules(generation=0, users={}, policies={})
+
+
+def secret_id(secret: str) -> str:
+    """Return the hash that names a secret; of such a hash itself."""
+    if secret.startswith(_HASHED):
+        return secret
+    return _HASHED + hashlib.sha256(secret.encode()).hexdigest()
+
+
+def without_secrets(rules: Rules) -> Rules:
+    """Return the rules with hashes instead of secrets: nobody can sign by them."""
+    users = {name: replace(user, secrets=user.secret_ids) for name, user in rules.users.items()}
+    return replace(rules, users=users)
 
 
 def checked_policy(

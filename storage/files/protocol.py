@@ -352,20 +352,19 @@ class FileSystem(ReadFileSystem, Protocol):
     ) -> None:
         """Replace a small file; durable on return, and never absent or half written.
 
-        ``mode`` is the new file's, from the moment it has a byte. With ``backup`` the version before stays as ``<name>.bak``. With ``copy``, an ending and what
-        the file of that name is to hold, that file is replaced as well, before the others: both are
-        written before either gets its name, so StoreFull leaves all as they were, and a power cut
-        leaves each of them old or new. A copy that guards ``path`` against damage alone, and tells by
-        itself whether it is whole, need not be durable: without ``syncs_copy`` a cut may leave it in parts.
+        ``mode`` is the new file's. With ``backup`` the version before stays as ``<name>.bak``. With ``copy``,
+        an ending and what the file of that name is to hold, that file is replaced as well, before the others:
+        both are written before either gets its name, so StoreFull leaves all as they were, and a power cut
+        leaves each of them old or new. A copy that guards ``path`` against damage alone, and tells by itself
+        whether it is whole, need not be durable: without ``syncs_copy`` a cut may leave it in parts.
         """
         made = [(path.with_name(path.name + copy[0]), copy[1])] if copy else []
         made.append((path, data))
         has_backup = backup and self.exists(path)
         try:
             for target, content in made:
-                self._write_temporary(
-                    target, content, syncs=syncs_copy or target == path, mode=mode
-                )
+                syncs = syncs_copy or target == path
+                self._write_temporary(target, content, syncs=syncs, mode=mode)
             if has_backup:
                 # A link, not a rename: at no moment is the file missing for a reader of it.
                 spare = path.with_name(path.name + ".bak.tmp")

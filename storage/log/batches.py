@@ -40,7 +40,8 @@ TELLING_SIZE_MAX: Final = PROPERTIES_SIZE_MAX - SEQUENCE_PROPERTY_SIZE - PROPERT
 QueueKey = tuple[bytes, int]  # topic, queue id
 
 SEND_CHECK: ContextVar[Callable[[set[str]], None] | None] = ContextVar("send_check", default=None)
-"""What a batch's topics are given to before the batch is stored; it raises for one that its sender may not use.
+"""What a batch's topics are given to before the batch is stored; it raises for one that its sender may not
+use.
 
 Only the records name their topics, so that nobody before the preparer knows them.
 """

@@ -6,12 +6,19 @@ import time
 import grpc
 import pytest
 from messaging_bed import message
+from real_processes import until
 
 from penstock import PermissionDenied, Policy, RecordBatch, Unauthenticated
 from penstock.credentials import Credentials
 from penstock.errors import InvalidArgument
-from penstock.v1 import transactions_pb2, writer_pb2
-from services.config.settings import IndexerSettings, ReaderSettings, WriterSettings
+from penstock.v1 import accounts_pb2, accounts_pb2_grpc, transactions_pb2, writer_pb2
+from services.config.settings import (
+    GatewaySettings,
+    IndexerSettings,
+    ReaderSettings,
+    WriterSettings,
+)
+from services.gateway.__main__ import serve as serve_gateway
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2
 from services.indexer.__main__ import serve as serve_indexer
@@ -381,3 +388,49 @@ def test_without_a_user_accounts_refuse_to_start(tmp_path):
         BackgroundService(serve_writer, settings),
     ):
         pass
+
+
+def test_a_gateway_on_another_machine_asks_the_reader(guarded, ann, root, monkeypatch):
+    guarded.keys["gate"] = root.create_user("gate", "service").secret_key
+    monkeypatch.setenv("PENSTOCK_ACCESS_KEY", "gate")
+    monkeypatch.setenv("PENSTOCK_SECRET_KEY", guarded.keys["gate"])
+    settings = GatewaySettings(
+        listen=FREE_PORT,
+        accounts=True,
+        writer_address=guarded.writer,
+        reader_address=guarded.reader,
+    )
+    allow(root, "Topic:orders", "Pub")
+    metadata = (*Credentials("ann", guarded.keys["ann"]).metadata(), ("x-mq-client-id", "c2"))
+    path = "/apache.rocketmq.v2.MessagingService/SendMessage"
+    request = service_pb2.SendMessageRequest(messages=[message(v2.Resource(name="orders"))])
+    with (
+        BackgroundService(serve_gateway, settings) as gateway,
+        grpc.insecure_channel(gateway.address) as channel,
+    ):
+        send = channel.unary_unary(
+            path,
+            request_serializer=service_pb2.SendMessageRequest.SerializeToString,
+            response_deserializer=service_pb2.SendMessageResponse.FromString,
+        )
+
+        def code(metadata):
+            return send(request, metadata=metadata, timeout=20).status.code
+
+        assert code(metadata) == 20_000
+        wrong = Credentials("ann", "wrong").metadata()
+        assert code((*wrong, ("x-mq-client-id", "c2"))) == 40_100
+        root.delete_policies("ann")
+        until(lambda: code(metadata) == 40_300, seconds=SOON_S + 5)
+        root.update_user("ann", enabled=False)
+        until(lambda: code(metadata) == 40_100, seconds=SOON_S + 5)
+    root.delete_user("gate")
+
+
+def test_rules_and_verification_are_for_services_alone(guarded, root):
+    metadata = Credentials("root", guarded.keys["root"]).metadata()
+    with grpc.insecure_channel(guarded.reader) as channel:
+        stub = accounts_pb2_grpc.AuthenticationStub(channel)
+        with pytest.raises(grpc.RpcError) as refused:
+            stub.GetRules(accounts_pb2.GetRulesRequest(), metadata=metadata)
+        assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED

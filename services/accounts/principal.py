@@ -10,21 +10,21 @@ from services.rpc.status import PermissionDenied, Unauthenticated
 from storage.accounts.rules import Action, Host, Resource, Rules, User
 
 _DECISIONS_MAX: Final = 4_096  # that are remembered of a caller
-CALLER: ContextVar[Caller | None] = ContextVar("caller", default=None)
+PRINCIPAL: ContextVar[Principal | None] = ContextVar("caller", default=None)
 """Who made the call that runs; None where accounts are off, or where a service does work of its own."""
 
 
-class Caller:
+class Principal:
     """Who calls, as the rules stand: a change of the rules counts from the next question on."""
 
     def __init__(
-        self, rules: Callable[[], Rules], name: str, source: Host | None, secret: str | None
+        self, rules: Callable[[], Rules], name: str, source: Host | None, secret_id: str | None
     ) -> None:
-        """``secret`` is the one that signed; None for who came with a certificate."""
+        """``secret_id`` names the secret that signed; None for who came with a certificate."""
         self._rules_now = rules
         self._name = name
         self._source = source
-        self._secret = secret
+        self._secret_id = secret_id
         self._rules: Rules | None = None
         self._user: User | None = None
         self._decisions: dict[tuple[Action, Resource], bool] = {}
@@ -44,7 +44,8 @@ class Caller:
         rules = self._rules_now()
         if rules is not self._rules:
             user = rules.users.get(self._name)
-            if user is not None and self._secret is not None and self._secret not in user.secrets:
+            signed = self._secret_id
+            if user is not None and signed is not None and signed not in user.secret_ids:
                 user = None
             self._user = user if user is not None and user.is_enabled else None
             self._rules = rules
@@ -76,6 +77,6 @@ class Caller:
 
 def check(resource: Resource, *actions: Action) -> None:
     """Do the same for the caller of the call that runs; where accounts are off everything is allowed."""
-    caller = CALLER.get()
+    caller = PRINCIPAL.get()
     if caller is not None:
         caller.check(resource, *actions)
