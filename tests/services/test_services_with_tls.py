@@ -28,7 +28,7 @@ from services.gateway.v2 import service_pb2, service_pb2_grpc
 from services.indexer.__main__ import serve as serve_indexer
 from services.reader.__main__ import serve as serve_reader
 from services.testing import BackgroundLoop, BackgroundService
-from services.upstream import Upstream
+from services.upstream import ServiceAddress, Upstream
 from services.writer.__main__ import serve as serve_writer
 
 LIST_TOPICS = "/penstock.v1.Writer/ListTopics"
@@ -132,7 +132,9 @@ async def test_a_service_shows_the_certificate_that_its_files_hold_by_now(
     monkeypatch.setattr(upstream, "LOOK_SECONDS", 0.02)
     own = certificates.issue("first")
     with TlsPort(background, certificates.mutual) as port:
-        writer = Upstream(port.address, TLS(ca=certificates.ca, cert=own.cert, key=own.key))
+        writer = Upstream(
+            ServiceAddress(port.address, TLS(ca=certificates.ca, cert=own.cert, key=own.key))
+        )
         await writer.call(LIST_TOPICS, b"")
         other = certificates.issue("second")
         other.key.replace(own.key)

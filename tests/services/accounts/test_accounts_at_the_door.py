@@ -5,12 +5,14 @@ import time
 
 import grpc
 import pytest
+from certificates import Certificates
 from messaging_bed import message
 from real_processes import until
 
-from penstock import PermissionDenied, Policy, RecordBatch, Unauthenticated
+from penstock import Client, PermissionDenied, Policy, RecordBatch, Unauthenticated, Unavailable
 from penstock.credentials import Credentials
 from penstock.errors import InvalidArgument
+from penstock.tls import TLS
 from penstock.v1 import accounts_pb2, accounts_pb2_grpc, transactions_pb2, writer_pb2
 from services.config.settings import (
     GatewaySettings,
@@ -434,3 +436,44 @@ def test_rules_and_verification_are_for_services_alone(guarded, root):
         with pytest.raises(grpc.RpcError) as refused:
             stub.GetRules(accounts_pb2.GetRulesRequest(), metadata=metadata)
         assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_a_certificate_s_name_is_a_user_s_and_a_signature_comes_first(tmp_path):
+    certificates = Certificates(tmp_path / "certificates")
+    table = AccountTable(OsFileSystem(), tmp_path / "store" / "config")
+    table.create_user("alice", UserKind.SUPER)
+    bob = table.create_user("bob", UserKind.NORMAL)
+    settings = WriterSettings(
+        store=tmp_path / "store",
+        listen=FREE_PORT,
+        accounts=True,
+        **certificates.mutual,
+        **SMALL_FILES,
+    )
+    stranger = certificates.issue("mallory")
+    with BackgroundService(serve_writer, settings) as writer:
+        with Client(writer=writer.address, tls=certificates.alice) as alice:
+            assert [user.name for user in alice.users()] == ["alice", "bob"]
+        with (
+            Client(
+                writer=writer.address,
+                tls=certificates.alice,
+                access_key="bob",
+                secret_key=bob.secrets[0],
+            ) as signed,
+            pytest.raises(PermissionDenied, match="bob"),
+        ):
+            signed.users()
+        foreign = TLS(ca=certificates.ca, cert=stranger.cert, key=stranger.key)
+        with Client(writer=writer.address, tls=foreign) as mallory, pytest.raises(Unauthenticated):
+            mallory.users()
+        with (
+            Client(writer=writer.address, tls=certificates.one_sided, timeout_s=2) as without,
+            pytest.raises(Unavailable),
+        ):
+            without.users()
+
+
+def test_accounts_on_a_network_need_tls(tmp_path):
+    with pytest.raises(ValueError, match="--accounts it needs --tls-cert"):
+        WriterSettings(store=tmp_path, listen="0.0.0.0:0", accounts=True, plaintext=True)
