@@ -12,12 +12,12 @@ from google.protobuf.message import Message
 from services.accounts.audit import AuditLog
 from services.accounts.principal import PRINCIPAL, Principal
 from services.accounts.rights import RIGHTS, Actions, Right, Who, named, names_at
-from services.accounts.signatures import Signed, signed_in, signing_secret_id
+from services.accounts.signatures import Signed, carried, signed_by, signing_secret_id
 from services.rpc.calls import InterceptedCall, Proceed
 from services.rpc.peers import host_of_peer
 from services.rpc.servicer import Context
 from services.rpc.status import PermissionDenied, Unauthenticated
-from storage.accounts.rules import THE_CLUSTER, Action, Host, Resource, Rules, UserKind
+from storage.accounts.rules import THE_CLUSTER, Action, Resource, Rules, UserKind
 from storage.errors import StoreError
 from storage.log.batches import SEND_CHECK
 
@@ -78,7 +78,7 @@ class Guard:
         except (Unauthenticated, PermissionDenied) as error:
             self._audit.denied(
                 user=caller.name if caller else "",
-                address=str(_address(call.context) or ""),
+                address=_host(call.context),
                 method=f"{call.service}/{call.method}",
                 problem=str(error),
             )
@@ -86,26 +86,29 @@ class Guard:
 
     async def _caller(self, context: Context) -> Principal:
         """Return who calls, by its signature or else its certificate. Raises Unauthenticated."""
-        try:
-            signed = signed_in(context.invocation_metadata())
-        except ValueError:
-            raise Unauthenticated from None
-        source = _address(context)
-        name = "" if signed else self._certificate_name(context)
-        place = signed, name, source
+        authorization = carried(context.invocation_metadata())
+        host = _host(context)
+        name = "" if authorization[0] else self._certificate_name(context)
+        place = authorization, name, host
         caller = self._callers.get(place)
         if caller is None:
-            secret_id = None
-            if signed is not None:
-                name, secret_id = signed.access_key, await self._verify(signed)
-            if not name or secret_id == "":
-                raise Unauthenticated
-            caller = Principal(self._rules, name, source, secret_id)
-            caller.user()
+            caller = await self._known(authorization, name, host)
             if len(self._callers) >= _CALLERS_MAX:
                 self._callers.clear()
             self._callers[place] = caller
         return caller
+
+    async def _known(self, authorization: tuple[str, str], name: str, host: str) -> Principal:
+        try:
+            signed = signed_by(*authorization)
+        except ValueError:
+            raise Unauthenticated from None
+        secret_id = None
+        if signed is not None:
+            name, secret_id = signed.access_key, await self._verify(signed)
+        if not name or secret_id == "":
+            raise Unauthenticated
+        return Principal(self._rules, name, ipaddress.ip_address(host), secret_id)
 
     async def _verified(self, signed: Signed) -> str:
         return signing_secret_id(self._rules(), signed)
@@ -162,13 +165,13 @@ class Guard:
                 task.cancel()
 
 
-def _address(context: Context) -> Host | None:
-    host = host_of_peer(context.peer()).rpartition(":")[0].strip("[]")
-    return ipaddress.ip_address(host)
+def _host(context: Context) -> str:
+    return host_of_peer(context.peer()).rpartition(":")[0].strip("[]")
 
 
 def _send_check(caller: Principal) -> Callable[[set[str]], None]:
     def check(topics: set[str]) -> None:
+        caller.user()
         for topic in topics:
             caller.check(Resource.topic(topic), Action.PUB)
 
@@ -184,13 +187,13 @@ async def _names_anything(right: Right, call: InterceptedCall) -> bool:
 
 async def _needs(caller: Principal, right: Right, call: InterceptedCall) -> _Needs:
     """Check what a method and its request need; return it. Raises PermissionDenied, Unauthenticated."""
-    kind = caller.user().kind
-    if right.who is Who.SUPER_USERS and kind is not UserKind.SUPER:
+    user = caller.user()
+    if right.who is Who.SUPER_USERS and user.kind is not UserKind.SUPER:
         raise PermissionDenied(caller.name, "be a super user")
-    if right.who is Who.SERVICES and kind is not UserKind.SERVICE:
+    if right.who is Who.SERVICES and user.kind is not UserKind.SERVICE:
         raise PermissionDenied(caller.name, "be a service of the store")
     needs: _Needs = [(THE_CLUSTER, (right.cluster,))] if right.cluster else []
-    if right.names and not caller.user().may_everything:
+    if right.names and not user.may_everything:
         request = await call.request()
         assert request is not None  # methods with a stream of requests have no such names
         needs += [

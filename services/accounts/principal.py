@@ -15,7 +15,7 @@ PRINCIPAL: ContextVar[Principal | None] = ContextVar("caller", default=None)
 
 
 class Principal:
-    """Who calls, as the rules stand: a change of the rules counts from the next question on."""
+    """Who calls. What it may do is decided by the rules as ``user`` saw them last."""
 
     def __init__(
         self, rules: Callable[[], Rules], name: str, source: Host | None, secret_id: str | None
@@ -56,7 +56,7 @@ class Principal:
 
     def allows(self, action: Action, resource: Resource) -> bool:
         """Return whether the caller may do something. Raises Unauthenticated as ``user`` does."""
-        user = self.user()
+        user = self._user or self.user()
         if user.may_everything:
             return True
         place = action, resource
@@ -71,12 +71,18 @@ class Principal:
 
     def check(self, resource: Resource, *actions: Action) -> None:
         """Raise PermissionDenied unless the caller may do one of them; Unauthenticated as ``user`` does."""
-        if not any(self.allows(action, resource) for action in actions):
-            raise PermissionDenied(self._name, f"{actions[0]} on {resource}")
+        for action in actions:
+            if self.allows(action, resource):
+                return
+        raise PermissionDenied(self._name, f"{actions[0]} on {resource}")
 
 
 def check(resource: Resource, *actions: Action) -> None:
-    """Do the same for the caller of the call that runs; where accounts are off everything is allowed."""
+    """Do the same for the caller of the call that runs, by the rules as they are now.
+
+    Where accounts are off everything is allowed.
+    """
     caller = PRINCIPAL.get()
     if caller is not None:
+        caller.user()
         caller.check(resource, *actions)

@@ -39,18 +39,23 @@ def signing_secret_id(rules: Rules, signed: Signed) -> str:
     return secret_id(secret) if secret else ""
 
 
-def signed_in(metadata: Iterable[tuple[str, str | bytes]]) -> Signed | None:
-    """Return what metadata carries of a signature, None if there is none or nobody is named.
-
-    RocketMQ's Python client without credentials sends an empty access key: it is nobody.
-    Raises ValueError for a value that is not such a signature.
-    """
+def carried(metadata: Iterable[tuple[str, str | bytes]]) -> tuple[str, str]:
+    """Return the authorization that metadata carries, "" without one, and its date."""
     date = value = ""
     for key, each in metadata:
         if key == AUTHORIZATION_KEY:
             value = each if isinstance(each, str) else ""
         elif key == DATE_KEY:
             date = each if isinstance(each, str) else ""
+    return value, date
+
+
+def signed_by(value: str, date: str) -> Signed | None:
+    """Return what an authorization says, None if it names nobody.
+
+    RocketMQ's Python client without credentials sends an empty access key: it is nobody.
+    Raises ValueError for one that is not such a signature.
+    """
     if not value:
         return None
     found = _VALUE.fullmatch(value) if len(value) + len(date) <= _LENGTH_MAX else None

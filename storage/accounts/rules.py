@@ -13,7 +13,7 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from storage.errors import InvalidMessage
 
@@ -52,8 +52,7 @@ class UserKind(StrEnum):
     SERVICE = "service"  # the store's own services, and a gateway elsewhere
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(NamedTuple):
     """What a call names."""
 
     kind: str
