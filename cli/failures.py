@@ -107,6 +107,8 @@ def _of_store(error: Exception) -> tuple[str, ExitCode] | None:
         return line, ExitCode.NOT_A_STORE
     if isinstance(error, store.UnsupportedFormat):
         return line, ExitCode.NEWER_FORMAT
+    if isinstance(error, store.UserExists | store.InvalidMessage):
+        return line, ExitCode.USAGE
     return (line, ExitCode.FAILED) if isinstance(error, store.StoreError) else None
 
 
