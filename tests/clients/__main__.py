@@ -19,7 +19,7 @@ sys.path[1:1] = [
     str(HERE.parents[1]),
 ]
 
-from catalogue import SCENARIOS, SPLIT  # noqa: E402
+from catalogue import SCENARIOS, SECURE, SPLIT  # noqa: E402
 from languages import LANGUAGES  # noqa: E402
 from matrix import RED, Servers, print_matrix, run_cells  # noqa: E402
 from rates import compare  # noqa: E402
@@ -44,6 +44,9 @@ def parsed() -> argparse.Namespace:
         "--split",
         action="store_true",
         help="with split routes: clients that honour them call the writer and the reader",
+    )
+    options.add_argument(
+        "--secure", action="store_true", help="all of it over TLS, with accounts and credentials"
     )
     options.add_argument("--at-once", type=int, default=6, help="cells that run at once")
     options.add_argument(
@@ -86,7 +89,8 @@ def main() -> int:
         home = fresh(folder / "penstock" / name)
         flags = dict(flags)
         split = flags.pop(SPLIT, "plain" if options.split else "")
-        return PenstockServer(home, chain, key, flags, split=split)
+        secure = bool(flags.pop(SECURE, "")) or (options.secure and split != "tls")
+        return PenstockServer(home, chain, key, flags, split=split, secure=secure)
 
     def reference(name: str, _flags: dict[str, str]) -> ReferenceServer:
         return ReferenceServer(fresh(folder / "rocketmq" / name))

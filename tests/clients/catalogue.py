@@ -29,6 +29,7 @@ from scenarios.transacting import transaction_check, transaction_commit, transac
 
 PUSH = frozenset({"push"})
 TRANSACTIONS = frozenset({"transactions"})
+SECURE = "secure"  # among the flags of a server of its own: TLS and accounts
 SPLIT = "split"  # among the flags of a server of its own: not a flag, its routes are split; plain or tls
 CHANGE = frozenset({"change"})
 RECALL = frozenset({"recall"})
@@ -42,7 +43,7 @@ SCENARIOS = {
         Scenario(body_4mib),
         Scenario(unknown_topic),
         Scenario(readme_example, frozenset({"readme"})),
-        Scenario(tls, tls=True),
+        Scenario(tls, own_server={SECURE: "yes"}, tls=True),
         Scenario(transaction_commit, TRANSACTIONS),
         Scenario(transaction_rollback, TRANSACTIONS),
         Scenario(transaction_check, TRANSACTIONS),

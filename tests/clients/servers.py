@@ -21,6 +21,8 @@ from tls_front import TlsFront
 
 from bench.peers.programs import OPENED, run
 from penstock.addresses import channel_options
+from penstock.credentials import Credentials, signed
+from penstock.tls import TLS, open_channel
 from penstock.v1 import (
     gateway_pb2,
     gateway_pb2_grpc,
@@ -29,6 +31,9 @@ from penstock.v1 import (
     writer_pb2,
     writer_pb2_grpc,
 )
+from storage.accounts.account_table import AccountTable
+from storage.accounts.rules import UserKind, checked_policy
+from storage.files.filesystem import OsFileSystem
 
 START_SECONDS = 180.0  # a busy machine starts a service in a minute
 _STARTING = threading.Lock()  # one server at a time: each start is work for all cores
@@ -40,7 +45,9 @@ class Server(Protocol):
     name: str
     services: tuple[str, ...]  # what can be killed
     address: str
-    tls_address: str
+    has_tls: bool  # at least where clients ask for it
+    certificate: str  # its own authority
+    credentials: Credentials | None  # of clients
 
     def __enter__(self) -> Server: ...
     def __exit__(self, *_: object) -> None: ...
@@ -61,7 +68,7 @@ class PenstockServer:
     """``penstock serve``, whose reader is the gateway too, on a new store.
 
     With ``split`` routes send clients that honour it to the writer and the reader; ``split="tls"``: all three are
-    reached through a proxy that ends TLS.
+    reached through a proxy that ends TLS. A ``secure`` one has TLS on every port, and accounts.
     """
 
     name = "penstock"
@@ -75,25 +82,42 @@ class PenstockServer:
         flags: Mapping[str, str],
         *,
         split: str = "",
+        secure: bool = False,
     ) -> None:
-        self.address = f"127.0.0.1:{free_port()}"
-        tls_address = self.tls_address = f"127.0.0.1:{free_port()}"
+        gateway = self.address = f"127.0.0.1:{free_port()}"
+        self.has_tls = secure or split == "tls"
+        self.certificate = str(certificate)
+        store = folder / "store"
+        self._tls = TLS(ca=certificate) if secure else None
+        self.credentials, self._root = _accounts(store) if secure else (None, None)
         ports = {name: f"127.0.0.1:{free_port()}" for name in ("writer", "reader", "indexer")}
         endpoints = {name: ports[name] for name in ("writer", "reader")}
         self._front: TlsFront | None = None
         if split == "tls":
-            plain = {"gateway": self.address, **endpoints}
+            plain = {"gateway": gateway, **endpoints}
             fronts = {name: free_port() for name in plain}
             self._front = TlsFront(
                 certificate, key, {fronts[name]: address for name, address in plain.items()}
             )
             endpoints = {name: f"127.0.0.1:{fronts[name]}" for name in endpoints}
-            self.tls_address = f"127.0.0.1:{fronts['gateway']}"
+            self.address = f"127.0.0.1:{fronts['gateway']}"
+        secured = (
+            (
+                "--accounts",
+                "--tls-cert",
+                str(certificate),
+                "--tls-key",
+                str(key),
+                "--tls-ca",
+                str(certificate),
+            )
+            if secure
+            else ()
+        )
         self._running = Running(
-            "services.supervisor", "--store", str(folder / "store"),
+            "services.supervisor", "--store", str(store),
             *(word for name, address in ports.items() for word in (f"--{name}-listen", address)),
-            "--gateway-listen", self.address, "--gateway-tls-listen", tls_address,
-            "--tls-certificate", str(certificate), "--tls-key", str(key), "--commit-log-file-size", "64MiB",
+            "--gateway-listen", gateway, "--commit-log-file-size", "64MiB", *secured,
             *(word for name, address in endpoints.items() if split for word in (f"--{name}-endpoint", address)),
             *(word for name, value in flags.items() for word in (f"--{name}", value)),
         )  # fmt: skip
@@ -105,7 +129,7 @@ class PenstockServer:
         self._start()
         addresses = {name: self._running.serving(name)[0][0] for name in ("writer", "reader")}
         self._channels = {
-            name: grpc.insecure_channel(address, channel_options(address))
+            name: open_channel(grpc, address, channel_options(address), self._tls)
             for name, address in addresses.items()
         }
         return self
@@ -122,19 +146,22 @@ class PenstockServer:
         request = writer_pb2.CreateTopicRequest(
             name=name, queue_count=queues, attributes={"message.type": kind}
         )
-        writer_pb2_grpc.WriterStub(self._channels["writer"]).CreateTopic(request, timeout=10)
+        stub = writer_pb2_grpc.WriterStub(self._channels["writer"])
+        signed(stub.CreateTopic, self._root)(request, timeout=10)
 
     def group(self, name: str, orderly: bool, retries: int, backoff_ms: list[int]) -> None:
         settings = groups_pb2.GroupSettings(name=name, orderly=orderly, retry_max_times=retries)
         if backoff_ms:
             settings.backoff.customized.next_ms.extend(backoff_ms)
         request = groups_pb2.CreateGroupRequest(settings=settings)
-        groups_pb2_grpc.GroupsStub(self._channels["reader"]).CreateGroup(request, timeout=10)
+        stub = groups_pb2_grpc.GroupsStub(self._channels["reader"])
+        signed(stub.CreateGroup, self._root)(request, timeout=10)
 
     def clients_of(self, service: str) -> set[str]:
         """Return the ids of the clients that a service knows."""
         stub = gateway_pb2_grpc.GatewayStub(self._channels[service])
-        clients = stub.ListClients(gateway_pb2.ListClientsRequest(), timeout=10).clients
+        list_clients = signed(stub.ListClients, self._root)
+        clients = list_clients(gateway_pb2.ListClientsRequest(), timeout=10).clients
         return {client.client_id for client in clients}
 
     def restart(self, service: str, *, killed: bool) -> None:
@@ -170,6 +197,17 @@ class PenstockServer:
         until(lambda: len(self._running.serving(service)) >= times, START_SECONDS)
 
 
+def _accounts(store: Path) -> tuple[Credentials, Credentials]:
+    """Make a user of clients, who may do what they do, and a super user; return their keys."""
+    table = AccountTable(OsFileSystem(), store / "config")
+    keys = []
+    for name, kind in (("clients", UserKind.NORMAL), ("root", UserKind.SUPER)):
+        keys.append(Credentials(name, table.create_user(name, kind).secrets[0]))
+    for resource in ("Topic:*", "Group:*"):
+        table.put_policy(checked_policy(user="clients", resource=resource, actions=["Pub", "Sub"]))
+    return keys[0], keys[1]
+
+
 class ReferenceServer:
     """RocketMQ 5.3.3: name server, broker and proxy in one Java process."""
 
@@ -182,7 +220,10 @@ class ReferenceServer:
         while ports[-1] - ports[0] != 7:  # the broker also takes a port that it counts from its own
             ports = [*ports[1:], free_port()]
         self._port = ports[0]
-        self.address = self.tls_address = f"127.0.0.1:{self._port + 6}"
+        self.address = f"127.0.0.1:{self._port + 6}"
+        self.has_tls = False  # on the same port as plaintext, for who asks
+        self.certificate = ""
+        self.credentials = None
         settings |= {
             "brokerClusterName": "reference", "brokerName": "reference-a", "brokerId": 0, "brokerIP1": "127.0.0.1",
             "namesrvAddr": f"127.0.0.1:{self._port}", "listenPort": self._port + 4, "haListenPort": self._port + 5,
