@@ -35,8 +35,7 @@ class Lab(contextlib.ExitStack):
     def driver(self) -> Driver:
         """Start one more process of the client."""
         number = next(self._numbers)
-        address = self.server.tls_address if self._tls else self.server.address
-        command = [*self.language.command(), address, "tls" if self._tls else "plain"]
+        command = [*self.language.command(), self.server.address, "tls" if self._tls else "plain"]
         return self.enter_context(
             Driver(command, self.environment(), self.folder / f"driver-{number}.log")
         )

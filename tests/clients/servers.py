@@ -17,10 +17,10 @@ import grpc
 from free_ports import free_port
 from languages import CACHE, HERE, java_classes
 from real_processes import Running, until
-from tls_front import TlsFront
 
 from bench.peers.programs import OPENED, run
 from penstock.addresses import channel_options
+from penstock.tls import TLS, open_channel
 from penstock.v1 import (
     gateway_pb2,
     gateway_pb2_grpc,
@@ -40,7 +40,6 @@ class Server(Protocol):
     name: str
     services: tuple[str, ...]  # what can be killed
     address: str
-    tls_address: str
 
     def __enter__(self) -> Server: ...
     def __exit__(self, *_: object) -> None: ...
@@ -60,8 +59,7 @@ MakeServer = Callable[[str, dict[str, str]], Server]  # by a name of its own and
 class PenstockServer:
     """``penstock serve``, whose reader is the gateway too, on a new store.
 
-    With ``split`` routes send clients that honour it to the writer and the reader; ``split="tls"``: all three are
-    reached through a proxy that ends TLS.
+    With ``split`` routes send clients that honour it to the writer and the reader. With ``tls`` all ports serve it.
     """
 
     name = "penstock"
@@ -70,42 +68,34 @@ class PenstockServer:
     def __init__(
         self,
         folder: Path,
-        certificate: Path,
-        key: Path,
         flags: Mapping[str, str],
         *,
-        split: str = "",
+        split: bool = False,
+        tls: bool = False,
     ) -> None:
         self.address = f"127.0.0.1:{free_port()}"
-        tls_address = self.tls_address = f"127.0.0.1:{free_port()}"
         ports = {name: f"127.0.0.1:{free_port()}" for name in ("writer", "reader", "indexer")}
         endpoints = {name: ports[name] for name in ("writer", "reader")}
-        self._front: TlsFront | None = None
-        if split == "tls":
-            plain = {"gateway": self.address, **endpoints}
-            fronts = {name: free_port() for name in plain}
-            self._front = TlsFront(
-                certificate, key, {fronts[name]: address for name, address in plain.items()}
-            )
-            endpoints = {name: f"127.0.0.1:{fronts[name]}" for name in endpoints}
-            self.tls_address = f"127.0.0.1:{fronts['gateway']}"
+        self._tls: TLS | None = None
+        if tls:
+            chain, key = certificate()
+            self._tls = TLS(ca=chain)
+            files = {"tls-cert": chain, "tls-key": key, "tls-ca": chain}
+            flags = {**flags, **{name: str(path) for name, path in files.items()}}
         self._running = Running(
             "services.supervisor", "--store", str(folder / "store"),
             *(word for name, address in ports.items() for word in (f"--{name}-listen", address)),
-            "--gateway-listen", self.address, "--gateway-tls-listen", tls_address,
-            "--tls-certificate", str(certificate), "--tls-key", str(key), "--commit-log-file-size", "64MiB",
+            "--gateway-listen", self.address, "--commit-log-file-size", "64MiB",
             *(word for name, address in endpoints.items() if split for word in (f"--{name}-endpoint", address)),
             *(word for name, value in flags.items() for word in (f"--{name}", value)),
         )  # fmt: skip
         self._log = folder / "penstock.log"
 
     def __enter__(self) -> PenstockServer:
-        if self._front is not None:
-            self._front.__enter__()
         self._start()
         addresses = {name: self._running.serving(name)[0][0] for name in ("writer", "reader")}
         self._channels = {
-            name: grpc.insecure_channel(address, channel_options(address))
+            name: open_channel(grpc, address, channel_options(address), self._tls)
             for name, address in addresses.items()
         }
         return self
@@ -113,8 +103,6 @@ class PenstockServer:
     def __exit__(self, *_: object) -> None:
         for channel in self._channels.values():
             channel.close()
-        if self._front is not None:
-            self._front.__exit__()
         self._running.__exit__()
         self._log.write_text(self._running.text())
 
@@ -182,7 +170,7 @@ class ReferenceServer:
         while ports[-1] - ports[0] != 7:  # the broker also takes a port that it counts from its own
             ports = [*ports[1:], free_port()]
         self._port = ports[0]
-        self.address = self.tls_address = f"127.0.0.1:{self._port + 6}"
+        self.address = f"127.0.0.1:{self._port + 6}"
         settings |= {
             "brokerClusterName": "reference", "brokerName": "reference-a", "brokerId": 0, "brokerIP1": "127.0.0.1",
             "namesrvAddr": f"127.0.0.1:{self._port}", "listenPort": self._port + 4, "haListenPort": self._port + 5,
