@@ -44,7 +44,7 @@ class TrialAuthority:
             if not isinstance(found, ec.EllipticCurvePrivateKey):
                 raise ValueError(f"{key_file} is not of an authority that penstock certs has made")
             return cls(directory, x509.load_pem_x509_certificate(own.chain), found)
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
         key = ec.generate_private_key(ec.SECP256R1())
         name = _named(f"Penstock trial CA {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
         builder = (

@@ -69,14 +69,14 @@ class TLS:
             return ssl_channel_credentials(ca)
         return ssl_channel_credentials(ca, own.key, own.chain)
 
-    def _read(self) -> tuple[bytes | None, Identity | None]:
+    def _read(self) -> tuple[bytes | None, KeyPair | None]:
         ca = None if self.ca is None else authorities(self.ca)
         if self.cert is None or self.key is None:
             return ca, None
         return ca, identity(self.cert, self.key)
 
 
-class Identity(NamedTuple):
+class KeyPair(NamedTuple):
     """A certificate with its chain, its private key, and until when it is valid."""
 
     chain: bytes
@@ -118,7 +118,7 @@ def authorities(source: Pem) -> bytes:
     return pem
 
 
-def identity(cert: Pem, key: Pem) -> Identity:
+def identity(cert: Pem, key: Pem) -> KeyPair:
     """Return a certificate and its private key. Raises BadTlsFile."""
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -138,7 +138,7 @@ def identity(cert: Pem, key: Pem) -> Identity:
         raise BadTlsFile(f"{name} expired on {_date(own.not_valid_after_utc)}")
     if own.not_valid_before_utc > now:
         raise BadTlsFile(f"{name} is not valid before {_date(own.not_valid_before_utc)}")
-    return Identity(chain, secret, own.not_valid_after_utc)
+    return KeyPair(chain, secret, own.not_valid_after_utc)
 
 
 def advice(details: str, tls: TLS | None) -> str:

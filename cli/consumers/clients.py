@@ -42,7 +42,7 @@ def clients(
     address = gateway or session.reader
     try:
         try:
-            answer = _list(session, address, group)
+            answer = _list(address, group, session)
         except grpc.RpcError as error:
             if gateway or error.code() is not grpc.StatusCode.UNIMPLEMENTED:
                 raise
@@ -52,7 +52,7 @@ def clients(
                     ExitCode.USAGE,
                 ) from error
             address = DEFAULT_GATEWAY
-            answer = _list(session, address, group)
+            answer = _list(address, group, session)
     except grpc.RpcError as error:
         hint = advice(error.details() or "", session.tls)
         line = f"{address}: {hint}" if hint else nobody_answers(address)
@@ -73,7 +73,7 @@ def clients(
     session.show(rows, empty="no clients")
 
 
-def _list(session: Session, address: str, group: str) -> gateway_pb2.ListClientsResponse:
+def _list(address: str, group: str, session: Session) -> gateway_pb2.ListClientsResponse:
     from penstock.credentials import given_credentials, signed
     from penstock.v1 import gateway_pb2, gateway_pb2_grpc
 

@@ -1,4 +1,4 @@
-"""Options ``endpoint`` and ``tls...``: where a service is and how it is called, for reads and writes by one rule."""
+"""Options ``endpoint`` and ``tls...``: where a service is and how it is called; one rule for reads and writes."""
 
 from __future__ import annotations
 

@@ -17,7 +17,6 @@ import grpc
 from free_ports import free_port
 from languages import CACHE, HERE, java_classes
 from real_processes import Running, until
-from tls_front import TlsFront
 
 from bench.peers.programs import OPENED, run
 from penstock.addresses import channel_options
@@ -45,8 +44,7 @@ class Server(Protocol):
     name: str
     services: tuple[str, ...]  # what can be killed
     address: str
-    has_tls: bool  # at least where clients ask for it
-    certificate: str  # its own authority
+    authority: Path | None  # with TLS: the file of its certificate's authority
     credentials: Credentials | None  # of clients
 
     def __enter__(self) -> Server: ...
@@ -67,8 +65,8 @@ MakeServer = Callable[[str, dict[str, str]], Server]  # by a name of its own and
 class PenstockServer:
     """``penstock serve``, whose reader is the gateway too, on a new store.
 
-    With ``split`` routes send clients that honour it to the writer and the reader; ``split="tls"``: all three are
-    reached through a proxy that ends TLS. A ``secure`` one has TLS on every port, and accounts.
+    With ``split`` routes send clients that honour it to the writer and the reader. With ``tls`` all ports serve it;
+    with ``accounts`` clients have credentials.
     """
 
     name = "penstock"
@@ -77,55 +75,34 @@ class PenstockServer:
     def __init__(
         self,
         folder: Path,
-        certificate: Path,
-        key: Path,
         flags: Mapping[str, str],
         *,
-        split: str = "",
-        secure: bool = False,
+        split: bool = False,
+        tls: bool = False,
+        accounts: bool = False,
     ) -> None:
-        gateway = self.address = f"127.0.0.1:{free_port()}"
-        self.has_tls = secure or split == "tls"
-        self.certificate = str(certificate)
         store = folder / "store"
-        self._tls = TLS(ca=certificate) if secure else None
-        self.credentials, self._root = _accounts(store) if secure else (None, None)
+        self.authority: Path | None = None
+        self.credentials, self._root = _accounts(store) if accounts else (None, None)
+        self.address = f"127.0.0.1:{free_port()}"
         ports = {name: f"127.0.0.1:{free_port()}" for name in ("writer", "reader", "indexer")}
         endpoints = {name: ports[name] for name in ("writer", "reader")}
-        self._front: TlsFront | None = None
-        if split == "tls":
-            plain = {"gateway": gateway, **endpoints}
-            fronts = {name: free_port() for name in plain}
-            self._front = TlsFront(
-                certificate, key, {fronts[name]: address for name, address in plain.items()}
-            )
-            endpoints = {name: f"127.0.0.1:{fronts[name]}" for name in endpoints}
-            self.address = f"127.0.0.1:{fronts['gateway']}"
-        secured = (
-            (
-                "--accounts",
-                "--tls-cert",
-                str(certificate),
-                "--tls-key",
-                str(key),
-                "--tls-ca",
-                str(certificate),
-            )
-            if secure
-            else ()
-        )
+        self._tls: TLS | None = None
+        if tls:
+            chain, key = certificate()
+            self._tls, self.authority = TLS(ca=chain), chain
+            files = {"tls-cert": chain, "tls-key": key, "tls-ca": chain}
+            flags = {**flags, **{name: str(path) for name, path in files.items()}}
         self._running = Running(
-            "services.supervisor", "--store", str(store),
+            "services.supervisor", "--store", str(store), *(["--accounts"] if accounts else []),
             *(word for name, address in ports.items() for word in (f"--{name}-listen", address)),
-            "--gateway-listen", gateway, "--commit-log-file-size", "64MiB", *secured,
+            "--gateway-listen", self.address, "--commit-log-file-size", "64MiB",
             *(word for name, address in endpoints.items() if split for word in (f"--{name}-endpoint", address)),
             *(word for name, value in flags.items() for word in (f"--{name}", value)),
         )  # fmt: skip
         self._log = folder / "penstock.log"
 
     def __enter__(self) -> PenstockServer:
-        if self._front is not None:
-            self._front.__enter__()
         self._start()
         addresses = {name: self._running.serving(name)[0][0] for name in ("writer", "reader")}
         self._channels = {
@@ -137,8 +114,6 @@ class PenstockServer:
     def __exit__(self, *_: object) -> None:
         for channel in self._channels.values():
             channel.close()
-        if self._front is not None:
-            self._front.__exit__()
         self._running.__exit__()
         self._log.write_text(self._running.text())
 
@@ -221,9 +196,7 @@ class ReferenceServer:
             ports = [*ports[1:], free_port()]
         self._port = ports[0]
         self.address = f"127.0.0.1:{self._port + 6}"
-        self.has_tls = False  # on the same port as plaintext, for who asks
-        self.certificate = ""
-        self.credentials = None
+        self.authority = self.credentials = None
         settings |= {
             "brokerClusterName": "reference", "brokerName": "reference-a", "brokerId": 0, "brokerIP1": "127.0.0.1",
             "namesrvAddr": f"127.0.0.1:{self._port}", "listenPort": self._port + 4, "haListenPort": self._port + 5,
