@@ -84,7 +84,8 @@ class RpcServer:
         self._server.start()
         address = f"{host}:{port}"
         self._log.info("listening", address=address, tls=tls is not None)
-        if is_open_to_network(listen) and self._settings.client_ca is None:
+        has_accounts = getattr(self._settings, "accounts", False)
+        if is_open_to_network(listen) and self._settings.client_ca is None and not has_accounts:
             without = "plaintext and without accounts" if tls is None else "without accounts"
             self._log.warning(
                 f"open to the network {without}: whoever reaches this address may use it",
