@@ -32,7 +32,7 @@ from storage.view.queues.placing import (
     settle_ends,
 )
 from storage.view.queues.record_queues import QueueKey
-from storage.view.queues.runs import QueueRun, runs_of
+from storage.view.queues.runs import runs_of
 from storage.view.queues.unit_search import Unit
 from storage.view.queues.units import (
     UnitBuilder,
@@ -96,21 +96,14 @@ class QueueRepair:
         self._waiting: dict[QueueKey, deque[Units]] = {}  # of runs that are not placed yet
         self._damage: list[DamagedRange] = []
         self._builder = UnitBuilder(ROWS_MAX)
-        # All that a watch is to be shown goes queue by queue.
-        self._found = None if complete or watch is not None else queues.found
-        if self._found is not None:
-            for topic, since in topics.deleted.items():
-                if since > begin_offset:
-                    self._found.leave_out_topic(topic)
 
     @property
     def queue_counts(self) -> dict[str, int]:
         """How many queues each topic that has records needs."""
         counts: dict[str, int] = {}
-        met = [] if self._found is None else [key for key, _, _ in self._found.met()]
-        placed = [key for key, placer in self._placers.items() if not placer.is_empty]
-        for topic, queue_id in met + placed:
-            counts[topic] = max(counts.get(topic, 0), queue_id + 1)
+        for (topic, queue_id), placer in self._placers.items():
+            if not placer.is_empty:
+                counts[topic] = max(counts.get(topic, 0), queue_id + 1)
         return counts
 
     def take_damage(self, damage: DamagedRange) -> None:
@@ -120,13 +113,9 @@ class QueueRepair:
 
     def take(self, records: RecordRun) -> None:
         """Compare and correct the units of a run of records."""
-        groups = self._builder.group(
+        for topic, queue_id, units, queue_offsets in self._builder.build(
             records.data, records.rows, len(records.rows), records.data_offset
-        )
-        left: Iterable[int] = range(groups.count)
-        if self._found is not None and groups.is_plain:
-            left = self._found.meet(groups)
-        for topic, queue_id, units, queue_offsets in self._builder.units_of(groups, left):
+        ):
             alive = as_units(units)
             if not self._topics.has_queue(topic, queue_id):
                 if self._topics.is_forgotten(topic):
@@ -147,9 +136,7 @@ class QueueRepair:
     ) -> None:
         placer = self._placers.get(key)
         if placer is None:
-            placer = self._placers[key] = self._new_placer(
-                key, self._leave_out(key), begins=self._complete
-            )
+            placer = self._placers[key] = self._new_placer(key, begins=self._complete)
         waiting = self._waiting.pop(key, None) or deque()
         begin = 0
         for run in runs_of(key, units, queue_offsets):
@@ -161,30 +148,15 @@ class QueueRepair:
         if waiting:
             self._waiting[key] = deque(each.copy() for each in waiting)  # buffers are used again
 
-    def _leave_out(self, key: QueueKey) -> QueueRun | None:
-        """Have a queue go on by itself; return what was met of it, None if nothing was."""
-        return None if self._found is None else self._found.leave_out(key)
-
-    def _new_placer(
-        self, key: QueueKey, met: QueueRun | None, *, begins: bool = False
-    ) -> QueuePlacer:
-        """Return who places the rest of a queue; of it ``met`` has been placed already, where it stood.
+    def _new_placer(self, key: QueueKey, *, begins: bool = False) -> QueuePlacer:
+        """Return who places the records of a queue.
 
         If it ``begins`` with records that are still to come, they say where.
         """
-        queue = self._queues.get(*key)
-        next_offset = None if begins else queue.find_end(self._begin_offset)
-        placer = QueuePlacer(
+        next_offset = None if begins else self._queues.get(*key).find_end(self._begin_offset)
+        return QueuePlacer(
             key, self._held, self._damage, next_offset=next_offset, log_begin=self._begin_offset
         )
-        if met is not None:
-            placer.take(met)
-            for step in placer.settle():
-                assert step == Placed(met, met.begin)
-            self._remember(
-                queue, met.begin, as_units(queue.read(met.begin, met.end + 1 - met.begin))
-            )
-        return placer
 
     def _carry_out(self, key: QueueKey, steps: Iterable[Step], waiting: deque[Units]) -> None:
         """Do what a placer has decided; ``waiting`` are the units of the runs that it has."""
@@ -255,11 +227,10 @@ class QueueRepair:
         offsets go on where they were. So they do after units of damaged records, as far as those were
         durable: below ``sure_offset``, or all if that is not known. Returns how many units all queues then hold.
         """
-        keys = self._unsettled()
-        for key in keys:
-            met = self._leave_out(key)
-            if key not in self._placers and (met is not None or self._damage):
-                self._placers[key] = self._new_placer(key, met)
+        keys = list(self._queues.on_disk())
+        for key in keys if self._damage else ():
+            if key not in self._placers:
+                self._placers[key] = self._new_placer(key)
         for key, step in settle_ends(self._placers, sure_offset=sure_offset):
             self._carry_out(key, [step], self._waiting.setdefault(key, deque()))
         unit_count = 0
@@ -274,16 +245,7 @@ class QueueRepair:
                 self._watch.ended(queue, next_offset)
             queue.truncate(next_offset)
             unit_count += queue.unit_count
-        if self._found is not None:
-            unit_count += self._found.unit_count
-            self._found.is_settled = True
         return unit_count
-
-    def _unsettled(self) -> list[QueueKey]:
-        """Return the queues that may not end where they are: all but those that hold what was met, and no more."""
-        if self._found is None:
-            return list(self._queues.on_disk())
-        return list(dict.fromkeys([*self._queues.looked_at(), *self._found.unfinished()]))
 
     def doubt(self, sure_offset: int) -> None:
         """Have the next sync write units of records from ``sure_offset`` on once more, after ``finish``.
@@ -294,8 +256,6 @@ class QueueRepair:
         for key in self._placers:
             queue = self._queues.get(*key)
             self._queues.doubt(key, queue.find_end(sure_offset), queue.next_offset)
-        for each in () if self._found is None else self._found.met():
-            self._queues.doubt(*each)
 
 
 def _units(two: Units) -> list[Unit]:
