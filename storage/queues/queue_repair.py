@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +20,7 @@ from storage.queues.consume_queue import ConsumeQueue
 from storage.queues.queue_table import QueueTable
 from storage.view.live_topics import LiveTopics
 from storage.view.log.walk import ROWS_MAX, DamagedRange, LogFiles, RecordRun
+from storage.view.queues.comparison import live_units
 from storage.view.queues.held_units import HeldUnits
 from storage.view.queues.placing import (
     NOT_PLACED,
@@ -44,32 +44,12 @@ from storage.view.queues.units import (
 )
 
 
-class RepairWatch(Protocol):
-    """Is shown what a repair comes to and what it changes, before it does."""
-
-    def walked(self, commit_offset: int) -> None:
-        """The log has been taken up to a commit offset."""
-        ...
-
-    def corrected(
-        self, queue: ConsumeQueue, queue_offset: int, held: Units, wanted: Units,
-        wrong: npt.NDArray[np.int64],
-    ) -> None:  # fmt: skip
-        """Of the units ``held`` from a queue offset on, those at the places ``wrong`` become ``wanted``."""
-        ...
-
-    def ended(self, queue: ConsumeQueue, queue_offset: int) -> None:
-        """What the queue holds from a queue offset on goes."""
-        ...
-
-
 class QueueRepair:
     """Takes the log in order; ``finish`` makes every queue end where the log says.
 
     ``begin_offset`` is where the log is taken from. With ``complete`` nothing that the queues hold
     from there on is believed; without it, they are right below that commit offset.
-    ``log`` is where it can be looked up, ``topics`` whose records get units. ``watch`` is shown what
-    changes.
+    ``log`` is where it can be looked up, ``topics`` whose records get units.
     """
 
     def __init__(
@@ -80,12 +60,10 @@ class QueueRepair:
         complete: bool,
         log: LogFiles,
         topics: LiveTopics,
-        watch: RepairWatch | None = None,
     ) -> None:
         self.units_written = 0
         # Whether every record has stood where it says, and no unit has said anything else.
         self.is_plain = True
-        self._watch = watch
         self.forgotten_topics: set[str] = set()
         self._topics = topics
         self._queues = queues
@@ -113,23 +91,10 @@ class QueueRepair:
 
     def take(self, records: RecordRun) -> None:
         """Compare and correct the units of a run of records."""
-        for topic, queue_id, units, queue_offsets in self._builder.build(
-            records.data, records.rows, len(records.rows), records.data_offset
+        for key, units, queue_offsets in live_units(
+            self._builder, records, self._topics, self.forgotten_topics
         ):
-            alive = as_units(units)
-            if not self._topics.has_queue(topic, queue_id):
-                if self._topics.is_forgotten(topic):
-                    self.forgotten_topics.add(topic)
-                continue
-            since = self._topics.since(topic)
-            if since:
-                kept = alive["offset"] >= since
-                alive, queue_offsets = alive[kept], queue_offsets[kept]
-                if not len(alive):
-                    continue
-            self._take_of_queue((topic, queue_id), alive, queue_offsets)
-        if self._watch is not None:
-            self._watch.walked(records.end_offset)
+            self._take_of_queue(key, units, queue_offsets)
 
     def _take_of_queue(
         self, key: QueueKey, units: Units, queue_offsets: npt.NDArray[np.int64]
@@ -188,8 +153,6 @@ class QueueRepair:
         if np.any(wrong):
             filled = held.copy()
             filled[wrong] = prefill_units(1)
-            if self._watch is not None:
-                self._watch.corrected(queue, begin, held, filled, np.flatnonzero(wrong))
             queue.write(begin, filled.tobytes())
             self.units_written += int(np.count_nonzero(wrong))
 
@@ -204,8 +167,6 @@ class QueueRepair:
         wrong = np.flatnonzero(~same)
         if not len(wrong):
             return
-        if self._watch is not None:
-            self._watch.corrected(queue, queue_offset, held, units, wrong)
         self.is_plain &= held[wrong].tobytes() == bytes(len(wrong) * UNIT_SIZE)
         begin, end = int(wrong[0]), int(wrong[-1]) + 1
         corrected = held[begin:end].copy()
@@ -241,8 +202,6 @@ class QueueRepair:
                 next_offset = placer.next_offset
             else:
                 next_offset = queue.find_end(min(self._begin_offset, end_offset))
-            if self._watch is not None:
-                self._watch.ended(queue, next_offset)
             queue.truncate(next_offset)
             unit_count += queue.unit_count
         return unit_count
