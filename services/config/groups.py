@@ -115,6 +115,15 @@ class LogSettings(SettingsGroup):
     """Which calls are logged, each with its request id."""
 
 
+class MetricsSettings(SettingsGroup):
+    """Where a process says how it is."""
+
+    metrics_listen: AddressOrNone = ""
+    """HOST:PORT of /metrics over HTTP, for Prometheus; none: nothing is measured for it."""
+    metrics_plaintext: bool = False
+    """Serve /metrics without TLS to other machines, too: it names topics and groups."""
+
+
 class CallSettings(SettingsGroup):
     """Limits of calls and connections."""
 
@@ -317,6 +326,7 @@ GROUPS: Final[dict[str, tuple[type[SettingsGroup], ...]]] = {
     ),
     "Other services": (WriterAddressSettings, ReaderAddressSettings, StoreWaitSettings),
     "Logs": (LogSettings,),
+    "Metrics": (MetricsSettings,),
     "Calls and connections": (CallSettings, SupervisionSettings),
     "Flushing": (FlushingSettings,),
     "Files": (FileSettings,),

@@ -9,17 +9,35 @@ from typing import Final, Self
 
 from pydantic import model_validator
 
-from penstock.addresses import DEFAULT_GATEWAY, DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
+from penstock.addresses import (
+    DEFAULT_GATEWAY,
+    DEFAULT_INDEXER,
+    DEFAULT_METRICS,
+    DEFAULT_READER,
+    DEFAULT_WRITER,
+)
 from services import memory
 from services.config import groups
-from services.config.values import AUTO, Address, AddressOrNone, Count
+from services.config.values import AUTO, Address, AddressOrNone, Count, is_open_to_network
 from storage.config import LeaseConfig, StoreConfig
 
 WARM_SHARE: Final = 8  # of the memory, one part for page cache filled ahead of the appends
 
 
-class ProcessSettings(groups.ConfigFileSettings, groups.LogSettings, groups.CallSettings):
+class ProcessSettings(
+    groups.ConfigFileSettings, groups.LogSettings, groups.MetricsSettings, groups.CallSettings
+):
     """What every process takes."""
+
+    @model_validator(mode="after")
+    def _metrics_stay_here(self) -> Self:
+        listen = self.metrics_listen
+        if listen and is_open_to_network(listen) and not self.metrics_plaintext:
+            raise ValueError(
+                f"--metrics-listen: other machines reach {listen}, and it has no TLS; listen on"
+                " loopback, or say --metrics-plaintext"
+            )
+        return self
 
 
 class ListenSettings(ProcessSettings, groups.PortSettings, groups.SupervisionSettings):
@@ -170,6 +188,7 @@ class ServeSettings(
     """All services under one supervisor."""
 
     gateway_listen: AddressOrNone = DEFAULT_GATEWAY
+    metrics_listen: AddressOrNone = DEFAULT_METRICS
 
     @model_validator(mode="after")
     def _known_ports(self) -> Self:

@@ -13,6 +13,7 @@ from services.gateway.acknowledgements import StreamedAcknowledging
 from services.gateway.messaging import Upstreams
 from services.gateway.port import GatewayPort
 from services.gateway.sends.batch_stream import BatchStream, HalfBatches
+from services.metrics.service import ServiceMetrics
 from services.rpc.ports import check_free
 from services.upstream import Upstream, WaitingCalls
 
@@ -38,13 +39,17 @@ async def serve(
     """Serve RocketMQ's clients until ``stop`` is set, drain. ``ready`` is called with the address of each port."""
     check_free(settings.listen)
     ports = 2 if settings.tls_listen else 1
-    port = GatewayPort(settings, _upstreams(settings), asyncio.Event(), ports=ports)
-    try:
-        ready(*await port.start())
-        await stop.wait()
-        await port.drain()
-    finally:
-        await port.close()
+    with ServiceMetrics(SERVICE, settings) as metrics:
+        port = GatewayPort(
+            settings, _upstreams(settings), asyncio.Event(), ports=ports, counts=metrics.counts
+        )
+        metrics.add(port.metrics)
+        try:
+            ready(*await port.start())
+            await stop.wait()
+            await port.drain()
+        finally:
+            await port.close()
 
 
 def _upstreams(settings: GatewaySettings) -> Upstreams:

@@ -8,6 +8,8 @@ import grpc
 
 from services.config.settings import GatewaySettings
 from services.gateway.messaging import Messaging, Upstreams
+from services.gateway.metrics import GatewayCollector
+from services.rpc.call_counts import CallCounts
 from services.rpc.server import Contract, RpcServer
 
 
@@ -24,15 +26,23 @@ class GatewayPort:
         draining: asyncio.Event,
         *,
         ports: int,
+        counts: CallCounts | None = None,
     ) -> None:
         self._settings = settings
         self._messaging = Messaging(settings, upstreams, draining)
-        self._server = RpcServer(self._messaging.contracts, settings, draining, ports=ports)
+        self._server = RpcServer(
+            self._messaging.contracts, settings, draining, ports=ports, counts=counts
+        )
 
     @property
     def clients(self) -> Contract:
         """What lists the clients, for another port of the process."""
         return self._messaging.clients
+
+    @property
+    def metrics(self) -> GatewayCollector:
+        """What collects the families of the gateway."""
+        return self._messaging.metrics
 
     async def start(self) -> list[str]:
         """Begin to serve; return each HOST:PORT as bound, in words. Raises CannotListen, OSError for a certificate that is away."""

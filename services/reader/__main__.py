@@ -15,13 +15,16 @@ from services.gateway.clients import LIST_CLIENTS
 from services.gateway.messaging import Messaging, Upstreams
 from services.gateway.port import GatewayPort
 from services.gateway.sends.batch_stream import BatchStream, HalfBatches
+from services.metrics.service import ServiceMetrics
 from services.reader.budget import Budget
 from services.reader.catch_up import CatchUp
 from services.reader.leasing import Leasing
+from services.reader.metrics import ReaderCollector
 from services.reader.pulls import Pulls
 from services.reader.read_threads import ReadThreads
 from services.reader.servicer import ReaderServicer
 from services.reader.source import Source
+from services.reader.traffic import Traffic
 from services.rpc.in_process import InProcessService
 from services.rpc.ports import check_free
 from services.rpc.server import Contract, RpcServer
@@ -58,6 +61,17 @@ async def serve(
     gateway_listens = list(filter(None, (settings.gateway_listen, settings.gateway_tls_listen)))
     for listen in gateway_listens:
         check_free(listen)
+    with ServiceMetrics(SERVICE, settings) as metrics:
+        await _serve(settings, stop, ready, metrics, gateway_listens)
+
+
+async def _serve(
+    settings: ReaderSettings,
+    stop: asyncio.Event,
+    ready: Callable[..., None],
+    metrics: ServiceMetrics,
+    gateway_listens: Sequence[str],
+) -> None:
     if not await process.wait_for_store(
         settings.store, stop, timeout_seconds=settings.store_wait_seconds
     ):
@@ -72,7 +86,9 @@ async def serve(
     gateway: GatewayPort | None = None
     try:
         catch_up = CatchUp(source, arrivals, index_arrivals, draining)
-        leasing = Leasing(source.reader, settings, arrivals, catch_up, reads, draining)
+        budget, traffic = Budget(settings.stream_bytes_max), Traffic()
+        leasing = Leasing(source.reader, settings, arrivals, catch_up, reads, draining, traffic)
+        metrics.add(ReaderCollector(source, leasing, traffic, arrivals, budget))
         servicer = ReaderServicer(
             source,
             Pulls(
@@ -81,7 +97,8 @@ async def serve(
                 catch_up,
                 reads,
                 draining,
-                Budget(settings.stream_bytes_max),
+                budget,
+                traffic,
             ),
             catch_up,
             leasing.leases,
@@ -96,13 +113,17 @@ async def serve(
         if settings.splits_routes:
             messaging = Messaging(settings, _upstreams(settings, contracts), draining)
             contracts += messaging.contracts
+            metrics.add(messaging.metrics)
         ports = 1 + len(gateway_listens)
         if settings.gateway_listen:
             upstreams = _upstreams(settings, contracts)
-            gateway = GatewayPort(settings.of_gateway(), upstreams, draining, ports=ports)
+            gateway = GatewayPort(
+                settings.of_gateway(), upstreams, draining, ports=ports, counts=metrics.counts
+            )
             if messaging is None:  # else its own port lists them already
                 contracts = [*contracts, gateway.clients]
-        server = RpcServer(contracts, settings, draining, ports=ports)
+                metrics.add(gateway.metrics)
+        server = RpcServer(contracts, settings, draining, ports=ports, counts=metrics.counts)
         address = await server.start(settings.listen)
         gateway_addresses = [] if gateway is None else await gateway.start()
         server.set_serving(serving=True)

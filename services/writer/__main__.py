@@ -21,6 +21,7 @@ from services.config.settings import WriterSettings
 from services.gateway.messaging import Messaging, Upstreams
 from services.gateway.sends.batch_stream import BatchCalls, HalfBatches
 from services.gateway.v2 import service_pb2
+from services.metrics.service import ServiceMetrics
 from services.rpc.in_process import InProcessService
 from services.rpc.ports import check_free
 from services.rpc.server import Contract, RpcServer
@@ -29,6 +30,7 @@ from services.writer.acks import Acks
 from services.writer.dead_letters import DeadLetterServicer
 from services.writer.full_disk import open_with_space
 from services.writer.loop_dispatch import LoopDispatch
+from services.writer.metrics import WriterCollector
 from services.writer.retention import RetentionServicer
 from services.writer.servicer import WriterServicer
 from services.writer.timers import TimerServicer
@@ -68,6 +70,16 @@ async def serve(
 ) -> None:
     """Open the store, serve it until ``stop`` is set, drain, close it."""
     check_free(settings.listen)
+    with ServiceMetrics(SERVICE, settings) as metrics:
+        await _serve(settings, stop, ready, metrics)
+
+
+async def _serve(
+    settings: WriterSettings,
+    stop: asyncio.Event,
+    ready: Callable[[str], None],
+    metrics: ServiceMetrics,
+) -> None:
     served = [*_SERVICES.values(), *(_MESSAGING_SERVICES if settings.splits_routes else ())]
     store, listen = await open_with_space(
         lambda: StoreWriter.open(settings.store, settings.store_config(), waits_for_files=False),
@@ -84,8 +96,10 @@ async def serve(
         LoopDispatch(store)
         draining = asyncio.Event()
         servicer = WriterServicer(
-            store, acks, draining, stream_batches_max=settings.stream_batches_max
-        )
+            store, acks, draining,
+            stream_batches_max=settings.stream_batches_max, refused=metrics.refused,
+        )  # fmt: skip
+        metrics.add(WriterCollector(store, lambda: acks.waiting_count))
         contracts = [
             Contract(_SERVICES["Writer"], servicer),
             Contract(_SERVICES["DeadLetters"], DeadLetterServicer(store, acks)),
@@ -98,7 +112,8 @@ async def serve(
         if settings.splits_routes:
             messaging = _messaging(settings, contracts, draining)
             contracts += messaging.contracts
-        server = RpcServer(contracts, settings, draining)
+            metrics.add(messaging.metrics)
+        server = RpcServer(contracts, settings, draining, counts=metrics.counts)
         address = await server.start(listen)
         server.set_serving(serving=store.writable)
         ready(address)

@@ -157,7 +157,8 @@ def test_what_every_process_takes_is_declared_once_and_reaches_all_of_them(name:
     value: Any = {"log_level": "error", "log_format": "json", "access_log": "all"}.get(
         name, 1 << 20
     )
-    if name != "config":  # of which serve passes on the name
+    own = {"config", "metrics_listen", "metrics_plaintext"}  # whose values are serve's own
+    if name not in own:
         serve = load(ServeSettings, ["--store", "s", flag_of(name), str(value)], prog="serve")
         for service, kind in supervisor.SERVICES.items():
             child = load(kind, child_arguments(service, serve), prog=service)
