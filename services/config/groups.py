@@ -115,6 +115,14 @@ class LogSettings(SettingsGroup):
     """Which calls are logged, each with its request id."""
 
 
+class MetricsSettings(SettingsGroup):
+    """Where a process says how it is."""
+
+    metrics_listen: AddressOrNone = ""
+    """HOST:PORT of /metrics over HTTP, for Prometheus; none: nothing is measured for it. Where other machines
+    reach it, it has TLS, and with accounts asks for a user with Get on Cluster:*."""
+
+
 class CallSettings(SettingsGroup):
     """Limits of calls and connections."""
 
@@ -342,6 +350,7 @@ GROUPS: Final[dict[str, tuple[type[SettingsGroup], ...]]] = {
     "TLS": (TlsSettings, ClientCertificateSettings, GatewayCertificateSettings),
     "Accounts": (AccountSettings,),
     "Logs": (LogSettings,),
+    "Metrics": (MetricsSettings,),
     "Calls and connections": (CallSettings, SupervisionSettings),
     "Flushing": (FlushingSettings,),
     "Files": (FileSettings,),
