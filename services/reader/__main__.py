@@ -77,7 +77,7 @@ async def _serve(
     ):
         return
     source = Source(await asyncio.to_thread(StoreReader.open, settings.store))
-    reads = ReadThreads(_THREADS)
+    reads, looks = ReadThreads(_THREADS), ReadThreads(1)
     draining = asyncio.Event()
     arrivals = Arrivals(source, source.queue_changes)
     index_arrivals = Arrivals(source.index_progress)
@@ -88,7 +88,7 @@ async def _serve(
         catch_up = CatchUp(source, arrivals, index_arrivals, draining)
         budget, traffic = Budget(settings.stream_bytes_max), Traffic()
         leasing = Leasing(source.reader, settings, arrivals, catch_up, reads, draining, traffic)
-        metrics.add(ReaderCollector(source, leasing, traffic, arrivals, budget))
+        metrics.add(ReaderCollector(source, leasing, traffic, arrivals, budget, looks))
         servicer = ReaderServicer(
             source,
             Pulls(
@@ -139,7 +139,8 @@ async def _serve(
             if serving is not None:
                 await serving.close()
         source.reader.end()
-        await asyncio.to_thread(reads.end, _END_SECONDS)
+        for threads in (reads, looks):
+            await asyncio.to_thread(threads.end, _END_SECONDS)
         if leasing is not None:
             await leasing.close()
         arrivals.close()

@@ -92,7 +92,7 @@ class PenstockServer:
         self._running = Running(
             "services.supervisor", "--store", str(folder / "store"),
             *(word for name, address in ports.items() for word in (f"--{name}-listen", address)),
-            "--gateway-listen", self.address, "--gateway-tls-listen", tls_address,
+            "--gateway-listen", self.address, "--gateway-tls-listen", tls_address, "--metrics-listen", "none",
             "--tls-certificate", str(certificate), "--tls-key", str(key), "--commit-log-file-size", "64MiB",
             *(word for name, address in endpoints.items() if split for word in (f"--{name}-endpoint", address)),
             *(word for name, value in flags.items() for word in (f"--{name}", value)),
