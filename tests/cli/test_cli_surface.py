@@ -190,7 +190,7 @@ def test_wrong_usage_is_one_line_that_says_what(arguments: tuple[str, ...], line
 @pytest.mark.parametrize("path", ["/proc/nowhere/store", "/proc", "/sys/store"])
 def test_a_store_that_cannot_be_made_is_reported_once_and_not_tried_again(path: str) -> None:
     """The writer's exit code 4 ends ``serve``; with another one it would be started for ever."""
-    services = ("writer", "reader", "indexer", "gateway")
+    services = ("writer", "reader", "indexer", "gateway", "metrics")
     listen = [f"--{service}-listen=127.0.0.1:0" for service in services]
     result = run_process("serve", "--store", path, *listen)
 
