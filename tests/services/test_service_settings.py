@@ -154,9 +154,10 @@ def test_page_cache_filled_ahead_is_an_eighth_of_the_memory_by_default(
 @pytest.mark.parametrize("name", ProcessSettings.model_fields)
 def test_what_every_process_takes_is_declared_once_and_reaches_all_of_them(name: str) -> None:
     """A field of a group of ProcessSettings is a flag of each service, and `serve` passes it on to its children."""
-    value: Any = {"log_level": "error", "log_format": "json", "access_log": "all"}.get(
-        name, 1 << 20
-    )
+    given = {
+        "log_level": "error", "log_format": "json", "access_log": "all", "rpc_server": "aio",
+    }  # fmt: skip
+    value: Any = given.get(name, 1 << 20)
     if name != "config":  # of which serve passes on the name
         serve = load(ServeSettings, ["--store", "s", flag_of(name), str(value)], prog="serve")
         for service, kind in supervisor.SERVICES.items():
