@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from engine_store import record, small_config
+from steps_to_try import steps_to_try
 
 from storage.files.filesystem import OsFileSystem
 from storage.format.consume_entry import UNIT_SIZE
@@ -141,7 +142,7 @@ def left(directory: Path) -> dict[str, Any]:
     return {"recovered": recovered, "ranges": ranges, "files": files}
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", steps_to_try(SEEDS, 3))
 def test_all_together_come_to_what_each_comes_to_alone(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
