@@ -24,6 +24,7 @@ from services.config.values import (
     Percent,
     Size,
     SizeOrAuto,
+    SizeOrNone,
 )
 from storage.config import FlushMode, LeaseConfig, StoreConfig
 
@@ -133,6 +134,23 @@ class CallSettings(SettingsGroup):
     """A silent connection is pinged after this, and closed if it is dead."""
     drain_grace_seconds: Annotated[float, Field(ge=0)] = 10.0
     """How long calls under way may take after a stop signal."""
+
+
+class LimitSettings(SettingsGroup):
+    """What one user may take of a process; where accounts are off one connection, once one is set."""
+
+    user_requests_per_second: NotNegative = 100_000
+    """Calls, and frames of streams, of one user (where accounts are off: of one connection, once a user_
+    setting is given); beyond it calls get RESOURCE_EXHAUSTED, streams wait. Of these five 0 is no limit,
+    and `penstock user update` gives a user others."""
+    user_bytes_per_second: SizeOrNone = 4 << 30
+    """Bytes of requests and answers of one user in a second."""
+    user_calls_max: NotNegative = 3_072
+    """Calls of one user under way at once."""
+    user_call_bytes_max: SizeOrNone = 256 << 20
+    """Bytes of those calls that memory holds; one call alone may hold more."""
+    user_connections_max: NotNegative = 1_024
+    """Connections of one user with calls under way."""
 
 
 class SupervisionSettings(SettingsGroup):
@@ -342,7 +360,7 @@ GROUPS: Final[dict[str, tuple[type[SettingsGroup], ...]]] = {
     "TLS": (TlsSettings, ClientCertificateSettings, GatewayCertificateSettings),
     "Accounts": (AccountSettings,),
     "Logs": (LogSettings,),
-    "Calls and connections": (CallSettings, SupervisionSettings),
+    "Calls and connections": (CallSettings, LimitSettings, SupervisionSettings),
     "Flushing": (FlushingSettings,),
     "Files": (FileSettings,),
     "Messages": (RecordSettings, StreamSettings, PullSettings),

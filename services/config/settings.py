@@ -12,7 +12,14 @@ from penstock.addresses import DEFAULT_GATEWAY, DEFAULT_INDEXER, DEFAULT_READER,
 from penstock.tls import PUBLIC, TLS, authorities, identity, tls_of
 from services import memory
 from services.config import groups
-from services.config.values import AUTO, Address, AddressOrNone, Count, is_open_to_network
+from services.config.values import (
+    AUTO,
+    Address,
+    AddressOrNone,
+    Count,
+    NotNegative,
+    is_open_to_network,
+)
 from storage.config import LeaseConfig, StoreConfig
 
 LOOPBACK: Final = "127.0.0.1:0"
@@ -20,7 +27,11 @@ WARM_SHARE: Final = 8  # of the memory, one part for page cache filled ahead of 
 
 
 class ProcessSettings(
-    groups.ConfigFileSettings, groups.LogSettings, groups.CallSettings, groups.TlsSettings
+    groups.ConfigFileSettings,
+    groups.LogSettings,
+    groups.CallSettings,
+    groups.LimitSettings,
+    groups.TlsSettings,
 ):
     """What every process takes."""
 
@@ -216,6 +227,8 @@ class GatewaySettings(
     listen: Address = DEFAULT_GATEWAY
     concurrent_calls_max: Count = 20_000
     connections_max: Count = 8_192
+    user_calls_max: NotNegative = 15_000
+    user_connections_max: NotNegative = 6_144
 
     @model_validator(mode="after")
     def _accounts_over_tls(self) -> Self:
