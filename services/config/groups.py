@@ -116,6 +116,14 @@ class LogSettings(SettingsGroup):
     """Which calls are logged, each with its request id."""
 
 
+class MetricsSettings(SettingsGroup):
+    """Where a process says how it is."""
+
+    metrics_listen: AddressOrNone = ""
+    """HOST:PORT of /metrics over HTTP, for Prometheus; none: nothing is measured for it. Where other machines
+    reach it, it has TLS, and with accounts asks for a user with Get on Cluster:*."""
+
+
 class CallSettings(SettingsGroup):
     """Limits of calls and connections."""
 
@@ -140,9 +148,8 @@ class LimitSettings(SettingsGroup):
     """What one user may take of a process; where accounts are off one connection, once one is set."""
 
     user_requests_per_second: NotNegative = 100_000
-    """Calls, and frames of streams, of one user (where accounts are off: of one connection, once a user_
-    setting is given); beyond it calls get RESOURCE_EXHAUSTED, streams wait. Of these five 0 is no limit,
-    and `penstock user update` gives a user others."""
+    """Calls, and frames of streams, that a user may make in a second; 0: no limit. Where accounts are off,
+    these five are of a connection, once one of them is given."""
     user_bytes_per_second: SizeOrNone = 4 << 30
     """Bytes of requests and answers of one user in a second."""
     user_calls_max: NotNegative = 3_072
@@ -360,6 +367,7 @@ GROUPS: Final[dict[str, tuple[type[SettingsGroup], ...]]] = {
     "TLS": (TlsSettings, ClientCertificateSettings, GatewayCertificateSettings),
     "Accounts": (AccountSettings,),
     "Logs": (LogSettings,),
+    "Metrics": (MetricsSettings,),
     "Calls and connections": (CallSettings, LimitSettings, SupervisionSettings),
     "Flushing": (FlushingSettings,),
     "Files": (FileSettings,),

@@ -15,6 +15,7 @@ from services.gateway.acknowledgements import StreamedAcknowledging
 from services.gateway.messaging import Upstreams
 from services.gateway.port import GatewayPort
 from services.gateway.sends.batch_stream import BatchStream, HalfBatches
+from services.metrics.service import ServiceMetrics
 from services.rpc.ports import check_free
 from services.upstream import ServiceAddress, Upstream, WaitingCalls
 
@@ -47,18 +48,24 @@ async def serve(
         if settings.accounts
         else (without_accounts(settings), None)
     )
-    upstreams = _upstreams(settings, writing, reading)
-    port = GatewayPort(
-        settings, upstreams, asyncio.Event(), ports=1, interceptors=accounts.interceptors
-    )
-    try:
-        ready(await port.start())
-        await stop.wait()
-        await port.drain()
-    finally:
-        await port.close()
-        if remote is not None:
-            await remote.close()
+    with ServiceMetrics(SERVICE, settings) as metrics:
+        port = GatewayPort(
+            settings,
+            _upstreams(settings, writing, reading),
+            asyncio.Event(),
+            ports=1,
+            interceptors=accounts.interceptors,
+            counts=metrics.counts,
+        )
+        metrics.add(port.metrics)
+        try:
+            ready(await port.start())
+            await stop.wait()
+            await port.drain()
+        finally:
+            await port.close()
+            if remote is not None:
+                await remote.close()
 
 
 def _own_metadata(settings: GatewaySettings) -> Callable[[], Metadata]:

@@ -27,6 +27,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from services import logs
 from services.rpc import status
+from services.rpc.call_counts import CallCounts, MethodCounts
 from services.rpc.core.served_call import CallAborted, CallEnded, Handler, requests_of
 from services.rpc.servicer import Context, Draining, is_brief, is_raw, method_of
 from storage.errors import DeviceFailed, StoreError
@@ -68,7 +69,15 @@ Behaviour = Callable[..., Awaitable[Any]]
 class CallHandlers:
     """Makes the handlers of a servicer's methods."""
 
-    def __init__(self, *, access_log: str, interceptors: Sequence[Interceptor] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        access_log: str,
+        interceptors: Sequence[Interceptor] = (),
+        counts: CallCounts | None = None,
+    ) -> None:
+        """Calls are counted where there are ``counts``."""
+        self._counts = counts
         self._logs_all = access_log == "all"
         self._logs_refusals = access_log != "none"
         self._interceptors = tuple(interceptors)
@@ -100,6 +109,7 @@ class CallHandlers:
         if not takes_bytes and not method.client_streaming:
             parse = GetMessageClass(method.input_type).FromString
             behaviour = _parsing(parse, behaviour, parsed_bytes_max)
+        service = method.containing_service.full_name
         for interceptor in reversed(self._interceptors):
             behaviour = _intercepted(
                 interceptor,
@@ -108,26 +118,35 @@ class CallHandlers:
                 takes_bytes=takes_bytes,
                 bytes_max=parsed_bytes_max,
             )
-        wraps: dict[tuple[bool, bool], Callable[[str, Behaviour], Any]] = {
+        counts: MethodCounts | None = None
+        if self._counts is not None:
+            is_stream = method.client_streaming or method.server_streaming
+            counts = self._counts.of(service, method.name, is_stream=is_stream)
+        wraps: dict[tuple[bool, bool], Callable[[str, Behaviour, MethodCounts | None], Any]] = {
             (False, False): self._unary,
             (False, True): self._answer_stream,
             (True, False): self._request_stream,
             (True, True): self._both_stream,
         }
         wrap = wraps[method.client_streaming, method.server_streaming]
-        return Handler(method.client_streaming, wrap(method.name, behaviour), brief)
+        return Handler(method.client_streaming, wrap(method.name, behaviour, counts), brief)
 
     def _unary(
-        self, method: str, behaviour: Behaviour
+        self, method: str, behaviour: Behaviour, counts: MethodCounts | None
     ) -> Callable[[bytes, Context], Coroutine[Any, Any, bytes]]:
         logs_all = self._logs_all
+        is_timed = logs_all or counts is not None
 
         async def call(data: bytes, context: Context) -> bytes:
-            started = time.perf_counter() if logs_all else 0.0
+            started = time.perf_counter() if is_timed else 0.0
+            if counts is not None:
+                counts.under_way += 1
             try:
                 answer = await behaviour(data, context)
             except BaseException as error:  # noqa: BLE001  the status table decides
-                await self._refuse(method, context, error)
+                await self._refuse(method, context, error, counts, started)
+            if counts is not None:
+                counts.end("OK", time.perf_counter() - started)
             if logs_all:
                 self._log_call(method, context, "OK", started)
             return answer if type(answer) is bytes else answer.SerializeToString()
@@ -135,49 +154,65 @@ class CallHandlers:
         return call
 
     def _answer_stream(
-        self, method: str, behaviour: Behaviour
+        self, method: str, behaviour: Behaviour, counts: MethodCounts | None
     ) -> Callable[[bytes, Context], Coroutine[Any, Any, bytes | None]]:
         async def call(data: bytes, context: Context) -> bytes | None:
             last: bytes | None = await self._stream(
-                method, context, lambda: behaviour(data, context)
+                method, context, lambda: behaviour(data, context), counts
             )
             return last
 
         return call
 
     def _request_stream(
-        self, method: str, behaviour: Behaviour
+        self, method: str, behaviour: Behaviour, counts: MethodCounts | None
     ) -> Callable[[Context], Coroutine[Any, Any, bytes]]:
         async def call(context: Context) -> bytes:
             requests = requests_of(context)
-            answer = await self._stream(method, context, lambda: behaviour(requests, context))
+            answer = await self._stream(
+                method, context, lambda: behaviour(requests, context), counts
+            )
             return bytes(answer.SerializeToString())
 
         return call
 
     def _both_stream(
-        self, method: str, behaviour: Behaviour
+        self, method: str, behaviour: Behaviour, counts: MethodCounts | None
     ) -> Callable[[Context], Coroutine[Any, Any, None]]:
         async def call(context: Context) -> None:
-            await self._stream(method, context, lambda: behaviour(context))
+            await self._stream(method, context, lambda: behaviour(context), counts)
 
         return call
 
     async def _stream(
-        self, method: str, context: Context, run: Callable[[], Awaitable[Any]]
+        self,
+        method: str,
+        context: Context,
+        run: Callable[[], Awaitable[Any]],
+        counts: MethodCounts | None,
     ) -> Any:
         started = time.perf_counter()
+        if counts is not None:
+            counts.under_way += 1
         try:
             answer = await run()
         except BaseException as error:  # noqa: BLE001  the status table decides
-            await self._refuse(method, context, error)
+            await self._refuse(method, context, error, counts, started)
+        if counts is not None:
+            counts.end("OK", time.perf_counter() - started)
         if self._logs_all:
             self._log_call(method, context, "OK", started)
         return answer
 
-    async def _refuse(self, method: str, context: Context, error: BaseException) -> NoReturn:
+    async def _refuse(
+        self, method: str, context: Context, error: BaseException,
+        counts: MethodCounts | None, started: float,
+    ) -> NoReturn:  # fmt: skip
         """End a call with the status of what it raised; unexpected errors show no internals."""
+        seconds = time.perf_counter() - started
         if isinstance(error, CallAborted | CallEnded) or not isinstance(error, Exception):
+            if counts is not None:
+                counts.end("CANCELLED", seconds)
             raise error
         request_id = logs.request_id(context.invocation_metadata())
         if isinstance(error, DecodeError):
@@ -204,6 +239,9 @@ class CallHandlers:
                 peer=context.peer(),
                 exc_info=error,
             )
+        if counts is not None and self._counts is not None:
+            counts.end(code.name, seconds)
+            self._counts.refuse(error)
         await context.abort(
             code,
             message,

@@ -13,6 +13,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 from services import logs
 from services.config.settings import ProcessSettings
 from services.config.values import is_open_to_network
+from services.rpc.call_counts import CallCounts
 from services.rpc.calls import PARSED_BYTES_MAX, CallHandlers, Interceptor
 from services.rpc.core.server import CoreServer
 from services.rpc.health import Health
@@ -47,10 +48,12 @@ class RpcServer:
         *,
         ports: int = 1,
         interceptors: Sequence[Interceptor] = (),
+        counts: CallCounts | None = None,
     ) -> None:
         """Serve every contract; each call goes through all interceptors, the first one outermost.
 
-        ``ports`` is how many its process has: connections are counted on each of them.
+        ``ports`` is how many its process has: connections are counted on each of them. ``counts`` gets all calls
+        but those of health and reflection.
         """
         self._draining = draining
         self._settings = settings
@@ -58,7 +61,9 @@ class RpcServer:
         names = tuple(contract.service.full_name for contract in contracts)
         self._health = Health(("", *names))
         reflected = (*names, _HEALTH.full_name, _REFLECTION.full_name)
-        calls = CallHandlers(access_log=settings.access_log, interceptors=interceptors)
+        calls = CallHandlers(
+            access_log=settings.access_log, interceptors=interceptors, counts=counts
+        )
         own_calls = CallHandlers(access_log=settings.access_log)
         handlers = own_calls.of_service(_HEALTH, self._health)
         handlers |= calls.of_service(_REFLECTION, Reflection(reflected))
@@ -84,7 +89,8 @@ class RpcServer:
         self._server.start()
         address = f"{host}:{port}"
         self._log.info("listening", address=address, tls=tls is not None)
-        if is_open_to_network(listen) and self._settings.client_ca is None:
+        has_accounts = getattr(self._settings, "accounts", False)
+        if is_open_to_network(listen) and self._settings.client_ca is None and not has_accounts:
             without = "plaintext and without accounts" if tls is None else "without accounts"
             self._log.warning(
                 f"open to the network {without}: whoever reaches this address may use it",
