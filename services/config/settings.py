@@ -18,7 +18,14 @@ from penstock.addresses import (
 from penstock.tls import PUBLIC, TLS, authorities, identity, tls_of
 from services import memory
 from services.config import groups
-from services.config.values import AUTO, Address, AddressOrNone, Count, is_open_to_network
+from services.config.values import (
+    AUTO,
+    Address,
+    AddressOrNone,
+    Count,
+    NotNegative,
+    is_open_to_network,
+)
 from storage.config import LeaseConfig, StoreConfig
 
 LOOPBACK: Final = "127.0.0.1:0"
@@ -30,6 +37,7 @@ class ProcessSettings(
     groups.LogSettings,
     groups.MetricsSettings,
     groups.CallSettings,
+    groups.LimitSettings,
     groups.TlsSettings,
 ):
     """What every process takes."""
@@ -226,6 +234,8 @@ class GatewaySettings(
     listen: Address = DEFAULT_GATEWAY
     concurrent_calls_max: Count = 20_000
     connections_max: Count = 8_192
+    user_calls_max: NotNegative = 15_000
+    user_connections_max: NotNegative = 6_144
 
     @model_validator(mode="after")
     def _accounts_over_tls(self) -> Self:

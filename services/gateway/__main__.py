@@ -8,7 +8,7 @@ from typing import Final
 
 from penstock.credentials import Metadata, given_credentials
 from services import process
-from services.accounts.opening import ServedAccounts, remote_accounts
+from services.accounts.opening import remote_accounts, without_accounts
 from services.config.flags import load
 from services.config.settings import GatewaySettings
 from services.gateway.acknowledgements import StreamedAcknowledging
@@ -43,7 +43,11 @@ async def serve(
         ServiceAddress(address, settings.tls_of_calls, _own_metadata(settings))
         for address in (settings.writer_address, settings.reader_address)
     )
-    accounts, remote = remote_accounts(reading) if settings.accounts else (ServedAccounts(), None)
+    accounts, remote = (
+        remote_accounts(settings, reading)
+        if settings.accounts
+        else (without_accounts(settings), None)
+    )
     with ServiceMetrics(SERVICE, settings) as metrics:
         port = GatewayPort(
             settings,

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Final, NamedTuple, NoReturn, cast
+from typing import Any, Final, NamedTuple, NoReturn, Protocol, cast
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
@@ -33,7 +33,12 @@ from services.rpc.servicer import Context, Draining, is_brief, is_raw, method_of
 from storage.errors import DeviceFailed, StoreError
 
 PARSED_BYTES_MAX: Final = 3 << 20  # in one go, which takes 40 ms if all its elements are empty
-_LOGGED_ELSEWHERE: Final = (Draining, status.Unauthenticated, status.PermissionDenied)
+_LOGGED_ELSEWHERE: Final = (
+    Draining,
+    status.Unauthenticated,
+    status.PermissionDenied,
+    status.LimitExceeded,
+)
 _INTERNAL: Final = "internal error; the service's log has it under this request id"
 
 
@@ -47,9 +52,16 @@ class InterceptedCall(NamedTuple):
         [], Awaitable[Message | None]
     ]  # parsed for who asks; None of a stream of requests
     answer_of: Callable[[bytes], Message]  # an answer parsed
+    request_bytes: int  # 0 of a stream of requests
+    is_stream: bool  # of requests or answers or both
 
 
-Proceed = Callable[[], Awaitable[Any]]
+class Proceed(Protocol):
+    """Makes the call; what reads and writes its streams may be given in the place of its own context."""
+
+    def __call__(self, context: Context | None = None, /) -> Awaitable[Any]: ...
+
+
 Interceptor = Callable[[InterceptedCall, Proceed], Awaitable[Any]]
 Behaviour = Callable[..., Awaitable[Any]]
 
@@ -173,7 +185,11 @@ class CallHandlers:
         return call
 
     async def _stream(
-        self, method: str, context: Context, run: Proceed, counts: MethodCounts | None
+        self,
+        method: str,
+        context: Context,
+        run: Callable[[], Awaitable[Any]],
+        counts: MethodCounts | None,
     ) -> Any:
         started = time.perf_counter()
         if counts is not None:
@@ -271,6 +287,7 @@ def _intercepted(
     bytes_max: int,
 ) -> Behaviour:
     service, name = method.containing_service.full_name, method.name
+    is_stream = method.client_streaming or method.server_streaming
     parse = GetMessageClass(method.input_type).FromString
     parse_answer = GetMessageClass(method.output_type).FromString
 
@@ -282,7 +299,22 @@ def _intercepted(
                 return await asyncio.to_thread(parse, arguments[0])
             return cast("Message", parsed(parse, arguments[0], bytes_max))
 
-        about = InterceptedCall(service, name, arguments[-1], request, parse_answer)
-        return await interceptor(about, lambda: behaviour(*arguments))
+        def proceed(context: Context | None = None, /) -> Awaitable[Any]:
+            if context is None:
+                return behaviour(*arguments)
+            if method.client_streaming and not method.server_streaming:
+                return behaviour(requests_of(context), context)
+            return behaviour(*arguments[:-1], context)
+
+        about = InterceptedCall(
+            service,
+            name,
+            arguments[-1],
+            request,
+            parse_answer,
+            0 if method.client_streaming else len(arguments[0]),
+            is_stream,
+        )
+        return await interceptor(about, proceed)
 
     return call

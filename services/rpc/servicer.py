@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 from services.rpc.served_call import EOF as EOF
 from services.rpc.served_call import CallEnded as CallEnded
 from services.rpc.served_call import Eof as Eof
+from services.rpc.served_call import Metadata as Metadata
 from services.rpc.served_call import ServedCall
 from storage.errors import StoreClosed
 
