@@ -37,7 +37,7 @@ class OwnChecks(NamedTuple):
     def parsed(cls, document: dict[str, Any]) -> OwnChecks:
         """Return those that our progress has."""
         latest = bytes.fromhex(document["timercheck"])
-        return cls(latest, bytes.fromhex(document.get("timercheck_before", "")))
+        return cls(latest, bytes.fromhex(document["timercheck_before"]))
 
 
 def broker_progress(held: bytes, own: OwnChecks | None, *, now_ms: int) -> BrokerProgress | None:

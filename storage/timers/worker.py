@@ -94,7 +94,7 @@ class TimerWorker(Worker):
             engine.filesystem, engine.paths.consume_queue, self._log, TIMER_TOPIC, 0
         )
         self._delivery = Delivery(engine, appender, topics)
-        self._files = TimerProgressFiles(engine.filesystem, engine.paths)
+        self._files = TimerProgressFiles(engine.filesystem, engine.paths, engine.states)
         self._pending = PendingTimers()
         self._rolled = RolledRecords(self._pending, self._timers, self._delivery.counts)
         self._next_offset = 0  # of the timer topic: what was not taken up yet

@@ -12,6 +12,7 @@ from timer_store import NOW_MS, TimerStore
 from storage import offline
 from storage.files.filesystem import OsFileSystem
 from storage.format.timers.files import CHECK
+from storage.journal.states import StateJournal
 from storage.offline.checks.pending import pending_files
 from storage.timers.progress import TimerProgressFiles
 from storage.view.layout import StorePaths
@@ -70,7 +71,7 @@ def test_each_bit_that_flips_is_named_and_ignored(stopped: Path, tmp_path: Path)
     check = (stopped / NAME).read_bytes()
     directory = changed(stopped, tmp_path / "copy", check)
     disk, paths = OsFileSystem(), StorePaths(directory)
-    files = TimerProgressFiles(disk, paths)
+    files = TimerProgressFiles(disk, paths, StateJournal(disk, paths.journal))
     sound = files.load(STOPPED_MS)
     assert sound.own is not None and (sound.broker, sound.problem) == (None, "")
     wrong = []

@@ -384,4 +384,8 @@ DEFECTS = [
         "syncs of staged commits dropped", _drop_sync("staged"),
         checks.a_staged_commit_stores_each_record_once,
     ),
+    PlantedDefect(
+        "syncs of the writer's journal dropped", _drop_sync("journal"),
+        checks.a_staged_commit_stores_each_record_once,
+    ),
 ]  # fmt: skip
