@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from storage.format.timers.files import decode_rows
 from storage.journal.states import read_states
 from storage.tables.own_document import file_problem
-from storage.timers.broker_check import TIMER_CHECK_FILE, OwnChecks, broker_progress
+from storage.timers.broker_check import TIMER_CHECK_FILE, broker_progress
 from storage.timers.progress import STATE
 
 if TYPE_CHECKING:
@@ -34,11 +34,9 @@ def damaged_timer_files(filesystem: ReadFileSystem, paths: StorePaths) -> dict[s
 
 def damaged_check(filesystem: ReadFileSystem, paths: StorePaths, *, now_ms: int) -> dict[str, str]:
     """Return what is wrong with ``config/timercheck``, under its name: a start goes by our own files then."""
-    document = read_states(filesystem, paths.journal).document(STATE)
-    own = None if document is None else OwnChecks.parsed(document)
     try:
         held = filesystem.read_bytes(paths.config / TIMER_CHECK_FILE)
-        broker_progress(held, own, now_ms=now_ms)
+        broker_progress(held, now_ms=now_ms)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

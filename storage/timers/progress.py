@@ -30,12 +30,7 @@ from storage.tables.table_files import (
     delays_in,
     read_table,
 )
-from storage.timers.broker_check import (
-    TIMER_CHECK_FILE,
-    BrokerProgress,
-    OwnChecks,
-    broker_progress,
-)
+from storage.timers.broker_check import TIMER_CHECK_FILE, BrokerProgress, broker_progress
 from storage.timers.hand_over import timer_log_file_size
 from storage.timers.pending import TimerBlock
 
@@ -66,9 +61,9 @@ class TimerProgress:
 
 @dataclass(frozen=True, slots=True)
 class FoundProgress:
-    """What a start finds. ``broker`` is None unless a broker wrote its file last.
+    """What a start finds. ``broker`` is None where our own progress counts.
 
-    ``problem``: why nobody's word in that file counts.
+    ``problem``: why a broker's word does not count.
     """
 
     own: TimerProgress | None
@@ -121,9 +116,9 @@ class TimerProgressFiles:
         self._saved_levels: dict[int, int] | None = None
         self.log_file_size = TIMER_LOG_FILE_SIZE
 
-    def load(self, now_ms: int) -> FoundProgress:
-        """Return what the files say, None where nothing is whole. Raises OSError, StoreFull."""
-        own, checks, file_size = None, None, self.log_file_size
+    def load(self, now_ms: int, *, broker_ran: bool) -> FoundProgress:
+        """Return what was saved, None where that is not whole. Raises OSError."""
+        own, file_size = None, self.log_file_size
         if self._filesystem.exists(self._directory):
             names = [entry.name for entry in self._filesystem.list_directory(self._directory)]
             self._next_file = 1 + max((int(name) for name in names if name.isdigit()), default=0)
@@ -132,16 +127,14 @@ class TimerProgressFiles:
             file_size = int(document["timer_log_file_size"])
             with suppress(FileNotFoundError, ValueError):  # without its rows a broker's file counts
                 own = progress_in(self._filesystem, self._directory, document)
-                checks = OwnChecks.parsed(document)
         levels = read_table(self._filesystem, self._config, DELAYS_FILE, delays_in) or {}
         broker, problem = None, ""
-        try:
-            held = self._filesystem.read_bytes(self._check_path)
-            broker = broker_progress(held, checks, now_ms=now_ms)
-        except FileNotFoundError:
-            pass
-        except ValueError as error:
-            problem = str(error)
+        if (broker_ran or own is None) and self._filesystem.exists(self._check_path):
+            try:
+                held = self._filesystem.read_bytes(self._check_path)
+                broker = broker_progress(held, now_ms=now_ms)
+            except ValueError as error:
+                problem = str(error)
         self.log_file_size = timer_log_file_size(self._filesystem, self._root) or file_size
         return FoundProgress(own, levels, broker, problem)
 
@@ -172,9 +165,6 @@ class TimerProgressFiles:
             read_ms, first,
             timestamp_ms=now_ms, counter=progress.commit_offset, log_position=log_position,
         )  # fmt: skip
-        before = b""
-        with suppress(FileNotFoundError):
-            before = filesystem.read_bytes(self._check_path)
         document = {
             "blocks": [
                 [block.file, head] for block, head in zip(progress.blocks, heads, strict=True)
@@ -184,8 +174,6 @@ class TimerProgressFiles:
             "queue_offset": progress.queue_offset,
             "recalled": progress.recalled,
             "timer_log_file_size": self.log_file_size,
-            "timercheck": check.rstrip(b"\0").hex(),
-            "timercheck_before": before.rstrip(b"\0").hex(),
         }
         self._states.put_document(STATE, document)
         filesystem.write_atomically(self._check_path, check, backup=True)

@@ -219,7 +219,7 @@ class TimerWorker(Worker):
 
     def _load(self) -> None:
         """Find what was pending when the store was last written to, by us or by a broker."""
-        found = self._files.load(self._clock.now_ms())
+        found = self._files.load(self._clock.now_ms(), broker_ran=self._engine.broker_ran)
         report(TIMER_CHECK_FILE, found.problem)
         progress, self._broker = resumed(found, self._engine, self._log)
         self._pending.blocks = list(progress.blocks)
