@@ -33,10 +33,10 @@ SERVICES: Final[dict[str, type[ListenSettings]]] = {
     "reader": ReaderSettings,
     "indexer": IndexerSettings,
 }
-GATEWAY_LISTENS: Final = ("gateway_listen", "gateway_tls_listen")  # of the reader
-LISTENS: Final = (*(f"{service}_listen" for service in SERVICES), *GATEWAY_LISTENS)
+GATEWAY_LISTEN: Final = "gateway_listen"  # of the reader
+LISTENS: Final = (*(f"{service}_listen" for service in SERVICES), GATEWAY_LISTEN)
 CALLS: Final = {"reader": ("writer",)}  # services that it is given the addresses of
-NOT_PASSED_ON: Final = frozenset({"listen", "supervised", "config", *GATEWAY_LISTENS})
+NOT_PASSED_ON: Final = frozenset({"listen", "supervised", "config", GATEWAY_LISTEN})
 EXIT_FAILED: Final = 1
 EXIT_USAGE_CODES: Final = frozenset({2, 3, 4, 5, 6})  # starting again would end the same way
 EXIT_NO_STORE: Final = 4
@@ -70,10 +70,8 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def listens_of(settings: ServeSettings) -> dict[str, str]:
-    """Return the addresses that are served on, by the names of their settings; without a gateway none of its."""
-    has_gateway = bool(settings.gateway_listen)
-    served = [name for name in LISTENS if has_gateway or name not in GATEWAY_LISTENS]
-    return {name: listen for name in served if (listen := getattr(settings, name))}
+    """Return the addresses that are served on, by the names of their settings."""
+    return {name: listen for name in LISTENS if (listen := getattr(settings, name))}
 
 
 @contextlib.contextmanager
@@ -102,10 +100,8 @@ def child_arguments(service: str, settings: ServeSettings) -> list[str]:
             flags += [flag, str(int(value) if isinstance(value, int) else value)]
     if settings.config is not None:
         flags += ["--config", str(settings.config)]
-    if service == "reader":  # said in any case: its variables may say something else
-        served = listens_of(settings)
-        for name in GATEWAY_LISTENS:
-            flags += ["--" + name.replace("_", "-"), served.get(name, NONE)]
+    if service == "reader":  # said in any case: its variable may say something else
+        flags += ["--gateway-listen", settings.gateway_listen or NONE]
     if service == "writer" and settings.splits_routes:
         flags += ["--reader-address", reachable(settings.reader_listen)]
     for called in CALLS.get(service, ()):

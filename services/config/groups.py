@@ -1,4 +1,5 @@
-"""Every setting of the services, in groups by what they are about; ``GROUPS`` is their order in help and docs.
+"""Every setting of the services, in groups by what they are about; ``GROUPS`` is their order in help and
+docs.
 
 A field ``flush_mode`` is the flag ``--flush-mode``, the variable ``PENSTOCK_FLUSH_MODE`` and the key
 ``flush_mode`` of the file. A class that composes groups may give a field another default.
@@ -16,6 +17,7 @@ from services.config.values import (
     AUTO,
     Address,
     AddressOrNone,
+    AuthoritiesFile,
     Count,
     Endpoint,
     NotNegative,
@@ -65,8 +67,6 @@ class GatewayPortSettings(SettingsGroup):
 
     gateway_listen: AddressOrNone = ""
     """HOST:PORT of the gateway, which is a port of the reader; none: there is no gateway."""
-    gateway_tls_listen: AddressOrNone = ""
-    """HOST:PORT of the gateway's TLS."""
 
 
 class DurabilitySettings(SettingsGroup):
@@ -289,20 +289,43 @@ class RocketmqSettings(SettingsGroup):
     """HOST:PORT where RocketMQ's clients reach the reader."""
 
 
-class TlsPortSettings(SettingsGroup):
-    """A port with TLS."""
+class TlsSettings(SettingsGroup):
+    """TLS of ports, and of calls to other services."""
 
-    tls_listen: AddressOrNone = ""
-    """HOST:PORT to serve on with TLS; needs a certificate and its key."""
-
-
-class CertificateSettings(SettingsGroup):
-    """What a port with TLS shows."""
-
-    tls_certificate: Path | None = None
-    """PEM file: certificate and its chain."""
+    tls_cert: Path | None = None
+    """PEM file: certificate and its chain. With it every port serves TLS, and nothing else. A new one is
+    taken up without a restart, as the other files are."""
     tls_key: Path | None = None
     """PEM file: the certificate's private key."""
+    tls_ca: AuthoritiesFile = ""
+    """PEM file: authorities of the certificates of the services that are called, which are shown the
+    certificate of tls_cert; public: the authorities that gRPC knows. None: calls are plaintext."""
+    tls_server_name: str = ""
+    """Name in the certificates of the services that are called; none: the host of their address."""
+    plaintext: bool = False
+    """Serve and call in plaintext also where other machines can listen, and not on loopback alone."""
+
+
+class ClientCertificateSettings(SettingsGroup):
+    """Who may connect to writer, reader and indexer."""
+
+    tls_client_ca: Path | None = None
+    """PEM file: authorities of clients' certificates. With it each client, RocketMQ's on the gateway's
+    port excepted, shows one (mutual TLS)."""
+
+
+class GatewayCertificateSettings(SettingsGroup):
+    """Who may connect to the gateway."""
+
+    gateway_client_ca: Path | None = None
+    """The same of the gateway's port; RocketMQ's official clients have no certificate to show."""
+
+
+class AccountSettings(SettingsGroup):
+    """Who may call."""
+
+    accounts: bool = False
+    """Whether calls need an account of the store (docs/security.md)."""
 
 
 ESSENTIALS: Final = "Essentials"
@@ -316,6 +339,8 @@ GROUPS: Final[dict[str, tuple[type[SettingsGroup], ...]]] = {
         ConfigFileSettings,
     ),
     "Other services": (WriterAddressSettings, ReaderAddressSettings, StoreWaitSettings),
+    "TLS": (TlsSettings, ClientCertificateSettings, GatewayCertificateSettings),
+    "Accounts": (AccountSettings,),
     "Logs": (LogSettings,),
     "Calls and connections": (CallSettings, SupervisionSettings),
     "Flushing": (FlushingSettings,),
@@ -325,7 +350,7 @@ GROUPS: Final[dict[str, tuple[type[SettingsGroup], ...]]] = {
     "Retention": (RetentionSettings,),
     "Scrub": (ScrubSettings,),
     "Transactions": (TransactionSettings,),
-    "RocketMQ's clients": (TlsPortSettings, CertificateSettings, RocketmqSettings),
+    "RocketMQ's clients": (RocketmqSettings,),
 }
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from penstock.v1 import groups_pb2, leases_pb2, reader_pb2
 from services import process
+from services.accounts.opening import read_accounts
 from services.arrivals import Arrivals
 from services.config.flags import load
 from services.config.settings import ReaderSettings
@@ -25,7 +26,7 @@ from services.reader.source import Source
 from services.rpc.in_process import InProcessService
 from services.rpc.ports import check_free
 from services.rpc.server import Contract, RpcServer
-from services.upstream import Upstream
+from services.upstream import ServiceAddress, Upstream
 from storage.reader import StoreReader
 
 SERVICE: Final = "reader"
@@ -40,9 +41,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return process.run(SERVICE, settings, lambda stop: serve(settings, stop))
 
 
-def _announce(address: str, *gateway_addresses: str) -> None:
+def _announce(address: str, gateway_address: str = "") -> None:
     process.announce(SERVICE, address)
-    for gateway_address in gateway_addresses:
+    if gateway_address:
         process.announce(GATEWAY, gateway_address)
 
 
@@ -53,15 +54,16 @@ async def serve(
 ) -> None:
     """Wait for the store, serve it until ``stop`` is set, drain, close it.
 
-    ``ready`` is called with the address of its port and those of the gateway's, if it has them.
+    ``ready`` is called with the address of its port and that of the gateway's, if it has one.
     """
-    gateway_listens = list(filter(None, (settings.gateway_listen, settings.gateway_tls_listen)))
-    for listen in gateway_listens:
-        check_free(listen)
+    if settings.gateway_listen:
+        check_free(settings.gateway_listen)
     if not await process.wait_for_store(
         settings.store, stop, timeout_seconds=settings.store_wait_seconds
     ):
         return
+    accounts, authentication = read_accounts(settings)
+    writer = ServiceAddress(settings.writer_address, settings.tls_of_calls, accounts.metadata)
     source = Source(await asyncio.to_thread(StoreReader.open, settings.store))
     reads = ReadThreads(_THREADS)
     draining = asyncio.Event()
@@ -72,7 +74,7 @@ async def serve(
     gateway: GatewayPort | None = None
     try:
         catch_up = CatchUp(source, arrivals, index_arrivals, draining)
-        leasing = Leasing(source.reader, settings, arrivals, catch_up, reads, draining)
+        leasing = Leasing(source.reader, settings, writer, arrivals, catch_up, reads, draining)
         servicer = ReaderServicer(
             source,
             Pulls(
@@ -92,21 +94,30 @@ async def serve(
             Contract(reader_pb2.DESCRIPTOR.services_by_name["Reader"], servicer),
             Contract(leases_pb2.DESCRIPTOR.services_by_name["Leases"], leasing.servicer),
             Contract(groups_pb2.DESCRIPTOR.services_by_name["Groups"], leasing.groups),
+            authentication,
         ]
         if settings.splits_routes:
-            messaging = Messaging(settings, _upstreams(settings, contracts), draining)
+            messaging = Messaging(settings, _upstreams(writer, contracts), draining)
             contracts += messaging.contracts
-        ports = 1 + len(gateway_listens)
+        ports = 2 if settings.gateway_listen else 1
         if settings.gateway_listen:
-            upstreams = _upstreams(settings, contracts)
-            gateway = GatewayPort(settings.of_gateway(), upstreams, draining, ports=ports)
+            upstreams = _upstreams(writer, contracts)
+            gateway = GatewayPort(
+                settings.of_gateway(),
+                upstreams,
+                draining,
+                ports=ports,
+                interceptors=accounts.interceptors,
+            )
             if messaging is None:  # else its own port lists them already
                 contracts = [*contracts, gateway.clients]
-        server = RpcServer(contracts, settings, draining, ports=ports)
+        server = RpcServer(
+            contracts, settings, draining, ports=ports, interceptors=accounts.interceptors
+        )
         address = await server.start(settings.listen)
-        gateway_addresses = [] if gateway is None else await gateway.start()
+        addresses = [address] if gateway is None else [address, await gateway.start()]
         server.set_serving(serving=True)
-        ready(address, *gateway_addresses)
+        ready(*addresses)
         await stop.wait()
         draining.set()
         arrivals.close()
@@ -126,16 +137,17 @@ async def serve(
         source.close()
 
 
-def _upstreams(settings: ReaderSettings, contracts: Sequence[Contract]) -> Upstreams:
-    """Return the writer over channels, and this process: RocketMQ's clients receive and acknowledge without a hop.
+def _upstreams(at_writer: ServiceAddress, contracts: Sequence[Contract]) -> Upstreams:
+    """Return the writer over channels, and this process: RocketMQ's clients receive and acknowledge without a
+    hop.
 
     Where it serves such clients on its own port (``contracts``), they are listed with those of the gateway's.
     """
     here = InProcessService(contracts)
-    writer, halves = Upstream(settings.writer_address), Upstream(settings.writer_address)
+    writer, halves = Upstream(at_writer), Upstream(at_writer)
     return Upstreams(
         writer=writer,
-        batches=BatchStream(settings.writer_address),
+        batches=BatchStream(at_writer),
         halves=HalfBatches(halves, halves.renew),
         reader=here,
         waiting=here,
