@@ -1,7 +1,7 @@
 """What a broker's ``config/timercheck`` says: how far it has delivered.
 
-It counts where a broker ran since our last writer: it has no checksum, and drops what it says was delivered. A
-stop of ours writes it for a broker, too; what it says then holds as well.
+It counts where a broker ran since our last writer: it has no checksum, and drops what it says was delivered.
+We write it for a broker, too; what it says then holds as well.
 """
 
 from __future__ import annotations
