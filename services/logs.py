@@ -51,8 +51,13 @@ def configure(*, service: str, level: str, log_format: str) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
         )
     )
+    logging.getLogger().handlers[:] = [handler]
+    set_level(level)
+
+
+def set_level(level: str) -> None:
+    """Log events from a level on; of libraries warnings at least."""
     root = logging.getLogger()
-    root.handlers[:] = [handler]
     root.setLevel(level.upper())
     for noisy in ("asyncio", "grpc", "numba"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))

@@ -30,6 +30,8 @@ from storage.config import FlushMode, LeaseConfig, StoreConfig
 
 _ENGINE: Final = StoreConfig()
 _LEASES: Final = LeaseConfig()
+LogLevel = Literal["debug", "info", "warning", "error"]
+AccessLog = Literal["none", "failures", "all"]
 
 
 class SettingsGroup(BaseModel):
@@ -108,12 +110,14 @@ class StoreWaitSettings(SettingsGroup):
 class LogSettings(SettingsGroup):
     """Events that are logged."""
 
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_level: LogLevel = "info"
     """Least severe event to log."""
     log_format: Literal["auto", "json", "console"] = "auto"
     """How events are written; auto: console on a terminal, else json."""
-    access_log: Literal["none", "failures", "all"] = "failures"
+    access_log: AccessLog = "failures"
     """Which calls are logged, each with its request id."""
+    slow_call_ms: NotNegative = 0
+    """Calls that take longer are logged, those excepted that wait for messages; 0: none."""
 
 
 class MetricsSettings(SettingsGroup):

@@ -17,7 +17,9 @@ from services.config.settings import IndexerSettings
 from services.indexer.metrics import IndexerCollector
 from services.indexer.servicer import IndexerServicer
 from services.metrics.service import ServiceMetrics
+from services.rpc.running_settings import RunningSettings
 from services.rpc.server import Contract, RpcServer
+from services.settings_servicer import settings_contract
 from storage.checkpoint.positions import CHECKPOINT_FILE, CheckpointFile, Role
 from storage.clock import SystemClock
 from storage.config import StoreConfig
@@ -94,13 +96,15 @@ async def _serve(
         servicer = IndexerServicer(store, arrivals, draining)
         service = indexer_pb2.DESCRIPTOR.services_by_name["Indexer"]
         accounts, _ = read_accounts(settings)
+        running = RunningSettings(settings)
         metrics.add(IndexerCollector(store))
         server = RpcServer(
-            [Contract(service, servicer)],
+            [Contract(service, servicer), settings_contract(running)],
             settings,
             draining,
             interceptors=accounts.interceptors,
             counts=metrics.counts,
+            running=running,
         )
         address = await server.start(settings.listen)
         server.set_serving(serving=True)

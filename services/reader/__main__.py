@@ -29,7 +29,9 @@ from services.reader.source import Source
 from services.reader.traffic import Traffic
 from services.rpc.in_process import InProcessService
 from services.rpc.ports import check_free
+from services.rpc.running_settings import RunningSettings
 from services.rpc.server import Contract, RpcServer
+from services.settings_servicer import settings_contract
 from services.upstream import ServiceAddress, Upstream
 from storage.reader import StoreReader
 
@@ -109,11 +111,13 @@ async def _serve(
             pull_bytes_max=settings.pull_bytes_max,
             wait_ms_max=settings.wait_ms_max,
         )
+        running = RunningSettings(settings)
         contracts = [
             Contract(reader_pb2.DESCRIPTOR.services_by_name["Reader"], servicer),
             Contract(leases_pb2.DESCRIPTOR.services_by_name["Leases"], leasing.servicer),
             Contract(groups_pb2.DESCRIPTOR.services_by_name["Groups"], leasing.groups),
             authentication,
+            settings_contract(running),
         ]
         if settings.splits_routes:
             messaging = Messaging(settings, _upstreams(writer, contracts), draining)
@@ -129,6 +133,7 @@ async def _serve(
                 ports=ports,
                 interceptors=accounts.interceptors,
                 counts=metrics.counts,
+                running=running,
             )
             if messaging is None:  # else its own port lists them already
                 contracts = [*contracts, gateway.clients]
@@ -140,6 +145,7 @@ async def _serve(
             ports=ports,
             interceptors=accounts.interceptors,
             counts=metrics.counts,
+            running=running,
         )
         address = await server.start(settings.listen)
         addresses = [address] if gateway is None else [address, await gateway.start()]

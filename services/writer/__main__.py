@@ -26,7 +26,9 @@ from services.gateway.v2 import service_pb2
 from services.metrics.service import ServiceMetrics
 from services.rpc.in_process import InProcessService
 from services.rpc.ports import check_free
+from services.rpc.running_settings import RunningSettings
 from services.rpc.server import Contract, RpcServer
+from services.settings_servicer import settings_contract
 from services.upstream import ServiceAddress, Upstream, WaitingCalls
 from services.writer.acks import Acks
 from services.writer.dead_letters import DeadLetterServicer
@@ -108,6 +110,7 @@ async def _serve(
             stream_batches_max=settings.stream_batches_max, refused=metrics.refused,
         )  # fmt: skip
         metrics.add(WriterCollector(store, lambda: acks.waiting_count))
+        running = RunningSettings(settings)
         contracts = [
             Contract(_SERVICES["Writer"], servicer),
             Contract(_SERVICES["DeadLetters"], DeadLetterServicer(store, acks)),
@@ -117,6 +120,7 @@ async def _serve(
             Contract(_SERVICES["Timers"], TimerServicer(store.timers, acks)),
             Contract(_SERVICES["Retention"], RetentionServicer(store.retention)),
             accounts_contract,
+            settings_contract(running),
         ]
         if settings.splits_routes:
             reader = ServiceAddress(
@@ -131,6 +135,7 @@ async def _serve(
             draining,
             interceptors=accounts.interceptors,
             counts=metrics.counts,
+            running=running,
         )
         address = await server.start(listen)
         server.set_serving(serving=store.writable)
