@@ -128,6 +128,15 @@ class MetricsSettings(SettingsGroup):
     reach it, it has TLS, and with accounts asks for a user with Get on Cluster:*."""
 
 
+class TraceSettings(SettingsGroup):
+    """Spans of calls."""
+
+    traces_endpoint: str = ""
+    """Where spans go by OTLP over gRPC: HOST:PORT, or https://HOST:PORT for TLS; none: there are no traces."""
+    traces_ratio: Annotated[float, Field(ge=0, le=1)] = 0.01
+    """Share of the calls that are traced, of those whose caller traces nothing."""
+
+
 class CallSettings(SettingsGroup):
     """How calls are taken, and limits of calls and connections."""
 
@@ -373,7 +382,7 @@ GROUPS: Final[dict[str, tuple[type[SettingsGroup], ...]]] = {
     "Other services": (WriterAddressSettings, ReaderAddressSettings, StoreWaitSettings),
     "TLS": (TlsSettings, ClientCertificateSettings, GatewayCertificateSettings),
     "Accounts": (AccountSettings,),
-    "Logs": (LogSettings,),
+    "Logs and traces": (LogSettings, TraceSettings),
     "Metrics": (MetricsSettings,),
     "Calls and connections": (CallSettings, LimitSettings, SupervisionSettings),
     "Flushing": (FlushingSettings,),

@@ -17,9 +17,11 @@ from services.config.settings import IndexerSettings
 from services.indexer.metrics import IndexerCollector
 from services.indexer.servicer import IndexerServicer
 from services.metrics.service import ServiceMetrics
+from services.rpc.calls import Interceptor
 from services.rpc.running_settings import RunningSettings
 from services.rpc.server import Contract, RpcServer
 from services.settings_servicer import settings_contract
+from services.traces import open_traces
 from storage.checkpoint.positions import CHECKPOINT_FILE, CheckpointFile, Role
 from storage.clock import SystemClock
 from storage.config import StoreConfig
@@ -62,8 +64,11 @@ async def serve(
     settings: IndexerSettings, stop: asyncio.Event, ready: Callable[[str], None] = _announce
 ) -> None:
     """Wait for the store, index and serve until ``stop`` is set, drain, make the index durable."""
-    with ServiceMetrics(SERVICE, settings, page_guard(settings)) as metrics:
-        await _serve(settings, stop, ready, metrics)
+    with (
+        open_traces(SERVICE, settings) as traces,
+        ServiceMetrics(SERVICE, settings, page_guard(settings)) as metrics,
+    ):
+        await _serve(settings, stop, ready, metrics, traces)
 
 
 async def _serve(
@@ -71,6 +76,7 @@ async def _serve(
     stop: asyncio.Event,
     ready: Callable[[str], None],
     metrics: ServiceMetrics,
+    traces: Sequence[Interceptor],
 ) -> None:
     if not await process.wait_for_store(
         settings.store,
@@ -102,7 +108,7 @@ async def _serve(
             [Contract(service, servicer), settings_contract(running)],
             settings,
             draining,
-            interceptors=accounts.interceptors,
+            interceptors=(*traces, *accounts.interceptors),
             counts=metrics.counts,
             running=running,
         )

@@ -27,11 +27,13 @@ from services.reader.read_threads import ReadThreads
 from services.reader.servicer import ReaderServicer
 from services.reader.source import Source
 from services.reader.traffic import Traffic
+from services.rpc.calls import Interceptor
 from services.rpc.in_process import InProcessService
 from services.rpc.ports import check_free
 from services.rpc.running_settings import RunningSettings
 from services.rpc.server import Contract, RpcServer
 from services.settings_servicer import settings_contract
+from services.traces import open_traces
 from services.upstream import ServiceAddress, Upstream
 from storage.reader import StoreReader
 
@@ -64,8 +66,11 @@ async def serve(
     """
     if settings.gateway_listen:
         check_free(settings.gateway_listen)
-    with ServiceMetrics(SERVICE, settings, page_guard(settings)) as metrics:
-        await _serve(settings, stop, ready, metrics)
+    with (
+        open_traces(SERVICE, settings) as traces,
+        ServiceMetrics(SERVICE, settings, page_guard(settings)) as metrics,
+    ):
+        await _serve(settings, stop, ready, metrics, traces)
 
 
 async def _serve(
@@ -73,6 +78,7 @@ async def _serve(
     stop: asyncio.Event,
     ready: Callable[..., None],
     metrics: ServiceMetrics,
+    traces: Sequence[Interceptor],
 ) -> None:
     if not await process.wait_for_store(
         settings.store, stop, timeout_seconds=settings.store_wait_seconds
@@ -131,7 +137,7 @@ async def _serve(
                 upstreams,
                 draining,
                 ports=ports,
-                interceptors=accounts.interceptors,
+                interceptors=(*traces, *accounts.interceptors),
                 counts=metrics.counts,
                 running=running,
             )
@@ -143,7 +149,7 @@ async def _serve(
             settings,
             draining,
             ports=ports,
-            interceptors=accounts.interceptors,
+            interceptors=(*traces, *accounts.interceptors),
             counts=metrics.counts,
             running=running,
         )

@@ -24,11 +24,13 @@ from services.gateway.messaging import Messaging, Upstreams
 from services.gateway.sends.batch_stream import BatchCalls, HalfBatches
 from services.gateway.v2 import service_pb2
 from services.metrics.service import ServiceMetrics
+from services.rpc.calls import Interceptor
 from services.rpc.in_process import InProcessService
 from services.rpc.ports import check_free
 from services.rpc.running_settings import RunningSettings
 from services.rpc.server import Contract, RpcServer
 from services.settings_servicer import settings_contract
+from services.traces import open_traces
 from services.upstream import ServiceAddress, Upstream, WaitingCalls
 from services.writer.acks import Acks
 from services.writer.dead_letters import DeadLetterServicer
@@ -74,8 +76,11 @@ async def serve(
 ) -> None:
     """Open the store, serve it until ``stop`` is set, drain, close it."""
     check_free(settings.listen)
-    with ServiceMetrics(SERVICE, settings, page_guard(settings)) as metrics:
-        await _serve(settings, stop, ready, metrics)
+    with (
+        open_traces(SERVICE, settings) as traces,
+        ServiceMetrics(SERVICE, settings, page_guard(settings)) as metrics,
+    ):
+        await _serve(settings, stop, ready, metrics, traces)
 
 
 async def _serve(
@@ -83,6 +88,7 @@ async def _serve(
     stop: asyncio.Event,
     ready: Callable[[str], None],
     metrics: ServiceMetrics,
+    traces: Sequence[Interceptor],
 ) -> None:
     accounts, accounts_contract = await asyncio.to_thread(own_accounts, settings)
     served = [
@@ -133,7 +139,7 @@ async def _serve(
             contracts,
             settings,
             draining,
-            interceptors=accounts.interceptors,
+            interceptors=(*traces, *accounts.interceptors),
             counts=metrics.counts,
             running=running,
         )
