@@ -107,6 +107,7 @@ class ListenSettings(ProcessSettings, groups.PortSettings, groups.SupervisionSet
 class StoreProcessSettings(
     ListenSettings,
     groups.DirectorySettings,
+    groups.SharingSettings,
     groups.ClientCertificateSettings,
     groups.AccountSettings,
 ):
@@ -266,6 +267,7 @@ class GatewaySettings(
 class ServeSettings(
     MessagingSettings,
     EngineSettings,
+    groups.SharingSettings,
     groups.AccountSettings,
     groups.ServicePortsSettings,
     groups.ClientCertificateSettings,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from storage import modes
 from storage.files import libc, only_files, record_locks
 from storage.files.disk_space import DiskSpace, disk_space
 from storage.files.protocol import (
@@ -80,9 +81,10 @@ class OsFileSystem(FileSystem):
             return self._anchored.hold(directory)
 
     def create(
-        self, path: Path, size: int, *, allocate: bool, mode: int = 0o644, head: Buffer = b""
+        self, path: Path, size: int, *, allocate: bool, mode: int | None = None, head: Buffer = b""
     ) -> OsFile:
         """Create a file of zeros."""
+        mode = modes.of_file() if mode is None else mode
         with checking_room(path):
             name, directory = self._anchored.place_of(path)
             file = self._create_unnamed(path, mode)
@@ -234,7 +236,7 @@ class OsFileSystem(FileSystem):
         name, at = self._anchored.place_of(path)
         with checking_room(path):
             try:
-                os.mkdir(name, dir_fd=at)
+                os.mkdir(name, modes.of_directory(), dir_fd=at)
             except FileExistsError:
                 if not self._is_directory(path):
                     raise
@@ -282,7 +284,7 @@ class OsFileSystem(FileSystem):
         backup: bool = True,
         copy: tuple[str, bytes] | None = None,
         syncs_copy: bool = True,
-        mode: int = 0o644,
+        mode: int | None = None,
     ) -> None:
         """Replace a small file.
 

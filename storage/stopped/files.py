@@ -49,7 +49,7 @@ def write_queue(directory: Path, queue_offset: int, units: bytes, file_size: int
 
     Files that are not there are made, of zeros.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    OsFileSystem().make_directory(directory, durable=False)
     data, position = memoryview(units), queue_offset * UNIT_SIZE
     while data:
         start = position - position % file_size

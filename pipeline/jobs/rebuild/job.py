@@ -29,6 +29,7 @@ from pipeline.jobs.work import (
     open_stores,
     pieces_of,
 )
+from storage import modes
 from storage.format.consume_entry import UNIT_SIZE
 from storage.stopped.checkpoint import checkpoint_index
 from storage.stopped.locks import stopped_store
@@ -237,7 +238,7 @@ def _live_topics(files: StoreView) -> LiveTopics:
 
 
 def _made(directory: Path) -> Path:
-    directory.mkdir()
+    directory.mkdir(modes.of_directory())
     return directory
 
 
