@@ -1,27 +1,10 @@
-"""The modes of files and directories that are made in a store: for their owner alone, unless they are shared.
-
-Services share by a setting. Jobs, commands and Spark's workers, which have no settings of a service, take the
-same variable.
-"""
+"""The modes of files and directories that are made in a store: for their owner alone, unless they are shared."""
 
 from __future__ import annotations
 
-import os
-from typing import Final
+from pathlib import Path
 
-SHARED_FILES_VARIABLE: Final = "PENSTOCK_SHARED_FILES"
-_YES: Final = frozenset({"1", "true", "yes", "on", "y", "t"})
-_OWNERS: Final = 0o600, 0o700
-_SHARED: Final = 0o666, 0o777  # less what the process's umask takes
-
-
-def is_asked_to_share() -> bool:
-    """Return whether the variable says that other users may open what is made."""
-    value = os.environ.get(SHARED_FILES_VARIABLE, "")  # noqa: TID251  of processes without settings
-    return value.strip().lower() in _YES
-
-
-_shared = is_asked_to_share()
+_shared = False
 
 
 def share(*, shared: bool) -> None:
@@ -30,11 +13,32 @@ def share(*, shared: bool) -> None:
     _shared = shared
 
 
-def of_file() -> int:
-    """Return the mode of a new file."""
-    return (_SHARED if _shared else _OWNERS)[0]
+def are_shared() -> bool:
+    """Return whether this process shares what it makes."""
+    return _shared
 
 
-def of_directory() -> int:
-    """Return the mode of a new directory."""
-    return (_SHARED if _shared else _OWNERS)[1]
+def is_shared(path: Path) -> bool:
+    """Return whether the nearest directory that is there, of a path, is shared.
+
+    A task on another machine makes its files as the job has made their directory.
+    """
+    for directory in (path, *path.parents):
+        if directory.is_dir():
+            return bool(directory.stat().st_mode & 0o077)
+    return False
+
+
+def of_file(*, shared: bool) -> int:
+    """Return the mode of a new file; the process's umask takes from it."""
+    return 0o666 if shared else 0o600
+
+
+def of_directory(*, shared: bool) -> int:
+    """Return the mode of a new directory; the process's umask takes from it."""
+    return 0o777 if shared else 0o700
+
+
+def make_directory(path: Path, *, parents: bool = False, exist_ok: bool = False) -> None:
+    """Make one as this process makes them."""
+    path.mkdir(of_directory(shared=_shared), parents=parents, exist_ok=exist_ok)

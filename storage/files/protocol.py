@@ -273,7 +273,6 @@ class FileSystem(ReadFileSystem, Protocol):
     ) -> File:
         """Create a file of zeros, ``size`` long from the moment its name exists, for writing.
 
-        Its mode is that of ``storage.modes`` if none is given.
         ``head`` replaces its first bytes, and is there too when the name appears: a process killed
         meanwhile leaves no name of a file without it.
 

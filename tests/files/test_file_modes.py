@@ -2,13 +2,12 @@
 
 import os
 import stat
-import subprocess
-import sys
 
 import pytest
 
 from storage import modes
 from storage.files.filesystem import OsFileSystem
+from storage.stopped.files import write_queue
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ def made(tmp_path):
     before = os.umask(0o022)
     yield make
     os.umask(before)
-    modes.share(shared=modes.is_asked_to_share())
+    modes.share(shared=False)
 
 
 FILES = {"allocated", "sparse", "table", "table.bak", "lock"}
@@ -46,16 +45,13 @@ def test_what_is_made_has_the_mode_of_its_process(made, shared, of_file, of_dire
     assert made() == dict.fromkeys(FILES, of_file) | dict.fromkeys(DIRECTORIES, of_directory)
 
 
-@pytest.mark.parametrize(
-    ("value", "mode"), [("", "0o600"), ("true", "0o666"), ("1", "0o666"), ("false", "0o600")]
-)
-def test_a_process_without_settings_takes_the_variable(value, mode):
-    program = "from storage import modes; print(oct(modes.of_file()))"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, modes.SHARED_FILES_VARIABLE: value},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.strip() == mode
+@pytest.mark.parametrize(("mode", "of_file"), [(0o700, 0o600), (0o755, 0o644)])
+def test_a_task_makes_files_for_whom_the_job_has_made_their_directory(
+    tmp_path, made, mode, of_file
+):
+    work = tmp_path / "work"
+    work.mkdir()
+    work.chmod(mode)
+    write_queue(work / "consumequeue" / "orders" / "0", 0, bytes(20), 200)
+    made_by_it = {path.is_file(): stat.S_IMODE(path.stat().st_mode) for path in work.rglob("*")}
+    assert made_by_it == {False: mode, True: of_file}
