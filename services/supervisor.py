@@ -26,7 +26,7 @@ from services.config.settings import (
     WriterSettings,
 )
 from services.config.values import NONE, is_open_to_network
-from services.metrics.endpoint import MetricsEndpoint, PageGuard
+from services.metrics.endpoint import FOR_EVERYBODY, MetricsEndpoint
 from services.metrics.supervised import SupervisedMetrics
 from services.rpc.ports import CannotListen, check_free, keep_port
 
@@ -274,7 +274,7 @@ def _metrics_of(
     children: Sequence[Child], settings: ServeSettings, pages: Mapping[str, str]
 ) -> MetricsEndpoint:
     """Serve the pages of all services as one."""
-    guard = PageGuard()
+    guard = FOR_EVERYBODY
     if is_open_to_network(settings.metrics_listen):
         from services.accounts.page_guard import page_guard  # which loads what opens files
 

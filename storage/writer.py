@@ -92,7 +92,7 @@ class StoreWriter:
         self._dead_letters = DeadLetterAppender(engine, self._appender, self._topics)
         self.timers = DelayedMessages(engine, self._appender, self._topics, clock, workers)
         self.staged = StagedCommits(
-            engine.filesystem, engine.paths.root,
+            engine.filesystem, engine.paths.root, engine.states,
             log_access(engine, self._appender, self.timers.refuse), clock,
             timeout_ms=self._config.stage_timeout_ms,
         )  # fmt: skip

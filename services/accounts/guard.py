@@ -131,10 +131,7 @@ class Guard:
         return signing_secret_id(self._rules(), signed)
 
     def _certificate_name(self, context: Context) -> str:
-        if not self._takes_certificates:
-            return ""
-        names = context.auth_context().get("x509_common_name", ())
-        return names[0].decode(errors="replace") if names else ""
+        return (context.peer_identity() if self._takes_certificates else None) or ""
 
     async def _run(
         self,

@@ -1,4 +1,4 @@
-"""Who may read the metrics page where other machines reach it: TLS, and with accounts a user who sees the cluster."""
+"""Who reads the metrics page where other machines reach it: over TLS, with accounts who sees the cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from penstock.tls import BadTlsFile, identity
 from services.config.settings import ProcessSettings
 from services.config.values import is_open_to_network
-from services.metrics.endpoint import PageGuard
+from services.metrics.endpoint import FOR_EVERYBODY, PageGuard
 from services.rpc.tls import ChangedFiles
 from storage.accounts.account_table import AccountFile
 from storage.accounts.rules import THE_CLUSTER, Action, Rules
@@ -25,7 +25,7 @@ _SCHEME = "Basic "
 def page_guard(settings: ProcessSettings) -> PageGuard:
     """Return what guards the page of a process: nothing on loopback."""
     if not settings.metrics_listen or not is_open_to_network(settings.metrics_listen):
-        return PageGuard()
+        return FOR_EVERYBODY
     store: Path | None = getattr(settings, "store", None)
     if store is None or not getattr(settings, "accounts", False):
         return PageGuard(_contexts(settings))
@@ -64,9 +64,10 @@ def _admission(rules: Callable[[], Rules]) -> Callable[[str], HTTPStatus]:
         name, secret = _basic(authorization)
         now = rules()
         user = now.users.get(name)
-        known = user is not None and user.is_enabled
-        if not known or not any(
-            hmac.compare_digest(each.encode(), secret.encode()) for each in user.secrets
+        if (
+            user is None
+            or not user.is_enabled
+            or not any(hmac.compare_digest(each.encode(), secret.encode()) for each in user.secrets)
         ):
             return HTTPStatus.UNAUTHORIZED
         may = now.allows(user, THE_CLUSTER, Action.GET, None)

@@ -26,11 +26,14 @@ class PageGuard(NamedTuple):
     admission: Callable[[str], HTTPStatus] | None = None  # by the authorization; None: everybody
 
 
+FOR_EVERYBODY: Final = PageGuard()
+
+
 class MetricsEndpoint:
     """Serves what ``page`` returns, to one caller after the other. Raises CannotListen."""
 
     def __init__(
-        self, listen: str, page: Callable[[], bytes], guard: PageGuard = PageGuard()
+        self, listen: str, page: Callable[[], bytes], guard: PageGuard = FOR_EVERYBODY
     ) -> None:
         host, _, port = listen.rpartition(":")
         try:

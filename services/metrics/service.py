@@ -12,7 +12,7 @@ from services import logs, memory
 from services.config.groups import RocketmqSettings
 from services.config.settings import ProcessSettings
 from services.metrics.calls import CallsCollector, LoopDelay
-from services.metrics.endpoint import MetricsEndpoint, PageGuard
+from services.metrics.endpoint import FOR_EVERYBODY, MetricsEndpoint, PageGuard
 from services.metrics.exposition import counters, escaped, gauge, page_of
 from services.rpc.call_counts import CallCounts
 
@@ -31,7 +31,7 @@ class ServiceMetrics:
     """A context manager, used on the event loop; ``counts`` is None where metrics are off."""
 
     def __init__(
-        self, service: str, settings: ProcessSettings, guard: PageGuard = PageGuard()
+        self, service: str, settings: ProcessSettings, guard: PageGuard = FOR_EVERYBODY
     ) -> None:
         self._guard = guard
         self._listen = settings.metrics_listen

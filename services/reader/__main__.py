@@ -79,7 +79,7 @@ async def _serve(
     accounts, authentication = read_accounts(settings)
     writer = ServiceAddress(settings.writer_address, settings.tls_of_calls, accounts.metadata)
     source = Source(await asyncio.to_thread(StoreReader.open, settings.store))
-    reads = ReadThreads(_THREADS)
+    reads, looks = ReadThreads(_THREADS), ReadThreads(1)
     draining = asyncio.Event()
     arrivals = Arrivals(source, source.queue_changes)
     index_arrivals = Arrivals(source.index_progress)
@@ -92,7 +92,7 @@ async def _serve(
         leasing = Leasing(
             source.reader, settings, writer, arrivals, catch_up, reads, draining, traffic
         )
-        metrics.add(ReaderCollector(source, leasing, traffic, arrivals, budget))
+        metrics.add(ReaderCollector(source, leasing, traffic, arrivals, budget, looks))
         servicer = ReaderServicer(
             source,
             Pulls(
@@ -156,7 +156,8 @@ async def _serve(
             if serving is not None:
                 await serving.close()
         source.reader.end()
-        await asyncio.to_thread(reads.end, _END_SECONDS)
+        for threads in (reads, looks):
+            await asyncio.to_thread(threads.end, _END_SECONDS)
         if leasing is not None:
             await leasing.close()
         arrivals.close()

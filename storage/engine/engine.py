@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.config import StoreConfig
     from storage.files.filesystem import FileSystem
+    from storage.journal.states import StateJournal
 
 DRAIN_TIMEOUT_S: Final = 60.0
 
@@ -64,6 +65,7 @@ class Engine:
         lock: DirectoryLock,
         topics: TopicTable,
         positions: CheckpointFile,
+        states: StateJournal,
         files: MappedFileQueue,
         queues: QueueTable,
         pool: TransientStorePool | None,
@@ -89,6 +91,7 @@ class Engine:
         self.settings = settings
         self._lock = lock
         self.positions = positions
+        self.states = states
         self._files = files
         self._pool = pool
         self._latch = FailureLatch()
@@ -147,11 +150,8 @@ class Engine:
             workers=workers,
         )  # fmt: skip
         self.scrub = ScrubWorker(
-            filesystem,
-            paths,
-            clock,
-            interval_ms=config.scrub_interval_ms,
-            bytes_per_s=config.scrub_bytes_per_s,
+            filesystem, paths, states, clock,
+            interval_ms=config.scrub_interval_ms, bytes_per_s=config.scrub_bytes_per_s,
             min_offset=lambda: self.log.min_offset,
             durable_offset=lambda: self.checkpointer.durable_offset,
             rebuild=self.queue_rebuild.rebuild,
@@ -357,6 +357,7 @@ class Engine:
         with ExitStack() as parts:  # from the last to the first, each whatever the others say
             parts.callback(self._lock.release)
             parts.callback(self.positions.close)
+            parts.callback(self.states.close)
             if clean:
                 parts.callback(self._mark_stopped)
             parts.callback(self.queues.close)

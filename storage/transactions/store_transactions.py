@@ -10,7 +10,6 @@ from storage.errors import StoreError
 from storage.log.followers import DurableNeed
 from storage.transactions.checks import Ask, TransactionChecks
 from storage.transactions.log_access import TransactionLog
-from storage.transactions.progress import ProgressFiles
 from storage.transactions.transactions import Transactions
 from storage.transactions.values import HalfStatus
 
@@ -41,7 +40,6 @@ class StoreTransactions:
         self._is_recovered = False
         self._transactions = Transactions(
             TransactionLog(engine, appender, topics, clock),
-            ProgressFiles(engine.filesystem, engine.paths.config, clock),
             immunity_ms=config.transaction_timeout_ms,
             interval_ms=config.transaction_check_interval_ms,
             age_max_ms=config.transaction_age_max_ms,

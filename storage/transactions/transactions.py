@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from storage.kernels.columns import ByteArray
     from storage.log.batches import Prepared
     from storage.transactions.log_access import TransactionLog
-    from storage.transactions.progress import ProgressFiles
 
 _LOG: Final = logging.getLogger(__name__)
 TRANSACTION_BYTES_MAX: Final = 64 << 20
@@ -84,7 +83,7 @@ class Transactions:
     """All transactions of a store. Methods are safe to call from several threads."""
 
     def __init__(
-        self, log: TransactionLog, files: ProgressFiles, *, immunity_ms: int, interval_ms: int,
+        self, log: TransactionLog, *, immunity_ms: int, interval_ms: int,
         age_max_ms: int, pending_max: int,
     ) -> None:  # fmt: skip
         self.log = log
@@ -101,7 +100,7 @@ class Transactions:
         self.ended = EndedTransactions()
         self.notes = CheckNotes()
         self.decided = DecidedCommits(log.clock, interval_ms=interval_ms)
-        self.progress = KeptProgress(log, files, self.table, self.decided, self.guard)
+        self.progress = KeptProgress(log, self.table, self.decided, self.guard)
         self._is_recovered = False
 
     # ---- start and end
