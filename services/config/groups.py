@@ -220,6 +220,14 @@ class FileSettings(SettingsGroup):
     fit. auto: an eighth of the memory; 0: never."""
 
 
+class SharingSettings(SettingsGroup):
+    """Who may open what a process makes in a store directory."""
+
+    shared_files: bool = False
+    """Let other users of the machine open the store's files, such as Spark and a broker, as far as the umask
+    does; without it files have mode 0600, directories 0700."""
+
+
 class RecordSettings(SettingsGroup):
     """What the writer takes and writes."""
 
@@ -386,7 +394,7 @@ GROUPS: Final[dict[str, tuple[type[SettingsGroup], ...]]] = {
     "Metrics": (MetricsSettings,),
     "Calls and connections": (CallSettings, LimitSettings, SupervisionSettings),
     "Flushing": (FlushingSettings,),
-    "Files": (FileSettings,),
+    "Files": (FileSettings, SharingSettings),
     "Messages": (RecordSettings, StreamSettings, PullSettings),
     "Leases": (LeaseSettings,),
     "Retention": (RetentionSettings,),

@@ -108,6 +108,7 @@ class ListenSettings(ProcessSettings, groups.PortSettings, groups.SupervisionSet
 class StoreProcessSettings(
     ListenSettings,
     groups.DirectorySettings,
+    groups.SharingSettings,
     groups.ClientCertificateSettings,
     groups.AccountSettings,
 ):
@@ -267,6 +268,7 @@ class GatewaySettings(
 class ServeSettings(
     MessagingSettings,
     EngineSettings,
+    groups.SharingSettings,
     groups.AccountSettings,
     groups.ServicePortsSettings,
     groups.ClientCertificateSettings,
