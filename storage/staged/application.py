@@ -123,15 +123,10 @@ def load_applications(
             app = load_application(
                 filesystem, root / name, ledgers.get(name), intents.get(name, {}), before_ms
             )
-        except StoreBusy as busy:
+        except (OSError, StoreBusy) as error:
             refused[name] = DeviceFailed(
-                f"the start could not read {root / name}: {busy}. Start the writer again when there are"
-                " descriptors and memory"
-            )
-        except OSError as error:
-            refused[name] = DeviceFailed(
-                f"the device does not give what is in {root / name}: {error}. Look at the device;"
-                " then start the writer again"
+                f"the start could not read {root / name}: {error}. Start the writer again when the device, or"
+                " memory and descriptors, allow"
             )
         else:
             if app is not None:

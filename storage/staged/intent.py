@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from storage.journal.states import ReadStates, StateJournal
+    from storage.journal.states import StateJournal, States
 
 PREFIX: Final = "intent/"  # of names of states
 
@@ -62,6 +62,6 @@ def needed_offset(states: StateJournal) -> int | None:
     return min((intent.log_offset for intent in load_intents(states)), default=None)
 
 
-def load_intents(states: StateJournal | ReadStates) -> list[Intent]:
+def load_intents(states: States) -> list[Intent]:
     """Return all decisions that are not completed."""
     return [Intent.from_document(states.document(name)) for name in states.names(PREFIX)]

@@ -22,7 +22,7 @@ from storage.journal.states import encode_document
 from storage.staged.intent import intent_name
 
 if TYPE_CHECKING:
-    from storage.journal.states import ReadStates, StateJournal
+    from storage.journal.states import StateJournal, States
 
 PREFIX: Final = "ledger/"  # of names of states
 RANGES_MAX: Final = 10_000
@@ -142,6 +142,6 @@ def save_ledger(states: StateJournal, ledger: Ledger, version: int) -> None:
     states.put({ledger_name(ledger.app_id): saved, intent_name(ledger.app_id, version): b""})
 
 
-def load_ledgers(states: StateJournal | ReadStates) -> list[Ledger]:
+def load_ledgers(states: States) -> list[Ledger]:
     """Return the ledgers of all applications."""
     return [Ledger.from_document(states.document(name)) for name in states.names(PREFIX)]
