@@ -86,13 +86,6 @@ def file_problem(error: Exception) -> str:
     return f"{'cannot be read' if isinstance(error, _UNREAD) else 'is damaged'}: {error}"
 
 
-def missing_file(filesystem: ReadFileSystem, path: Path) -> dict[str, str]:
-    """Return which of the two files is not there while the other is, and that it is missing."""
-    both = (path, path.with_name(path.name + BACKUP))
-    gone = [each.name for each in both if not filesystem.exists(each)]
-    return {name: "is missing; the other of the two is used" for name in gone if len(gone) == 1}
-
-
 def settle_document(
     filesystem: FileSystem,
     path: Path,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from storage import findings as kinds
 from storage.findings import DAMAGE, WARNING, Finding
-from storage.tables.own_document import missing_file
 from storage.view.config_tables import has_topic_table, table_problems
 from storage.view.layout import queues_on_disk
 from storage.view.settings import damaged_settings, load_settings
@@ -40,8 +39,6 @@ def damaged_tables(filesystem: ReadFileSystem, paths: StorePaths) -> Iterator[Fi
             if is_whole
             else f"{problem}; the store gets another identity",
         )  # fmt: skip
-    for name, problem in missing_file(filesystem, paths.settings).items():
-        yield Finding(severity=WARNING, kind=kinds.TABLE, file=f"config/{name}", message=problem)
     has_topics = any(True for _ in queues_on_disk(filesystem, paths.consume_queue))
     if has_topics and not has_topic_table(filesystem, paths.config):
         yield Finding(
