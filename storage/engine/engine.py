@@ -8,6 +8,7 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
 from storage.checkpoint.positions import CheckpointFile
+from storage.counts import LatencyProbe
 from storage.engine.checkpointer import Checkpointer, LogProgress
 from storage.errors import StoreError, StoreFailed
 from storage.files.allocator import MappedFileAllocator
@@ -97,15 +98,11 @@ class Engine:
         self._latch.add_listener(lambda _: positions.publish_writable(False))
         end_offset = recovered.end_offset
         self._allocator = MappedFileAllocator(
-            filesystem,
-            paths.commit_log,
-            file_size=config.commit_log_file_size,
+            filesystem, paths.commit_log, file_size=config.commit_log_file_size,
             warm_ahead_bytes=config.warm_ahead_bytes,
             warm_cache_bytes_max=config.warm_cache_bytes_max,
-            pool=pool,
-            waits=waits_for_files,
-            workers=workers,
-        )
+            pool=pool, waits=waits_for_files, workers=workers,
+        )  # fmt: skip
         self.log = CommitLog(
             files,
             end_offset=end_offset,
@@ -114,11 +111,10 @@ class Engine:
             next_file=self._next_file,
         )
         self.flusher = FlushWorker(
-            self.log,
-            on_request=policy.names(FLUSHED),
-            interval_ms=config.flush_interval_ms,
+            self.log, on_request=policy.names(FLUSHED), interval_ms=config.flush_interval_ms,
             workers=workers,
-        )
+        )  # fmt: skip
+        self.flush_latency, self.dispatch_latency = LatencyProbe(), LatencyProbe()
         self.committer = (
             None
             if pool is None
@@ -162,6 +158,7 @@ class Engine:
             workers=workers,
         )  # fmt: skip
         self.flusher.add_listener(positions.publish_flushed)
+        self.flusher.add_listener(self.flush_latency.reached)
         if self.committer is not None:
             self.committer.add_listener(self._committed)
         for worker in self._in_order_of_bytes():
@@ -240,6 +237,8 @@ class Engine:
         """Publish an append; runs under the append lock."""
         offset = self.log.appended_offset
         self.last_timestamp_ms = store_timestamp_ms
+        self.flush_latency.begin(offset)
+        self.dispatch_latency.begin(offset)
         self._allocator.advance()
         if self.committer is not None:
             self.positions.publish_appended(offset)
@@ -274,6 +273,7 @@ class Engine:
 
     def _dispatched(self, offset: int) -> None:
         self.positions.publish_dispatched(offset)
+        self.dispatch_latency.reached(offset)
         if self.on_dispatched is not None:
             self.on_dispatched()
         if offset - self._checkpointed_offset >= self.config.queue_flush_bytes:

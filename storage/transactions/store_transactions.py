@@ -104,6 +104,15 @@ class StoreTransactions:
         table = self._transactions.table
         return HalfStatus(len(table), table.first_born_ms() or 0)
 
+    def pending_counts(self) -> dict[str, int]:
+        """Return how many half messages are pending by topic; waits for nobody."""
+        return self._transactions.table.topic_counts()
+
+    def ended_counts(self, *, commit: bool) -> dict[str, int]:
+        """Return how many half messages were committed, or rolled back, by topic since the start."""
+        counts = self._transactions.ended_counts.copy().items()
+        return {topic: count for (committed, topic), count in counts if committed is commit}
+
     def pending(self) -> PendingTransactions:
         """See ``Transactions.pending``."""
         return self._transactions.pending()

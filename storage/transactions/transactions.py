@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -55,9 +56,7 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 TRANSACTION_BYTES_MAX: Final = 64 << 20
-COMMIT_BYTES_MAX: Final = (
-    16 << 20
-)  # of the transactions that go into one batch, but for a larger one
+COMMIT_BYTES_MAX: Final = 16 << 20  # of transactions in one batch, but for a larger one
 ID_BYTES_MAX: Final = 255
 LISTED_MAX: Final = 10_000
 FULL_RETRY_MS: Final = 1_000
@@ -90,10 +89,10 @@ class Transactions:
         self.log = log
         self.guard = threading.RLock()
         self.table = HalfTable()
+        self.ended_counts: Counter[tuple[bool, str]] = Counter()  # halves, by commit and topic
         # A commit has to fit into one file of the log.
-        self._bytes_max = min(
-            TRANSACTION_BYTES_MAX, log.engine.config.commit_log_file_size * 7 // 8
-        )
+        file_size = log.engine.config.commit_log_file_size
+        self._bytes_max = min(TRANSACTION_BYTES_MAX, file_size * 7 // 8)
         self._immunity_ms = immunity_ms
         self._interval_ms = interval_ms
         self._age_max_ms = age_max_ms
@@ -323,6 +322,7 @@ class Transactions:
             self.log.append(copies, len(missing), removed, HalfEnd.COMMIT)
         else:
             self.log.append(_NO_BYTES, 0, removed, HalfEnd.COMMIT if commit else HalfEnd.ROLLBACK)
+        self.ended_counts.update((commit, half.topic) for each in endings for half in each.halves)
 
     def _ending(
         self, transaction_id: str, *, commit: bool, topic: str

@@ -25,7 +25,7 @@ from storage.testing import ProcessStopped, SteppedClock
 from storage.view.log.walk import RecordRun, walk_log
 from storage.writer import StoreWriter
 
-CUTS = int(os.environ.get("CUTS", "60"))
+CUTS = int(os.environ.get("CUTS", "24"))
 SHARES = 4
 REQUESTS = 14
 ID = 77

@@ -68,7 +68,7 @@ def files(directory: Path) -> list[Path]:
     )
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", steps_to_try(list(DAMAGES), 2))
 def test_what_is_damaged_loses_and_repeats_no_message(
     stopped: Path, tmp_path: Path, damage: str
 ) -> None:
