@@ -112,7 +112,7 @@ TABLE_LOST: Final = FindingKind(
     "restore config/ from a backup",
 )  # fmt: skip
 TABLE_MISSING: Final = FindingKind(
-    "table-missing", "", "what no other file says: attributes of topics, groups' offsets",
+    "table-missing", "", "what no other file says: attributes of topics",
     "restore config/ from a backup",
 )  # fmt: skip
 CHECKPOINT: Final = FindingKind("checkpoint", "", "a longer start", START)

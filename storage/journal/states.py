@@ -16,7 +16,7 @@ import json
 import logging
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -40,22 +40,36 @@ _OVERHEAD: Final = 128  # of a put: the heads of its block and of the next
 _HEAD_WORDS: Final = 3
 
 
-class ReadStates(NamedTuple):
-    """What the newest file has, and where it is damaged; ``problems`` says of each file what is wrong."""
+class States:
+    """States by name, as they are now."""
 
-    generation: int
-    path: Path | None
-    states: dict[str, bytes]
-    is_damaged: bool
-    problems: dict[str, str]
-
-    def document(self, name: str) -> Any:
-        """Return a state that is a document, None if there is none."""
-        return json.loads(self.states.get(name, b"null"))
+    def __init__(self, states: dict[str, bytes]) -> None:
+        self._states = states  # replaced as one
 
     def names(self, prefix: str) -> list[str]:
         """Return the names of states that begin so."""
-        return [name for name in self.states if name.startswith(prefix)]
+        return [name for name in self._states if name.startswith(prefix)]
+
+    def get(self, name: str) -> bytes:
+        """Return a state, b"" if there is none."""
+        return self._states.get(name, b"")
+
+    def document(self, name: str) -> Any:
+        """Return a state that is a document, None if there is none."""
+        return json.loads(self.get(name) or b"null")
+
+
+class ReadStates(States):
+    """What the newest file has, and whether it is damaged; ``problems`` says of each file what is wrong."""
+
+    def __init__(
+        self, generation: int, path: Path | None, states: dict[str, bytes], problems: dict[str, str]
+    ) -> None:
+        super().__init__(states)
+        self.generation = generation
+        self.path = path
+        self.states = states
+        self.problems = problems
 
 
 def read_states(filesystem: ReadFileSystem, directory: Path) -> ReadStates:
@@ -70,12 +84,16 @@ def read_states(filesystem: ReadFileSystem, directory: Path) -> ReadStates:
                     "is damaged: what was committed last is not known. Remove it if that will not be committed again"
                 )
     if not files:
-        return ReadStates(0, None, {}, False, problems)
+        return ReadStates(0, None, {}, problems)
     generation, name = max(files)
-    states, end, damage = _states_in(filesystem.read_bytes(directory / name), generation)
+    try:
+        data = filesystem.read_bytes(directory / name)
+    except FileNotFoundError:  # a newer one has replaced it
+        return read_states(filesystem, directory)
+    states, end, damage = _states_in(data, generation)
     if damage:
         problems[name] = f"is damaged at {end}: {damage}; what was put since is not known"
-    return ReadStates(generation, directory / name, states, bool(damage), problems)
+    return ReadStates(generation, directory / name, states, problems)
 
 
 def _states_in(data: bytes, generation: int) -> tuple[dict[str, bytes], int, str]:
@@ -114,7 +132,7 @@ def encode_document(document: object) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-class StateJournal:
+class StateJournal(States):
     """All methods may be called from any thread."""
 
     def __init__(self, filesystem: FileSystem, directory: Path) -> None:
@@ -124,8 +142,8 @@ class StateJournal:
         self._guard = threading.Lock()
         self._file: JournalFile | None = None
         found = read_states(filesystem, directory)
-        self._generation, self._states = found.generation, found.states
-        path = found.path
+        super().__init__(found.states)
+        self._generation, path = found.generation, found.path
         if path is not None:
             # What a killed process has put and not synced counts from here on.
             file = filesystem.open(path, writable=True)
@@ -133,10 +151,11 @@ class StateJournal:
                 file.sync()
             finally:
                 file.close()
-            if found.is_damaged and not path.name.endswith(DAMAGED):
+            is_damaged = path.name in found.problems
+            if is_damaged and not path.name.endswith(DAMAGED):
                 filesystem.rename(path, path.with_name(path.name + DAMAGED))
             filesystem.sync_directory(directory)
-            if found.is_damaged:
+            if is_damaged:
                 with suppress(
                     StoreFull
                 ):  # whoever removes the damaged file keeps what was read of it
@@ -150,20 +169,6 @@ class StateJournal:
             if entry.name.endswith(DAMAGED):
                 return self._directory / entry.name
         return None
-
-    def names(self, prefix: str) -> list[str]:
-        """Return the names of states that begin so."""
-        with self._guard:
-            return [name for name in self._states if name.startswith(prefix)]
-
-    def get(self, name: str) -> bytes:
-        """Return a state, b"" if there is none."""
-        with self._guard:
-            return self._states.get(name, b"")
-
-    def document(self, name: str) -> Any:
-        """Return a state that is a document, None if there is none."""
-        return json.loads(self.get(name) or b"null")
 
     def put_document(self, name: str, document: object) -> None:
         """Put a state that is a document, as ``put`` does."""

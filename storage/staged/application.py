@@ -10,9 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from storage.errors import DamagedLedger, DeviceFailed, StoreBusy, StoreError
+from storage.errors import DamagedLedger, DeviceFailed, StoreBusy, StoreError, StoreFull
 from storage.format.stage import safe_name
-from storage.staged.intent import Intent, load_intents
+from storage.staged.intent import Intent, intent_name, load_intents
 from storage.staged.ledger import Ledger, ledger_name, load_ledgers
 from storage.staged.open_commit import OpenCommit, damaged_stages, load_open, remove_open
 
@@ -100,12 +100,17 @@ def load_applications(
 
     What a process wrote, and was killed before it was durable, counts. The second table has why an
     application is not among them, by the name of its directory: all of them where the journal is damaged.
-    Raises OSError.
+    A decided commit whose directory somebody removed is given up. Raises OSError.
     """
     ledgers = {safe_name(ledger.app_id): ledger for ledger in load_ledgers(states)}
     intents: dict[str, dict[int, Intent]] = defaultdict(dict)
+    given_up: dict[str, bytes] = {}
     for intent in load_intents(states):
-        intents[safe_name(intent.app_id)][intent.version] = intent
+        name = safe_name(intent.app_id)
+        if filesystem.exists(version_directory(root / name, intent.version)):
+            intents[name][intent.version] = intent
+        else:
+            given_up[intent_name(intent.app_id, intent.version)] = b""
     names = (
         {entry.name for entry in filesystem.list_directory(root)} | ledgers.keys() | intents.keys()
     )
@@ -113,6 +118,10 @@ def load_applications(
     if damaged is not None:
         problem = DamagedLedger(damaged_journal(damaged))
         return {}, dict.fromkeys(["", *sorted(names)], problem)
+    if given_up:
+        _LOG.warning("staged commits are given up, their directories are gone: %s", [*given_up])
+        with suppress(StoreFull):  # the next start does it
+            states.put(given_up)
     if filesystem.exists(root):
         filesystem.sync_directory(root)
     found: dict[str, Application] = {}
@@ -123,15 +132,10 @@ def load_applications(
             app = load_application(
                 filesystem, root / name, ledgers.get(name), intents.get(name, {}), before_ms
             )
-        except StoreBusy as busy:
+        except (OSError, StoreBusy) as error:
             refused[name] = DeviceFailed(
-                f"the start could not read {root / name}: {busy}. Start the writer again when there are"
-                " descriptors and memory"
-            )
-        except OSError as error:
-            refused[name] = DeviceFailed(
-                f"the device does not give what is in {root / name}: {error}. Look at the device;"
-                " then start the writer again"
+                f"the start could not read {root / name}: {error}. Start the writer again when the device, or"
+                " memory and descriptors, allow"
             )
         else:
             if app is not None:

@@ -5,12 +5,11 @@ It is a state of the writer's journal until the ledger has the version (``storag
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from storage.journal.states import ReadStates, StateJournal
+    from storage.journal.states import StateJournal, States
 
 PREFIX: Final = "intent/"  # of names of states
 
@@ -25,27 +24,6 @@ class Intent:
     attempts: tuple[str, ...]
     log_offset: int
 
-    def to_document(self) -> dict[str, object]:
-        """Return the document's fields."""
-        return {
-            "appId": self.app_id,
-            "version": self.version,
-            "oneOff": self.one_off,
-            "attempts": self.attempts,
-            "logOffset": self.log_offset,
-        }
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Intent:
-        """Read the document's fields."""
-        return cls(
-            app_id=document["appId"],
-            version=document["version"],
-            one_off=document["oneOff"],
-            attempts=tuple(document["attempts"]),
-            log_offset=document["logOffset"],
-        )
-
 
 def intent_name(app_id: str, version: int) -> str:
     """Return the name of a state."""
@@ -54,7 +32,7 @@ def intent_name(app_id: str, version: int) -> str:
 
 def save_intent(states: StateJournal, intent: Intent) -> None:
     """Write the decision; durable on return. Raises StoreFull, OSError."""
-    states.put_document(intent_name(intent.app_id, intent.version), intent.to_document())
+    states.put_document(intent_name(intent.app_id, intent.version), asdict(intent))
 
 
 def needed_offset(states: StateJournal) -> int | None:
@@ -62,6 +40,7 @@ def needed_offset(states: StateJournal) -> int | None:
     return min((intent.log_offset for intent in load_intents(states)), default=None)
 
 
-def load_intents(states: StateJournal | ReadStates) -> list[Intent]:
+def load_intents(states: States) -> list[Intent]:
     """Return all decisions that are not completed."""
-    return [Intent.from_document(states.document(name)) for name in states.names(PREFIX)]
+    documents = [states.document(name) for name in states.names(PREFIX)]
+    return [Intent(**{**each, "attempts": tuple(each["attempts"])}) for each in documents]

@@ -2,9 +2,9 @@
 
 One small document an application, a state of the writer's journal::
 
-    {"appId": "orders", "oneOff": false, "floor": 0, "committed": [[0, 41], [43, 43]],
-     "last": {"version": 43, "commitOffset": 17, "endCommitOffset": 1117, "records": 10,
-              "committedMs": 1700000000000}}
+    {"app_id": "orders", "one_off": false, "floor": 0, "committed": [[0, 41], [43, 43]],
+     "last": {"version": 43, "commit_offset": 17, "end_commit_offset": 1117, "record_count": 10,
+              "committed_ms": 1700000000000}}
 
 A stream commits one version after the other, so its set is one range. Versions that leave gaps, such
 as dates, take a range each; of more than ``RANGES_MAX`` the oldest are dropped. Whether a version below
@@ -14,15 +14,14 @@ as dates, take a range each; of more than ``RANGES_MAX`` the oldest are dropped.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from storage.journal.states import encode_document
 from storage.staged.intent import intent_name
 
 if TYPE_CHECKING:
-    from storage.journal.states import ReadStates, StateJournal
+    from storage.journal.states import StateJournal, States
 
 PREFIX: Final = "ledger/"  # of names of states
 RANGES_MAX: Final = 10_000
@@ -88,45 +87,6 @@ class Ledger:
             ranges = ranges[-ranges_max:]
         return replace(self, floor=floor, committed=tuple(ranges), last=outcome)
 
-    def to_document(self) -> dict[str, object]:
-        """Return the document's fields."""
-        last = self.last
-        return {
-            "appId": self.app_id,
-            "oneOff": self.one_off,
-            "floor": self.floor,
-            "committed": self.committed,
-            "last": None
-            if last is None
-            else {
-                "version": last.version,
-                "commitOffset": last.commit_offset,
-                "endCommitOffset": last.end_commit_offset,
-                "records": last.record_count,
-                "committedMs": last.committed_ms,
-            },
-        }
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Ledger:
-        """Read the document's fields."""
-        last = document["last"]
-        return cls(
-            app_id=str(document["appId"]),
-            one_off=bool(document["oneOff"]),
-            floor=int(document["floor"]),
-            committed=tuple((int(low), int(high)) for low, high in document["committed"]),
-            last=None
-            if last is None
-            else Outcome(
-                version=int(last["version"]),
-                commit_offset=int(last["commitOffset"]),
-                end_commit_offset=int(last["endCommitOffset"]),
-                record_count=int(last["records"]),
-                committed_ms=int(last["committedMs"]),
-            ),
-        )
-
 
 def ledger_name(app_id: str) -> str:
     """Return the name of a state."""
@@ -138,10 +98,16 @@ def save_ledger(states: StateJournal, ledger: Ledger, version: int) -> None:
 
     Raises StoreFull, OSError.
     """
-    saved = encode_document(ledger.to_document())
+    saved = encode_document(asdict(ledger))
     states.put({ledger_name(ledger.app_id): saved, intent_name(ledger.app_id, version): b""})
 
 
-def load_ledgers(states: StateJournal | ReadStates) -> list[Ledger]:
+def load_ledgers(states: States) -> list[Ledger]:
     """Return the ledgers of all applications."""
-    return [Ledger.from_document(states.document(name)) for name in states.names(PREFIX)]
+    return [_ledger(**states.document(name)) for name in states.names(PREFIX)]
+
+
+def _ledger(*, committed: list[list[int]], last: dict[str, int] | None, **others: Any) -> Ledger:
+    outcome = None if last is None else Outcome(**last)
+    ranges = tuple((low, high) for low, high in committed)
+    return Ledger(committed=ranges, last=outcome, **others)

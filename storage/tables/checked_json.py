@@ -2,8 +2,8 @@
 
     {"formatVersion": 1, "storeId": "...", "checksum": "9ae1f0c2"}
 
-``checksum`` is the CRC-32, as 8 hexadecimal digits, of the other fields as compact JSON, names in order.
-A document without it was written by a version that had none; it is taken as it is.
+``checksum`` is the CRC-32, as 8 hexadecimal digits, of the other fields as compact JSON, names in order. A
+document without it, which somebody wrote by hand, is taken as it is.
 """
 
 from __future__ import annotations
@@ -31,11 +31,6 @@ def decode_checked(data: bytes) -> dict[str, Any]:
     if given is not None and given != _checksum(document):
         raise ValueError("its checksum does not match")
     return document
-
-
-def has_checksum(data: bytes) -> bool:
-    """Return whether a document says what it should be. Raises ValueError if it is not a document."""
-    return CHECKSUM in json.loads(data.decode())
 
 
 def _checksum(document: Mapping[str, object]) -> str:

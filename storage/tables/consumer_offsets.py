@@ -19,12 +19,12 @@ from typing import Any, Final
 from storage.clock import Clock
 from storage.errors import InvalidMessage, StoreFull
 from storage.files.directory_lock import DirectoryLock, LockRole
-from storage.files.filesystem import FileSystem, ReadFileSystem
+from storage.files.filesystem import FileSystem
 from storage.format.config_json import encode_config, integer_keyed
 from storage.format.names import group_name_problem
-from storage.tables.deleted_progress import DeletedProgress, has_saved_progress
+from storage.tables.deleted_progress import DeletedProgress
 from storage.tables.lost_progress import LostProgress, OffsetBeyond
-from storage.tables.table_copies import ENDINGS, TableCopies
+from storage.tables.table_copies import TableCopies
 from storage.tables.table_files import (
     LIGHT_OFFSETS_FILE,
     OFFSETS_FILE,
@@ -38,10 +38,6 @@ _LOG: Final = logging.getLogger(__name__)
 SEPARATOR: Final = "@"
 OFFSET_MAP: Final = "offsetTable"
 COMMITS_OF_A_VERSION: Final = 500
-OFFSETS_GONE: Final = (
-    "is missing with all of its copies, though groups had progress: groups begin as their consumers are told to, but"
-    " for what the journal of leases says"
-)
 
 Table = dict[str, dict[int, int]]  # "topic@group" -> queue id -> queue offset
 
@@ -76,14 +72,6 @@ def offset_fields(table: Table, version: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
-def offsets_are_gone(filesystem: ReadFileSystem, directory: Path) -> bool:
-    """Return whether all files of the offsets were removed from ``config/``, though groups have had progress."""
-    files = [name + end for name in (OFFSETS_FILE, LIGHT_OFFSETS_FILE) for end in ENDINGS]
-    return not any(filesystem.exists(directory / name) for name in files) and has_saved_progress(
-        filesystem, directory
-    )
-
-
 def _parsed(document: dict[str, Any]) -> tuple[dict[str, Any], Table]:
     if not document:
         raise ValueError("an empty document: another copy may hold more")
@@ -114,7 +102,6 @@ class ConsumerOffsets:
         self._deletions = deletions
         self._deleted = DeletedProgress(filesystem, config_directory)
         self._done_deletions: Mapping[str, int] | None = None
-        self._is_noted = False  # that groups have progress
         self.reload()
 
     def reload(self) -> None:
@@ -170,8 +157,6 @@ class ConsumerOffsets:
                 self._filesystem, self._directory.parent, LockRole.CONSUMER_OFFSETS
             )
             try:
-                if offsets_are_gone(self._filesystem, self._directory):
-                    _LOG.error("config/%s: %s", OFFSETS_FILE, OFFSETS_GONE)
                 self._settle()
                 self.reload()
                 self._note_deletions()
@@ -180,7 +165,6 @@ class ConsumerOffsets:
                 raise
             self._lock = lock
             self._take_over()
-            self._note_progress()
 
     def _take_over(self) -> None:
         """Do what a writer leaves to whoever keeps the offsets."""
@@ -319,16 +303,7 @@ class ConsumerOffsets:
             copies = TableCopies(self._filesystem, self._directory / self._name)
             copies.replace(encode_config(self._to_document()))
             self._saved_commits = commits
-            self._note_progress()
             return True
-
-    def _note_progress(self) -> None:
-        """Note once that there is progress of groups, after it was saved: what is noted before could be a false alarm."""
-        if self._deletions is None or self._lock is None or not self._table or self._is_noted:
-            return
-        with suppress(StoreFull, OSError):  # the next save does it
-            self._deleted.note_progress()
-            self._is_noted = True
 
     def _to_document(self) -> dict[str, Any]:
         held = self._document.get("dataVersion")

@@ -1,9 +1,8 @@
 """A JSON document that is ours alone, in two files that hold the same: ``NAME`` and ``NAME.bak``.
 
-Each carries a checksum and a generation. A reader takes the first where it is whole, else the second. After
-a power cut, or where somebody has put an old file back, they may differ: ``settle_document`` makes both
-the newer one at the next start of their owner. A file that cannot be read now may be the newer one: nothing
-is written over it then.
+Each carries a checksum. A reader takes the first where it is whole, else the second. After a power cut they
+may differ: ``settle_document`` makes both the same at the next start of their owner. A file that cannot be
+read now may be whole: nothing is written over it then.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from storage.errors import StoreBusy
-from storage.tables.checked_json import decode_checked, encode_checked, has_checksum
+from storage.tables.checked_json import decode_checked, encode_checked
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem, ReadFileSystem
 
 BACKUP: Final = ".bak"
-GENERATION: Final = "generation"  # grows with each write
 _MISSING: Final = (FileNotFoundError, NotADirectoryError)
 _UNREAD: Final = (OSError, StoreBusy)
 _DAMAGED: Final = (ValueError, KeyError, TypeError, AttributeError)
@@ -32,14 +30,6 @@ def save_document(
     filesystem: FileSystem, path: Path, document: Mapping[str, object], *, indent: int | None = None
 ) -> None:
     """Replace both files; durable on return. Raises StoreFull with nothing changed, OSError."""
-    held = _contents(filesystem, path, dict, passes_over=(OSError,))
-    generation = max((_generation(content) for content in held if content is not None), default=0)
-    _write(filesystem, path, {**document, GENERATION: generation + 1}, indent)
-
-
-def _write(
-    filesystem: FileSystem, path: Path, document: Mapping[str, object], indent: int | None
-) -> None:
     data = encode_checked(document, indent=indent)
     filesystem.write_atomically(path, data, backup=False, copy=(BACKUP, data))
 
@@ -96,13 +86,6 @@ def file_problem(error: Exception) -> str:
     return f"{'cannot be read' if isinstance(error, _UNREAD) else 'is damaged'}: {error}"
 
 
-def missing_file(filesystem: ReadFileSystem, path: Path) -> dict[str, str]:
-    """Return which of the two files is not there while the other is, and that it is missing."""
-    both = (path, path.with_name(path.name + BACKUP))
-    gone = [each.name for each in both if not filesystem.exists(each)]
-    return {name: "is missing; the other of the two is used" for name in gone if len(gone) == 1}
-
-
 def settle_document(
     filesystem: FileSystem,
     path: Path,
@@ -112,49 +95,23 @@ def settle_document(
 ) -> str:
     """Make both files hold the document that counts; return what was wrong, empty if nothing was.
 
-    That is the newer of two that are whole, but the first where a former version has written it since,
-    without a checksum. Does nothing where no file is whole. Durable on return. Raises OSError and StoreBusy with
-    nothing changed where one of the two cannot be read now, StoreFull, and what ``parse`` raises.
+    Does nothing where no file is whole. Durable on return. Raises OSError and StoreBusy with nothing changed where
+    one of the two cannot be read now, StoreFull, and what ``parse`` raises.
     """
-    contents = _contents(filesystem, path, parse)
-    first, second = contents
     problem = "; ".join(
         f"{name} {problem}" for name, problem in damaged_files(filesystem, path, parse).items()
     )
-    if first is None and second is None:
-        return problem
-    if first is None or (
-        second is not None and has_checksum(first) and _generation(second) > _generation(first)
-    ):
-        first = second
-        problem = problem or f"{path.name} is missing, or older than its .bak"
-    assert first is not None
-    if contents != [first, first] or not has_checksum(first):
-        _write(filesystem, path, decode_checked(first), indent)
-    return problem
-
-
-def _contents(
-    filesystem: ReadFileSystem,
-    path: Path,
-    parse: Callable[[dict[str, Any]], object],
-    *,
-    passes_over: tuple[type[Exception], ...] = (),
-) -> list[bytes | None]:
-    """Return the bytes of both files, None for one that is not there or not whole."""
-    not_whole: tuple[type[Exception], ...] = (*_MISSING, *_DAMAGED, *passes_over)
     contents: list[bytes | None] = []
     for candidate in (path, path.with_name(path.name + BACKUP)):
         try:
-            content = filesystem.read_bytes(candidate)
-            parse(decode_checked(content))
-        except not_whole:
+            contents.append(filesystem.read_bytes(candidate))
+            parse(decode_checked(contents[-1] or b""))
+        except _MISSING:
             contents.append(None)
-        else:
-            contents.append(content)
-    return contents
-
-
-def _generation(content: bytes) -> int:
-    generation = decode_checked(content).get(GENERATION, 0)
-    return generation if isinstance(generation, int) else 0
+        except _DAMAGED:
+            contents[-1] = None
+    counts = contents[0] or contents[1]
+    if counts is not None and contents != [counts, counts]:
+        save_document(filesystem, path, decode_checked(counts), indent=indent)
+        return problem or f"{path.name} and its .bak were not the same"
+    return problem

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from storage import findings as kinds
 from storage.findings import DAMAGE, WARNING, Finding
-from storage.tables.consumer_offsets import OFFSETS_GONE, offsets_are_gone
-from storage.tables.own_document import missing_file
-from storage.tables.table_files import OFFSETS_FILE
 from storage.view.config_tables import has_topic_table, table_problems
 from storage.view.layout import queues_on_disk
 from storage.view.settings import damaged_settings, load_settings
@@ -41,13 +38,6 @@ def damaged_tables(filesystem: ReadFileSystem, paths: StorePaths) -> Iterator[Fi
             message=f"{problem}; the other of the two is used"
             if is_whole
             else f"{problem}; the store gets another identity",
-        )  # fmt: skip
-    for name, problem in missing_file(filesystem, paths.settings).items():
-        yield Finding(severity=WARNING, kind=kinds.TABLE, file=f"config/{name}", message=problem)
-    if offsets_are_gone(filesystem, paths.config):
-        yield Finding(
-            severity=DAMAGE, kind=kinds.TABLE_MISSING, file=f"config/{OFFSETS_FILE}",
-            message=OFFSETS_GONE,
         )  # fmt: skip
     has_topics = any(True for _ in queues_on_disk(filesystem, paths.consume_queue))
     if has_topics and not has_topic_table(filesystem, paths.config):

@@ -68,7 +68,7 @@ def old_copy(bed: FlipBed, path: Path) -> Changes:
 DAMAGES: list[Damage] = [
     cut_short, emptied, page_zeroed, all_zeroed, removed, swapped, old_copy
 ]  # fmt: skip
-KINDS = ["log", "queues", "index", "index checksums", "tables", "checkpoint"]
+KINDS = ["log", "queues", "index", "index checksums", "tables", "journal", "checkpoint"]
 
 
 EVERY = [(damage, kind) for damage in DAMAGES for kind in KINDS]

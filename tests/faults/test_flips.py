@@ -47,7 +47,7 @@ def test_any_bit_of_the_last_unit_of_a_queue(bed: FlipBed) -> None:
 
 
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("kind", ["checkpoint", "tables", "others"])
+@pytest.mark.parametrize("kind", ["checkpoint", "tables", "journal", "others"])
 def test_every_bit_of_the_checkpoint_and_of_tables(bed: FlipBed, kind: str) -> None:
     """All that is not zero; a sample of it where ``FLIPS`` is small."""
     bits = [

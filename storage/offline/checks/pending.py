@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from storage import findings as kinds
@@ -16,8 +15,9 @@ from storage.engine.system_group import SystemGroup
 from storage.findings import NOTE, WARNING, Finding
 from storage.format.consume_entry import SCHEDULE_TOPIC
 from storage.format.names import HALF_TOPIC, TIMER_TOPIC, TRANSACTION_GROUP
+from storage.format.timers.files import decode_rows
 from storage.journal.states import read_states
-from storage.timers.file_damage import damaged_check, damaged_timer_files
+from storage.tables.own_document import file_problem
 from storage.timers.progress import STATE as TIMERS
 from storage.timers.progress import progress_in
 from storage.transactions.progress import STATE as TRANSACTIONS
@@ -35,16 +35,27 @@ READ_TRIES: Final = 3  # of files that a running store writes
 
 def pending_files(disk: ReadFileSystem, paths: StorePaths) -> Iterator[Finding]:
     """Yield which of them are not whole, of a running store too."""
-    timers, config = paths.timers, paths.config
-    now_ms = SystemClock().now_ms()
     for folder, kind, look in (
-        (timers, kinds.TIMER_FILE, partial(damaged_timer_files, disk, paths)),
-        (config, kinds.TIMER_FILE, partial(damaged_check, disk, paths, now_ms=now_ms)),
+        (paths.timers, kinds.TIMER_FILE, lambda: _damaged_rows(disk, paths)),
         (paths.journal, kinds.JOURNAL, lambda: read_states(disk, paths.journal).problems),
     ):
         for name, problem in _lasting(look):
             file = str((folder / name).relative_to(paths.root))
             yield Finding(severity=WARNING, kind=kind, file=file, message=problem)
+
+
+def _damaged_rows(disk: ReadFileSystem, paths: StorePaths) -> dict[str, str]:
+    """Return what is wrong with rows of delayed messages; a start reads their records again."""
+    document = read_states(disk, paths.journal).document(TIMERS) or {"blocks": ()}
+    found = {}
+    for name, _ in document["blocks"]:
+        try:
+            decode_rows(disk.read_bytes(paths.timers / name))
+        except FileNotFoundError:
+            found[name] = "is missing; the writer's journal names it"
+        except (OSError, ValueError) as error:
+            found[name] = file_problem(error)
+    return found
 
 
 def _lasting(look: Callable[[], dict[str, str]]) -> Iterator[tuple[str, str]]:

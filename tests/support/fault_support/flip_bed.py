@@ -39,6 +39,7 @@ KINDS = {
     "index": "index",
     "index-checksums": "index checksums",
     "config": "tables",
+    "journal": "journal",
     "staged": "staged commits",
     "checkpoint": "checkpoint",
 }
