@@ -128,7 +128,8 @@ class CallSettings(SettingsGroup):
     """How calls are taken, and limits of calls and connections."""
 
     rpc_server: Literal["core", "aio"] = "core"
-    """What takes calls: gRPC's core, or grpc.aio, on any grpcio, for three times the processor time."""
+    """What takes calls: gRPC's core, or grpc.aio at three times the processor time. grpc.aio also serves
+    where the installed grpcio has another core."""
     message_bytes_max: Annotated[Size, Field(ge=64 << 10, le=1 << 30)] = 16 << 20
     """Largest request; larger ones are refused unread."""
     concurrent_calls_max: Count = 4_096
