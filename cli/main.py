@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from cli import bench, offline, pub, query, serving, staged, status, sub, topics
+from cli import bench, certs, offline, pub, query, serving, staged, status, sub, topics
+from cli.accounts import acl, users
 from cli.consumers import clients, dead_letters, groups, offsets
 from cli.delays import timers
 from cli.failures import ExitCode, describe
@@ -20,11 +21,14 @@ from cli.producers import transactions
 from cli.session import DEFAULT_TIMEOUT_S, Session, check_address
 from cli.upkeep import retention
 from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
+from penstock.tls import tls_of
 from services.config.usage import CONTEXT, wrong_usage_in_one_line
 from services.stdio import open_standard_streams, stdout_problem
 
 GLOBAL_FLAGS = ("--json", "--debug")
-GLOBAL_VALUES = ("--writer", "--reader", "--indexer", "--timeout")
+GLOBAL_VALUES = (
+    "--writer", "--reader", "--indexer", "--timeout", "--tls-ca", "--tls-cert", "--tls-key", "--tls-server-name",
+)  # fmt: skip
 COMMON_OPTIONS = (
     f"Every command takes {', '.join((*GLOBAL_FLAGS, *GLOBAL_VALUES))}, too: penstock --help."
 )
@@ -108,6 +112,33 @@ def options(
             envvar="PENSTOCK_TIMEOUT", min=0.01, help="Seconds for a call, its retries included."
         ),
     ] = DEFAULT_TIMEOUT_S,
+    tls_ca: Annotated[
+        str,
+        typer.Option(
+            envvar="PENSTOCK_TLS_CA",
+            metavar="FILE|public",
+            help="Call with TLS: the authorities of the services' certificates; public: those that gRPC knows.",
+        ),
+    ] = "",
+    tls_cert: Annotated[
+        str,
+        typer.Option(
+            envvar="PENSTOCK_TLS_CERT",
+            metavar="FILE",
+            help="The certificate to show to services that ask for one.",
+        ),
+    ] = "",
+    tls_key: Annotated[
+        str,
+        typer.Option(envvar="PENSTOCK_TLS_KEY", metavar="FILE", help="Its private key."),
+    ] = "",
+    tls_server_name: Annotated[
+        str,
+        typer.Option(
+            envvar="PENSTOCK_TLS_SERVER_NAME",
+            help="The name in the services' certificates, if it is not the host of their addresses.",
+        ),
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
     _version: Annotated[
@@ -123,6 +154,7 @@ def options(
         reader=reader,
         indexer=indexer,
         timeout_s=timeout,
+        tls=tls_of(tls_ca, tls_cert, tls_key, tls_server_name),
         as_json=as_json,
         debug=debug,
     )
@@ -155,6 +187,8 @@ app.add_typer(topics.app, name="topic", rich_help_panel="Topics and messages")
 app.add_typer(groups.app, name="group", rich_help_panel="Topics and messages")
 app.add_typer(dead_letters.app, name="dlq", rich_help_panel="Topics and messages")
 app.add_typer(transactions.app, name="transactions", rich_help_panel="Topics and messages")
+app.add_typer(users.app, name="user", rich_help_panel="Accounts")
+app.add_typer(acl.app, name="acl", rich_help_panel="Accounts")
 pub.register(app)
 sub.register(app)
 query.register(app)
@@ -165,6 +199,7 @@ staged.register(app)
 retention.register(app)
 clients.register(app)
 serving.register(app)
+certs.register(app)
 offline.register(app)
 bench.register(app)
 app.add_typer(jobs.app, name="job", rich_help_panel=offline.PANEL)

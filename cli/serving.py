@@ -10,7 +10,7 @@ import typer
 
 from cli.failures import CommandFailed, ExitCode, nobody_answers
 from cli.session import check_address, session_of
-from penstock.addresses import DEFAULT_GATEWAY, channel_options
+from penstock.addresses import DEFAULT_GATEWAY
 
 PANEL: Final = "Services"
 SERVICES: Final = {
@@ -75,8 +75,9 @@ def health(
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 
     from penstock.proxies import way_to
+    from penstock.tls import advice
 
-    with grpc.insecure_channel(address, channel_options(address)) as channel:
+    with session.channel(address) as channel:
         try:
             answer = health_pb2_grpc.HealthStub(channel).Check(
                 health_pb2.HealthCheckRequest(service=service),
@@ -88,13 +89,13 @@ def health(
                 raise CommandFailed(
                     f"{address} has no service {service!r}", ExitCode.NOT_FOUND
                 ) from error
-            is_refused = code is grpc.StatusCode.UNAVAILABLE and "refused" in (
-                error.details() or ""
-            )
+            details = error.details() or ""
+            is_refused = code is grpc.StatusCode.UNAVAILABLE and "refused" in details
+            hint = advice(details, session.tls)
             line = (
                 nobody_answers(address)
                 if is_refused
-                else f"{address}{way_to(address)}: {code.name}"
+                else f"{address}{way_to(address)}: {code.name}{f'; {hint}' if hint else ''}"
             )
             raise CommandFailed(line, ExitCode.UNREACHABLE) from error
     state = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)

@@ -19,13 +19,15 @@ from penstock.addresses import (
     DEFAULT_READER,
     DEFAULT_WRITER,
     address_problem,
+    channel_options,
 )
 
 if TYPE_CHECKING:
+    import grpc
     from rich.console import Console
     from rich.progress import Progress
 
-    from penstock import Client
+    from penstock import TLS, Client
 
 DEFAULT_TIMEOUT_S = 10.0
 UNREACHABLE_S_MAX = 1.5  # somebody looks on; long enough for a service that is being restarted
@@ -40,20 +42,37 @@ class Session:
     reader: str = DEFAULT_READER
     indexer: str = DEFAULT_INDEXER
     timeout_s: float = DEFAULT_TIMEOUT_S
+    tls: TLS | None = None
     as_json: bool = False
     debug: bool = False
 
     def client(self) -> Client:
         """Return a client of the three addresses; nothing is connected yet."""
         from penstock import Client, RetryPolicy
+        from penstock.credentials import given_credentials
 
+        try:
+            given_credentials()
+        except ValueError as error:
+            raise CommandFailed(f"PENSTOCK_ACCESS_KEY: {error}", ExitCode.USAGE) from error
         return Client(
             writer=self.writer,
             reader=self.reader,
             indexer=self.indexer,
+            tls=self.tls,
             timeout_s=self.timeout_s,
             retry=RetryPolicy(unreachable_s_max=UNREACHABLE_S_MAX),
         )
+
+    @contextlib.contextmanager
+    def channel(self, address: str) -> Iterator[grpc.Channel]:
+        """Give a channel to an address that is no service's of the client."""
+        import grpc
+
+        from penstock.tls import open_channel
+
+        with open_channel(grpc, address, channel_options(address), self.tls) as channel:
+            yield channel
 
     def console(self, stream: TextIO | None = None) -> Console:
         """Return what tables and colours go through; plain and wide when it is not a terminal."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from penstock._sync.staged_commit import StagedCommit
     from penstock._sync.subscription import Subscription
     from penstock._sync.transactions import Transaction, TransactionChecker
+    from penstock.account_values import Limits, NewSecret, Policy, User
     from penstock.batch import RecordBatch
     from penstock.errors import (
         BatchFull,
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
         NotFound,
         OffsetOutOfRange,
         PenstockError,
+        PermissionDenied,
+        PolicyNotFound,
         QueueNotFound,
         ResourceExhausted,
         ServiceFailed,
@@ -56,11 +59,14 @@ if TYPE_CHECKING:
         TopicNotFound,
         TransactionExists,
         TransactionRefused,
+        Unauthenticated,
         Unavailable,
         Unimplemented,
         UnknownOutcome,
         UnreadableBody,
         UsedElsewhere,
+        UserExists,
+        UserNotFound,
     )
     from penstock.group_values import (
         ExponentialBackoff,
@@ -76,6 +82,7 @@ if TYPE_CHECKING:
     from penstock.producing.threads import Handle, Producer
     from penstock.record import Record, Records
     from penstock.retry import RetryPolicy
+    from penstock.tls import TLS, BadTlsFile
     from penstock.transaction_values import (
         EndedTransaction,
         PendingTransaction,
@@ -105,6 +112,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "TLS",
     "AsyncClient",
     "AsyncConsumer",
     "AsyncHandle",
@@ -114,6 +122,7 @@ __all__ = [
     "AsyncSubscription",
     "AsyncTransaction",
     "AsyncTransactionChecker",
+    "BadTlsFile",
     "BatchFull",
     "Cancelled",
     "Client",
@@ -142,8 +151,10 @@ __all__ = [
     "LeaseStatus",
     "LeasedBatch",
     "LeasedRecord",
+    "Limits",
     "Message",
     "MessageNotFound",
+    "NewSecret",
     "NotFound",
     "OffsetOutOfRange",
     "OffsetRange",
@@ -151,6 +162,9 @@ __all__ = [
     "PendingTransaction",
     "PendingTransactions",
     "PenstockError",
+    "PermissionDenied",
+    "Policy",
+    "PolicyNotFound",
     "Producer",
     "PullResult",
     "PullStatus",
@@ -183,12 +197,16 @@ __all__ = [
     "TransactionChecker",
     "TransactionExists",
     "TransactionRefused",
+    "Unauthenticated",
     "Unavailable",
     "UncoveredRange",
     "Unimplemented",
     "UnknownOutcome",
     "UnreadableBody",
     "UsedElsewhere",
+    "User",
+    "UserExists",
+    "UserNotFound",
     "WriterStatus",
 ]
 
@@ -202,6 +220,7 @@ _HOMES: Final = {
     "AsyncSubscription": "penstock._async.subscription",
     "AsyncTransaction": "penstock._async.transactions",
     "AsyncTransactionChecker": "penstock._async.transactions",
+    "BadTlsFile": "penstock.tls",
     "BatchFull": "penstock.errors",
     "Cancelled": "penstock.errors",
     "Client": "penstock._sync.client",
@@ -218,8 +237,8 @@ _HOMES: Final = {
     "Group": "penstock.group_values",
     "GroupDescription": "penstock.group_values",
     "GroupExists": "penstock.errors",
-    "GroupNotFound": "penstock.errors",
     "GroupLeases": "penstock.group_values",
+    "GroupNotFound": "penstock.errors",
     "GroupOffset": "penstock.values",
     "GroupQueue": "penstock.group_values",
     "Handle": "penstock.producing.threads",
@@ -230,8 +249,10 @@ _HOMES: Final = {
     "LeaseStatus": "penstock.group_values",
     "LeasedBatch": "penstock.leased",
     "LeasedRecord": "penstock.leased",
+    "Limits": "penstock.account_values",
     "Message": "penstock.values",
     "MessageNotFound": "penstock.errors",
+    "NewSecret": "penstock.account_values",
     "NotFound": "penstock.errors",
     "OffsetOutOfRange": "penstock.errors",
     "OffsetRange": "penstock.values",
@@ -239,6 +260,9 @@ _HOMES: Final = {
     "PendingTransaction": "penstock.transaction_values",
     "PendingTransactions": "penstock.transaction_values",
     "PenstockError": "penstock.errors",
+    "PermissionDenied": "penstock.errors",
+    "Policy": "penstock.account_values",
+    "PolicyNotFound": "penstock.errors",
     "Producer": "penstock.producing.threads",
     "PullResult": "penstock.values",
     "PullStatus": "penstock.values",
@@ -262,6 +286,7 @@ _HOMES: Final = {
     "Stored": "penstock.values",
     "StoredBatch": "penstock.values",
     "Subscription": "penstock._sync.subscription",
+    "TLS": "penstock.tls",
     "Topic": "penstock.values",
     "TopicDescription": "penstock.values",
     "TopicExists": "penstock.errors",
@@ -271,12 +296,16 @@ _HOMES: Final = {
     "TransactionChecker": "penstock._sync.transactions",
     "TransactionExists": "penstock.errors",
     "TransactionRefused": "penstock.errors",
+    "Unauthenticated": "penstock.errors",
     "Unavailable": "penstock.errors",
     "UncoveredRange": "penstock.values",
     "Unimplemented": "penstock.errors",
     "UnknownOutcome": "penstock.errors",
     "UnreadableBody": "penstock.errors",
     "UsedElsewhere": "penstock.errors",
+    "User": "penstock.account_values",
+    "UserExists": "penstock.errors",
+    "UserNotFound": "penstock.errors",
     "WriterStatus": "penstock.values",
 }
 

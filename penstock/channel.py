@@ -22,7 +22,9 @@ import grpc
 
 from penstock.addresses import Addresses, Service, channel_options
 from penstock.background import Background
+from penstock.credentials import Credentials, signed
 from penstock.errors import CANCELLED_HERE, ClientClosed, UsedElsewhere
+from penstock.tls import TLS, open_channel
 from penstock.wire import Method
 from storage.clock import Clock
 
@@ -52,11 +54,14 @@ RETIRED_S_MIN: Final = 60.0  # how long a retired channel stays open at least
 _log = logging.getLogger(__name__)
 ChannelT = TypeVar("ChannelT", grpc.Channel, grpc.aio.Channel)
 Lane = Literal["calls", "iterators"]
-"""What a channel is for. Channels of one address share their connection, and nothing of grpc's Python part."""
+"""What a channel is for. Channels of one address share their connection, and nothing of grpc's Python part.
+"""
 
 
 def is_cancelled() -> bool:
-    """Return whether the current task is being cancelled: grpc.aio raises CancelledError for closed channels too."""
+    """Return whether the current task is being cancelled: grpc.aio raises CancelledError for closed channels
+    too.
+    """
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 
@@ -110,8 +115,8 @@ class AsyncHome:
 class CallThread:
     """A thread that makes calls for others.
 
-    An interrupt (Ctrl-C) raises in the main thread wherever it is: within grpc it may leave a lock held, and all calls of
-    the channel wait for ever. No interrupt reaches this thread.
+    An interrupt (Ctrl-C) raises in the main thread wherever it is: within grpc it may leave a lock held, and
+    all calls of the channel wait for ever. No interrupt reaches this thread.
     """
 
     def __init__(self) -> None:
@@ -141,12 +146,20 @@ def _do(jobs: SimpleQueue[Callable[[], object] | None]) -> None:
 class _OpenChannels(ABC, Generic[ChannelT]):
     """One channel a service and lane, opened when it is first needed.
 
-    A channel that `renew` retires stays open for the calls under way on it: twice the longest time that any call
-    has had, and 60 s at least.
+    A channel that `renew` retires stays open for the calls under way on it: twice the longest time that any
+    call has had, and 60 s at least.
     """
 
-    def __init__(self, addresses: Addresses, clock: Clock) -> None:
+    def __init__(
+        self,
+        addresses: Addresses,
+        clock: Clock,
+        tls: TLS | None = None,
+        credentials: Credentials | None = None,
+    ) -> None:
         self.addresses = addresses
+        self.tls = tls
+        self._credentials = credentials
         self._clock = clock
         self._call_s_max = 0.0
         self._lock = threading.Lock()
@@ -176,7 +189,8 @@ class _OpenChannels(ABC, Generic[ChannelT]):
         self._call_s_max = max(self._call_s_max, call_s)
 
     def renew(self, method: Method, failed_stub: Any) -> None:
-        """Open another channel with the next call to a service if ``failed_stub`` is of the one that there is.
+        """Open another channel with the next call to a service if ``failed_stub`` is of the one that there
+        is.
 
         Calls under way go on. Nothing is done while four retired channels may have calls under way.
         """
@@ -201,7 +215,8 @@ class _OpenChannels(ABC, Generic[ChannelT]):
             stubs = self._stubs.setdefault((method.service, lane), {})
             stub = stubs.get(method.path)
             if stub is None:
-                stub = stubs[method.path] = method.on(self._current(method.service, lane))
+                stub = method.on(self._current(method.service, lane))
+                stub = stubs[method.path] = signed(stub, self._credentials)
             return stub
 
     def _current(self, service: Service, lane: Lane) -> ChannelT:
@@ -241,8 +256,14 @@ class _OpenChannels(ABC, Generic[ChannelT]):
 class ServiceChannels(_OpenChannels[grpc.Channel]):
     """Channels of grpc's synchronous kind, shared by threads."""
 
-    def __init__(self, addresses: Addresses, clock: Clock) -> None:
-        super().__init__(addresses, clock)
+    def __init__(
+        self,
+        addresses: Addresses,
+        clock: Clock,
+        tls: TLS | None = None,
+        credentials: Credentials | None = None,
+    ) -> None:
+        super().__init__(addresses, clock, tls, credentials)
         self.call_thread = CallThread()
 
     def close(self) -> None:
@@ -288,16 +309,23 @@ class ServiceChannels(_OpenChannels[grpc.Channel]):
         channel.close()
 
     def _open(self, address: str, options: list[tuple[str, int]]) -> grpc.Channel:
-        return grpc.insecure_channel(address, options=options)
+        channel: grpc.Channel = open_channel(grpc, address, options, self.tls)
+        return channel
 
 
 class AsyncServiceChannels(_OpenChannels[grpc.aio.Channel]):
     """Channels of grpc.aio, for one event loop."""
 
-    def __init__(self, addresses: Addresses, clock: Clock) -> None:
-        super().__init__(addresses, clock)
+    def __init__(
+        self,
+        addresses: Addresses,
+        clock: Clock,
+        tls: TLS | None = None,
+        credentials: Credentials | None = None,
+    ) -> None:
+        super().__init__(addresses, clock, tls, credentials)
         self._home = AsyncHome()
-        self._streaming = ServiceChannels(addresses, clock)
+        self._streaming = ServiceChannels(addresses, clock, tls, credentials)
         self._ending: set[asyncio.Future[None]] = set()
 
     def of(self, service: Service) -> grpc.aio.Channel:
@@ -353,4 +381,5 @@ class AsyncServiceChannels(_OpenChannels[grpc.aio.Channel]):
         ending.add_done_callback(self._ending.discard)
 
     def _open(self, address: str, options: list[tuple[str, int]]) -> grpc.aio.Channel:
-        return grpc.aio.insecure_channel(address, options=options)
+        channel: grpc.aio.Channel = open_channel(grpc.aio, address, options, self.tls)
+        return channel

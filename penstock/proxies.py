@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 from ipaddress import ip_address, ip_network
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from penstock.addresses import host_of, is_this_machine
 from penstock.errors import DeadlineExceeded, PenstockError, Unavailable
+from penstock.tls import TLS, advice
 
 # As gRPC reads them: the first that is set counts, also where it is empty.
 PROXY_VARIABLES: Final = ("grpc_proxy", "https_proxy", "http_proxy")
@@ -37,10 +38,23 @@ def way_to(address: str) -> str:
     return f" through the proxy of {proxy}" if proxy else ""
 
 
-def with_way(failure: ErrorT, way: str) -> ErrorT:
-    """Return the error, whose message has ``way`` where no service has answered."""
-    if way and isinstance(failure, Unavailable | DeadlineExceeded) and not failure.reason:
-        failure.message = f"{failure.message}, called{way}"
+class Way(NamedTuple):
+    """How a service is called: through which proxy, in words, and with which TLS."""
+
+    proxy: str = ""
+    tls: TLS | None = None
+
+    def advice(self, problem: str) -> str:
+        """Return what to do about a connection that failed, in words that follow the problem's, or ""."""
+        found = advice(problem, self.tls)
+        return f"; {found}" if found else ""
+
+
+def with_way(failure: ErrorT, way: Way) -> ErrorT:
+    """Return the error, whose message has the way where no service has answered."""
+    if isinstance(failure, Unavailable | DeadlineExceeded) and not failure.reason:
+        called = f", called{way.proxy}" if way.proxy else ""
+        failure.message = f"{failure.message}{called}{way.advice(failure.message)}"
         failure.args = (failure.message,)
     return failure
 

@@ -9,7 +9,7 @@ import grpc
 from penstock.addresses import Service
 from penstock.calls import status
 from penstock.errors import RpcError, Unavailable
-from penstock.proxies import way_to
+from penstock.proxies import Way
 from storage.clock import Clock
 
 POLL_S: Final = 0.05
@@ -18,10 +18,13 @@ POLL_S: Final = 0.05
 class Readiness:
     """Asks one service's own health until it reports SERVING, or the time is over."""
 
-    def __init__(self, service: Service, address: str, *, deadline_s: float, clock: Clock) -> None:
+    def __init__(
+        self, service: Service, address: str, way: Way, *, deadline_s: float, clock: Clock
+    ) -> None:
         self.call = status.health(service)
         self._service = service
         self._address = address
+        self._way = way
         self._deadline_s = deadline_s
         self._clock = clock
         self._left_s = 0.0
@@ -46,7 +49,7 @@ class Readiness:
         """Return how long to wait before the next look. Raises Unavailable when time was over."""
         if self._left_s <= 0:
             raise Unavailable(
-                f"the {self._service} at {self._address} is not ready{way_to(self._address)}:"
-                f" {self._problem}"
+                f"the {self._service} at {self._address} is not ready{self._way.proxy}:"
+                f" {self._problem}{self._way.advice(self._problem)}"
             )
         return POLL_S

@@ -62,8 +62,8 @@ class RunningStore:
 def running_store(directory: Path, *, processes: bool = False) -> Iterator[RunningStore]:
     """Run writer, reader with its gateway, and indexer on free ports until the block ends.
 
-    ``directory`` is the store's; the writer makes it. With ``processes`` the log of the services is beside it. Raises
-    OSError or StoreError if a service does not start.
+    ``directory`` is the store's; the writer makes it. With ``processes`` the log of the services is beside
+    it. Raises OSError or StoreError if a service does not start.
     """
     with ExitStack() as stack:
         start = _start_processes if processes else _start_threads
@@ -148,14 +148,13 @@ class BackgroundService:
         self._background = BackgroundLoop()
         self.address = ""
         self.gateway_address = ""  # of a reader that has one
-        self.with_tls: tuple[str, ...] = ()  # the port of the latter, in words
 
     def __enter__(self) -> BackgroundService:
         self._background.__enter__()
         ready = threading.Event()
 
-        def on_ready(address: str, gateway_address: str = "", *with_tls: str) -> None:
-            self.address, self.gateway_address, self.with_tls = address, gateway_address, with_tls
+        def on_ready(address: str, gateway_address: str = "") -> None:
+            self.address, self.gateway_address = address, gateway_address
             ready.set()
 
         async def run() -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol
 
 import grpc
 from google.protobuf.message import Message
 
 from penstock.addresses import WITHOUT_PROXY
+from penstock.credentials import Metadata
+from penstock.tls import TLS, BadTlsFile, open_channel
+from services.rpc.tls import LOOK_SECONDS, ChangedFiles
 
 CALL_SECONDS: Final = 10.0
 CALLS_A_CHANNEL: Final = 1_000  # a service takes 1,024 of a connection
@@ -59,38 +63,70 @@ class CheckingWriter(CalledService, Protocol):
         ...
 
 
-class Upstream:
-    """One channel to a service; it connects again by itself."""
+class ServiceAddress(NamedTuple):
+    """Where a service is, and how it is called."""
 
-    def __init__(self, address: str) -> None:
-        self._address = address
-        self._channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
+    address: str
+    tls: TLS | None = None
+    metadata: Callable[[], Metadata] = tuple  # as whom
+
+
+class Upstream:
+    """One channel to a service; it connects again by itself, over a new one once the files of its TLS have
+    changed.
+    """
+
+    def __init__(self, endpoint: ServiceAddress) -> None:
+        self._endpoint = endpoint
+        tls = endpoint.tls
         self._methods: dict[str, Any] = {}
         self._ending: set[asyncio.Future[None]] = set()
+        self._channel = self._open()
+        self._watching: asyncio.Task[None] | None = None
+        if tls is not None and tls.paths:
+            self._watching = asyncio.get_running_loop().create_task(self._watch(tls))
 
     def renew(self) -> None:
         """End all calls; make those to come over a new connection."""
-        ending = asyncio.ensure_future(self._channel.close(None))
+        self._replace(self._open(), None)
+
+    def _open(self) -> grpc.aio.Channel:
+        channel: grpc.aio.Channel = open_channel(
+            grpc.aio, self._endpoint.address, _OPTIONS, self._endpoint.tls
+        )
+        return channel
+
+    def _replace(self, channel: grpc.aio.Channel, grace_seconds: float | None) -> None:
+        ending = asyncio.ensure_future(self._channel.close(grace_seconds))
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
-        self._channel = grpc.aio.insecure_channel(self._address, options=_OPTIONS)
+        self._channel = channel
         self._methods.clear()
+
+    async def _watch(self, tls: TLS) -> None:
+        files = ChangedFiles(tls.paths)
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if files.look():
+                with suppress(BadTlsFile):  # its process's port says so, too
+                    self._replace(self._open(), CALL_SECONDS)
 
     def unary(self, path: str) -> Any:
         """Return the callable for a method, of bytes."""
         found = self._methods.get(path)
         if found is None:
             found = self._methods[path] = self._channel.unary_unary(path, None, None)
-        return found
+        return partial(found, metadata=self._endpoint.metadata())
 
     def stream(self, path: str) -> Any:
         """Return the callable for a method with streams both ways, of bytes."""
-        return self._channel.stream_stream(path, None, None)
+        method = self._channel.stream_stream(path, None, None)
+        return partial(method, metadata=self._endpoint.metadata())
 
     async def answers(self, path: str, request: Message) -> AsyncIterator[bytes]:
         """Yield the answers of a method that streams them; waits for a service that does not answer yet."""
         stream = self._channel.unary_stream(path, None, None)(
-            request.SerializeToString(), wait_for_ready=True
+            request.SerializeToString(), wait_for_ready=True, metadata=self._endpoint.metadata()
         )
         try:
             async for answer in stream:
@@ -122,6 +158,8 @@ class Upstream:
 
     async def close(self) -> None:
         """End all calls."""
+        if self._watching is not None:
+            self._watching.cancel()
         for ending in self._ending:
             ending.cancel()
         await asyncio.gather(*self._ending, return_exceptions=True)
@@ -134,8 +172,8 @@ class WaitingCalls:
     A connection carries so many calls at once, and more wait at the caller.
     """
 
-    def __init__(self, address: str) -> None:
-        self._address = address
+    def __init__(self, endpoint: ServiceAddress) -> None:
+        self._endpoint = endpoint
         self._channels: list[tuple[Upstream, int]] = []
 
     async def call(
@@ -165,5 +203,5 @@ class WaitingCalls:
         for place, (_, count) in enumerate(self._channels):
             if count < CALLS_A_CHANNEL:
                 return place
-        self._channels.append((Upstream(self._address), 0))
+        self._channels.append((Upstream(self._endpoint), 0))
         return len(self._channels) - 1

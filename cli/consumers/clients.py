@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from cli.failures import CommandFailed, ExitCode, nobody_answers
-from cli.session import check_address, session_of
-from penstock.addresses import DEFAULT_GATEWAY, channel_options, is_loopback
+from cli.session import Session, check_address, session_of
+from penstock.addresses import DEFAULT_GATEWAY, is_loopback
 
 if TYPE_CHECKING:
     from penstock.v1 import gateway_pb2
@@ -34,13 +34,15 @@ def clients(
     """Show RocketMQ's clients that are connected, those silent for longest first."""
     import grpc
 
+    from penstock.tls import advice
+
     session = session_of(context)
     if gateway:
         check_address("--gateway", gateway)
     address = gateway or session.reader
     try:
         try:
-            answer = _list(address, group, session.timeout_s)
+            answer = _list(address, group, session)
         except grpc.RpcError as error:
             if gateway or error.code() is not grpc.StatusCode.UNIMPLEMENTED:
                 raise
@@ -50,9 +52,11 @@ def clients(
                     ExitCode.USAGE,
                 ) from error
             address = DEFAULT_GATEWAY
-            answer = _list(address, group, session.timeout_s)
+            answer = _list(address, group, session)
     except grpc.RpcError as error:
-        raise CommandFailed(nobody_answers(address), ExitCode.UNREACHABLE) from error
+        hint = advice(error.details() or "", session.tls)
+        line = f"{address}: {hint}" if hint else nobody_answers(address)
+        raise CommandFailed(line, ExitCode.UNREACHABLE) from error
     rows = [
         {
             "client": each.client_id,
@@ -69,12 +73,14 @@ def clients(
     session.show(rows, empty="no clients")
 
 
-def _list(address: str, group: str, timeout_s: float) -> gateway_pb2.ListClientsResponse:
-    import grpc
-
+def _list(address: str, group: str, session: Session) -> gateway_pb2.ListClientsResponse:
+    from penstock.credentials import given_credentials, signed
     from penstock.v1 import gateway_pb2, gateway_pb2_grpc
 
-    with grpc.insecure_channel(address, channel_options(address)) as channel:
+    with session.channel(address) as channel:
         stub = gateway_pb2_grpc.GatewayStub(channel)  # type: ignore[no-untyped-call]  # generated
+        list_clients = signed(stub.ListClients, given_credentials())
         request = gateway_pb2.ListClientsRequest(group=group)
-        return cast("gateway_pb2.ListClientsResponse", stub.ListClients(request, timeout=timeout_s))
+        return cast(
+            "gateway_pb2.ListClientsResponse", list_clients(request, timeout=session.timeout_s)
+        )

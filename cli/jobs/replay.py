@@ -56,7 +56,7 @@ def replay(
 
         report = run(
             start_spark(session, master), directory, [name for name in topics.split(",") if name],
-            to_topic=to_topic, endpoint=endpoint, target=target, begin_ms=begin_ms, end_ms=end_ms,
+            to_topic=to_topic, endpoint=endpoint, tls=session.tls, target=target, begin_ms=begin_ms, end_ms=end_ms,
             tags=tags, key=key, replay_id=replay_id,
             show_progress=shows_progress(session, quiet),
         )  # fmt: skip

@@ -19,13 +19,15 @@ from penstock.addresses import (
 from penstock.calls import status
 from penstock.calls.call import Attempts, Call, Plan
 from penstock.channel import CALL_FAILED, NOT_CONNECTED, Lane, ServiceChannels, failure_of
+from penstock.credentials import given_credentials
 from penstock.errors import ClientClosed, PenstockError
-from penstock.proxies import way_to
+from penstock.proxies import Way, way_to
 from penstock.queue_counts import QueueCounts
 from penstock.readiness import Readiness
 from penstock.requests import REQUEST_BYTES_MAX
 from penstock.retry import RetryPolicy
 from penstock.sequences import Sequences
+from penstock.tls import TLS
 from penstock.wire import Method
 from storage.clock import Clock, SystemClock
 
@@ -41,17 +43,25 @@ class Connection:
         writer: str = DEFAULT_WRITER,
         reader: str = DEFAULT_READER,
         indexer: str = DEFAULT_INDEXER,
+        tls: TLS | None = None,
         timeout_s: float = 10.0,
         retry: RetryPolicy | None = None,
         request_bytes_max: int = REQUEST_BYTES_MAX,
         clock: Clock | None = None,
+        access_key: str = "",
+        secret_key: str = "",
     ) -> None:
         self.addresses = Addresses(writer, reader, indexer)
         self.timeout_s = timeout_s
         self.retry = retry or RetryPolicy()
         self.request_bytes_max = request_bytes_max
         self.clock = clock or SystemClock()
-        self.channels = ServiceChannels(self.addresses, self.clock)
+        if tls is not None:
+            tls.loaded()
+        self.tls = tls
+        self.channels = ServiceChannels(
+            self.addresses, self.clock, tls, given_credentials(access_key, secret_key)
+        )
         self.sequences = Sequences(self.clock)
         self._queue_counts = QueueCounts(self.clock)
 
@@ -72,7 +82,11 @@ class Connection:
         deadline_s = self.clock.monotonic() + timeout_s
         for service in services:
             ready = Readiness(
-                service, self.addresses.of(service), deadline_s=deadline_s, clock=self.clock
+                service,
+                self.addresses.of(service),
+                self.way_to(service),
+                deadline_s=deadline_s,
+                clock=self.clock,
             )
             check = ready.call.method.on(self.channels.of(service))
             while True:
@@ -137,9 +151,9 @@ class Connection:
             return failure_of(error).code() not in NOT_CONNECTED
         return True
 
-    def way_to(self, service: Service) -> str:
-        """Return the words of an error about the proxy that a service is reached through, "" for none."""
-        return way_to(self.addresses.of(service))
+    def way_to(self, service: Service) -> Way:
+        """Return how a service is called, for errors to say."""
+        return Way(way_to(self.addresses.of(service)), self.tls)
 
     def error_of(self, call: Call[Any], error: grpc.RpcError) -> PenstockError:
         """Return the exception for a failed call."""

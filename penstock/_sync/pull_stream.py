@@ -18,7 +18,7 @@ from penstock.channel import (
 )
 from penstock.consuming.closing import Closing
 from penstock.errors import Cancelled, ClientClosed
-from penstock.proxies import way_to
+from penstock.proxies import Way, way_to
 from penstock.values import PullResult
 
 _AHEAD: Final = 2  # results that wait here; what is behind them waits in gRPC
@@ -109,7 +109,7 @@ class ReadAhead:
             return Cancelled("the task that reads the stream was cancelled")
         failure = failure_of(error)
         address = self._channels.addresses.of(self._call.method.service)
-        raised = self._call.error_of(failure, way_to(address))
+        raised = self._call.error_of(failure, Way(way_to(address), self._channels.tls))
         raised.__cause__ = failure
         return raised
 

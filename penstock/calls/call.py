@@ -15,14 +15,16 @@ from penstock.errors import (
     InvalidArgument,
     NotFound,
     PenstockError,
+    PermissionDenied,
     ResourceExhausted,
     RpcError,
+    Unauthenticated,
     Unavailable,
     Unimplemented,
     UnknownOutcome,
     from_rpc_error,
 )
-from penstock.proxies import with_way
+from penstock.proxies import Way, with_way
 from penstock.retry import Repeat, RetryPolicy
 from penstock.sequences import RequestToken, Sequences
 from penstock.wire import Method
@@ -32,6 +34,7 @@ T = TypeVar("T")
 Plan = Generator["Call[Any]", Any, T]
 """An operation of several calls: it yields each, is sent its result, and returns a value."""
 _LEFT_MIN_S: Final = 0.001
+_PLAIN: Final = Way()
 _LEFT_TO_PRODUCE_MIN_S: Final = 0.1  # an attempt that is cut off leaves open whether it has stored
 
 # Said by the service about the request itself; anything else leaves the outcome open.
@@ -41,6 +44,15 @@ _SAYS_WHAT_HAPPENED: Final = (
     ResourceExhausted,
     FailedPrecondition,
     Unimplemented,
+    Unauthenticated,
+    PermissionDenied,
+)
+# Of these another attempt may have been taken before.
+_OF_THE_MOMENT: Final = (
+    ResourceExhausted,
+    FailedPrecondition,
+    Unauthenticated,
+    PermissionDenied,
 )
 
 
@@ -66,8 +78,8 @@ class Call(Generic[T]):
         size: int = len(request) if isinstance(request, bytes) else request.ByteSize()
         return size
 
-    def error_of(self, error: RpcError, way: str = "") -> PenstockError:
-        """Return what a failed attempt is to be raised as; ``way`` has the words about a proxy."""
+    def error_of(self, error: RpcError, way: Way = _PLAIN) -> PenstockError:
+        """Return what a failed attempt is to be raised as."""
         return with_way(from_rpc_error(error, not_found=self.not_found), way)
 
 
@@ -86,7 +98,7 @@ class Attempts:
         timeout_s: float,
         clock: Clock,
         sequences: Sequences,
-        way_to: Callable[[Service], str] = lambda _: "",
+        way_to: Callable[[Service], Way] = lambda _: _PLAIN,
     ) -> None:
         self._call = call
         self._way_to = way_to
@@ -183,7 +195,7 @@ def produce_error(
     then leaves open whether the messages are stored.
     """
     if isinstance(error, _SAYS_WHAT_HAPPENED) and not (
-        was_unanswered and isinstance(error, ResourceExhausted | FailedPrecondition)
+        was_unanswered and isinstance(error, _OF_THE_MOMENT)
     ):
         return error
     if isinstance(error, Unavailable) and error.never_taken and not was_unanswered:

@@ -33,7 +33,7 @@ from penstock.producing.options import (
     ProducerOptions,
 )
 from penstock.producing.state import ProducerState
-from penstock.proxies import with_way
+from penstock.proxies import Way, with_way
 from penstock.retry import RetryPolicy
 from penstock.values import Stored
 from storage.clock import Clock
@@ -53,7 +53,7 @@ class ProducerConnection(Protocol):
     def queue_count(self, topic: str) -> int: ...
     def forget_queue_count(self, topic: str) -> None: ...
     def wait_connected(self, service: Service, timeout_s: float) -> bool: ...
-    def way_to(self, service: Service) -> str: ...
+    def way_to(self, service: Service) -> Way: ...
 
 
 class Handle:

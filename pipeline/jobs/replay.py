@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -30,6 +30,7 @@ from pipeline.jobs.progress import job_progress
 from pipeline.jobs.work import PIECE_BYTES, task_failures_raised
 from pipeline.session.session import read_messages
 from pipeline.source.decode import RecordColumns
+from pipeline.source.endpoints import tls_options
 from storage.format.names import LIGHT_QUEUE_PREFIX, topic_name_problem
 from storage.format.properties import NAME_END, PROPERTY_END
 from storage.kernels.columns import STORE_TIMESTAMP, ByteArray
@@ -39,6 +40,8 @@ from storage.view.store_view import StoreView
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.tls import TLS
 
 MARK: Final = "REPLAY_OF"
 VERSION: Final = 0
@@ -113,6 +116,7 @@ def replay(
     *,
     to_topic: str | None = None,
     endpoint: str | None = None,
+    tls: TLS | None = None,
     target: str | Path | None = None,
     begin_ms: int | None = None,
     end_ms: int | None = None,
@@ -167,12 +171,13 @@ def replay(
     replay_id = replay_id or _identity(sources.plans[0].store, wanted, names, to_topic)
     from pipeline.sink.write import is_committed, queue_count_of
 
-    queue_count = queue_count_of(endpoint, to_topic)
-    already = is_committed(endpoint, replay_id, VERSION)
+    queue_count = queue_count_of(endpoint, tls, to_topic)
+    already = is_committed(endpoint, tls, replay_id, VERSION)
     count = 0
     if not already:
         count = _to_writer(
-            spark, store, names, wanted, endpoint, to_topic, queue_count, replay_id,
+            spark, store, names, wanted, {"endpoint": endpoint, **tls_options(tls)}, to_topic, queue_count,
+            replay_id,
             show_progress=show_progress,
         )  # fmt: skip
     return ReplayReport(
@@ -232,7 +237,7 @@ def _to_writer(
     store: str | Path,
     topics: Sequence[str],
     wanted: Wanted,
-    endpoint: str,
+    place: Mapping[str, str],
     to_topic: str,
     queue_count: int,
     replay_id: str,
@@ -254,7 +259,7 @@ def _to_writer(
         (
             frame.observe(observed, f.count(f.lit(1)).alias("messages"))
             .write.format("penstock")
-            .options(endpoint=endpoint, topic=to_topic)
+            .options(**place, topic=to_topic)
             .options(txnAppId=replay_id, txnVersion=VERSION)
             .mode("append")
             .save()

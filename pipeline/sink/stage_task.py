@@ -56,7 +56,7 @@ def stage_task(
     """
     context = TaskContext.get()
     assert context is not None
-    with WriterConnection(options.endpoint, timeout_s=options.timeout_s) as writer:
+    with WriterConnection(options.endpoint, options.tls, timeout_s=options.timeout_s) as writer:
         task = _TaskStages(
             writer, options, app_id, version, one_off=one_off, partition=context.partitionId(),
             name=partial(attempt_id, context.partitionId(), context.taskAttemptId(), run),

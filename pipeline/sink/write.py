@@ -18,6 +18,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from penstock.tls import TLS
 from pipeline.errors import InvalidOption, WriteFailed
 from pipeline.sink.staged import StagedRows, new_run, run_of
 from pipeline.sink.write_options import WRITER, WriteOptions, parse_write
@@ -62,7 +63,7 @@ def _checked(
     options = parse_write(given, columns, streaming=streaming)
     # A query that is going on waits for a writer that restarts; one that begins fails soon.
     timeout_s = options.timeout_s if streaming else min(options.timeout_s, PLANNING_TIMEOUT_S)
-    with WriterConnection(options.endpoint, timeout_s=timeout_s) as writer:
+    with WriterConnection(options.endpoint, options.tls, timeout_s=timeout_s) as writer:
         if options.topic is not None:
             writer.queue_count(options.topic)
         else:
@@ -160,32 +161,32 @@ def _commit(
 ) -> None:
     attempts = [attempt for each in staged for attempt in each.attempts]
     timeout_s = max(options.timeout_s, CALL_TIMEOUT_S)
-    with WriterConnection(options.endpoint, timeout_s=options.timeout_s) as writer:
+    with WriterConnection(options.endpoint, options.tls, timeout_s=options.timeout_s) as writer:
         writer.commit(app_id, version, attempts, one_off=one_off, timeout_s=timeout_s)
 
 
 def _abort(options: WriteOptions, run: str) -> None:
-    with WriterConnection(options.endpoint, timeout_s=options.timeout_s) as writer:
+    with WriterConnection(options.endpoint, options.tls, timeout_s=options.timeout_s) as writer:
         writer.abort(run)
 
 
-def is_committed(endpoint: str, app_id: str, version: int) -> bool:
+def is_committed(endpoint: str, tls: TLS | None, app_id: str, version: int) -> bool:
     """Return whether a staged commit, or a later one of its application, is stored.
 
     Raises InvalidOption, WriteFailed.
     """
-    with _asked(endpoint) as writer:
+    with _asked(endpoint, tls) as writer:
         return writer.is_committed(app_id, version)
 
 
-def queue_count_of(endpoint: str, topic: str) -> int:
+def queue_count_of(endpoint: str, tls: TLS | None, topic: str) -> int:
     """Return how many queues of a topic can be written. Raises InvalidOption, WriteFailed."""
-    with _asked(endpoint) as writer:
+    with _asked(endpoint, tls) as writer:
         return writer.queue_count(topic)
 
 
-def _asked(endpoint: str) -> WriterConnection:
+def _asked(endpoint: str, tls: TLS | None) -> WriterConnection:
     check_endpoint(endpoint, WRITER)
     return WriterConnection(
-        endpoint, timeout_s=QUESTION_TIMEOUT_S, unreachable_s=QUESTION_UNREACHABLE_S
+        endpoint, tls, timeout_s=QUESTION_TIMEOUT_S, unreachable_s=QUESTION_UNREACHABLE_S
     )

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
+from penstock.tls import TLS
 from pipeline.errors import InvalidColumn, InvalidOption
-from pipeline.source.endpoints import check_endpoint
+from pipeline.source.endpoints import TLS_OPTIONS, check_endpoint, endpoint_tls
 from storage.format.names import topic_name_problem
 from storage.format.stage import VERSION_MAX, id_problem
 
-OPTIONS: Final = ("endpoint", "topic", "txnAppId", "txnVersion", "endpointTimeoutMs")
+OPTIONS: Final = (
+    "endpoint", "topic", "txnAppId", "txnVersion", "endpointTimeoutMs", *TLS_OPTIONS,
+)  # fmt: skip
 OF_SPARK: Final = ("checkpointlocation", "queryname")  # what writeStream's options hold besides
 TIMEOUT_MS: Final = 120_000
 WRITER: Final = "the store's writer"  # in messages
@@ -53,6 +56,7 @@ class WriteOptions:
     """A write as asked for; ``topic`` is that of every row, None if a column says it."""
 
     endpoint: str
+    tls: TLS | None
     topic: str | None
     app_id: str | None
     version: int | None
@@ -75,6 +79,7 @@ def parse_write(
         raise InvalidOption("topic", "missing; give it, or a column 'topic'")
     return WriteOptions(
         endpoint=endpoint,
+        tls=endpoint_tls({name: values[name] for name in TLS_OPTIONS if values.get(name)}),
         topic=topic,
         app_id=app_id,
         version=version,

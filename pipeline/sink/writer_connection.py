@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from penstock import Client
+from penstock import TLS, Client
 from penstock.errors import DeadlineExceeded, PenstockError, TopicNotFound, Unavailable
 from penstock.retry import RetryPolicy
 from pipeline.errors import WriteFailed, WriterUnavailable
@@ -24,11 +24,17 @@ class WriterConnection:
     """
 
     def __init__(
-        self, endpoint: str, *, timeout_s: float, unreachable_s: float = float("inf")
+        self,
+        endpoint: str,
+        tls: TLS | None,
+        *,
+        timeout_s: float,
+        unreachable_s: float = float("inf"),
     ) -> None:
         self.endpoint = endpoint
         self.client = Client(
             writer=endpoint,
+            tls=tls,
             timeout_s=timeout_s,
             retry=RetryPolicy(unreachable_s_max=unreachable_s),
         )

@@ -14,8 +14,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
+from penstock.tls import TLS
 from pipeline.errors import InvalidOption, NotAStore
-from pipeline.source.endpoints import check_endpoint
+from pipeline.source.endpoints import TLS_OPTIONS, check_endpoint, endpoint_tls
 from pipeline.source.schemas import TABLES
 from storage.view.store_view import StoreLocation, StoreView
 
@@ -38,7 +39,8 @@ STREAM_OPTIONS: Final = (
 )  # fmt: skip
 MAX_TRIGGER_DELAY_S: Final = 900.0
 UNITS_OF_TIME: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-PLACE_OPTIONS: Final = ("path", "store", "storageOptions", "endpoint", "endpointTimeoutMs")
+OF_ENDPOINT: Final = ("endpointTimeoutMs", *TLS_OPTIONS)
+PLACE_OPTIONS: Final = ("path", "store", "storageOptions", "endpoint", *OF_ENDPOINT)
 OPTIONS: Final = (*PLACE_OPTIONS, "table", *MESSAGE_OPTIONS, *STREAM_OPTIONS)
 ENDPOINT_TABLES: Final = ("messages", "queues")
 ENDPOINT_TIMEOUT_MS: Final = 120_000
@@ -89,6 +91,7 @@ class ReadOptions:
     stores: tuple[StoreLocation, ...]
     endpoint: str | None
     endpoint_timeout_ms: int
+    tls: TLS | None
     several: bool
     table: str
     selection: Selection
@@ -127,6 +130,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool | None = False) -
         stores=() if endpoint else _expand(pattern, several, values),
         endpoint=endpoint,
         endpoint_timeout_ms=values.number("endpointTimeoutMs") or ENDPOINT_TIMEOUT_MS,
+        tls=values.tls(),
         several=several,
         table=table,
         selection=_selection(values),
@@ -203,8 +207,9 @@ class _Values:
     def endpoint(self, table: str) -> str | None:
         endpoint = self.get("endpoint")
         if endpoint is None:
-            if self.get("endpointTimeoutMs") is not None:
-                raise InvalidOption("endpointTimeoutMs", "is for 'endpoint'; leave it out")
+            for name in OF_ENDPOINT:
+                if self.get(name) is not None:
+                    raise InvalidOption(name, "is for 'endpoint'; leave it out")
             return None
         for name in ("store", "path", "storageOptions"):
             if self.get(name) is not None:
@@ -217,6 +222,9 @@ class _Values:
                 f"a reader service gives {' and '.join(ENDPOINT_TABLES)}; {table!r} needs 'store'",
             )
         return endpoint
+
+    def tls(self) -> TLS | None:
+        return endpoint_tls({name: text for name in TLS_OPTIONS if (text := self.get(name))})
 
     def storage_options(self) -> Mapping[str, Any] | None:
         if self.get("storageOptions") is None:

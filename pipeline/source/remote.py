@@ -9,13 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from pipeline.errors import PipelineError, ReaderUnavailable
 from storage.clock import SystemClock
 from storage.kernels.columns import ByteArray
+
+if TYPE_CHECKING:
+    from penstock.tls import TLS
 
 FIRST_PATIENCE_S: Final = 3.0  # with an endpoint that has never answered: it may be a wrong one
 CALL_TIMEOUT_S: Final = 30.0
@@ -83,8 +86,11 @@ class Endpoint:
     never answered and is not ``known`` to exist. Methods raise ReaderUnavailable after that.
     """
 
-    def __init__(self, address: str, patience_s: float, *, known: bool = False) -> None:
+    def __init__(
+        self, address: str, patience_s: float, *, known: bool = False, tls: TLS | None = None
+    ) -> None:
         self.address = address
+        self.tls = tls
         self._patience_s = patience_s
         self._known = known
         self._clock = SystemClock()
@@ -220,11 +226,13 @@ class Endpoint:
 
         from penstock.addresses import channel_options
         from penstock.channel import CHANNEL_OPTIONS
+        from penstock.credentials import given_credentials, signed
+        from penstock.tls import open_channel
 
         if self._channel is None:
             options = [*CHANNEL_OPTIONS, *channel_options(self.address)]
-            self._channel = grpc.insecure_channel(self.address, options)
-        call: Callable[..., Any] = method.on(self._channel)
+            self._channel = open_channel(grpc, self.address, options, self.tls)
+        call: Callable[..., Any] = signed(method.on(self._channel), given_credentials())
         return call
 
     def _ask(self, method: Any, request: Any) -> Any:
@@ -283,11 +291,12 @@ class _Failures:
         if left <= 0:
             if error is None:
                 return False
-            from penstock.proxies import way_to
+            from penstock.proxies import Way, way_to
 
+            way = Way(way_to(address), self._endpoint.tls)
             raise ReaderUnavailable(
-                f"option 'endpoint': no reader service answers at {address}{way_to(address)} ({problem}); is it"
-                " running, and is this its address?"
+                f"option 'endpoint': no reader service answers at {address}{way.proxy} ({problem}"
+                f"{way.advice(problem)}); is it running, and is this its address?"
             ) from None
         time.sleep(min(left, self._policy.backoff_ms(self._count) / 1e3))
         self._count += 1

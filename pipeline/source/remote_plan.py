@@ -16,7 +16,9 @@ from storage.view.queues.record_queues import QueueKey
 def open_endpoint(options: ReadOptions, *, known: bool = False) -> Endpoint:
     """Return the endpoint that the options name; ``known`` if it has answered before."""
     assert options.endpoint is not None
-    return Endpoint(options.endpoint, options.endpoint_timeout_ms / 1e3, known=known)
+    return Endpoint(
+        options.endpoint, options.endpoint_timeout_ms / 1e3, known=known, tls=options.tls
+    )
 
 
 def by_key(listing: Listing) -> dict[QueueKey, RemoteQueue]:

@@ -1,4 +1,5 @@
-"""Every setting of the services, in groups by what they are about; ``GROUPS`` is their order in help and docs.
+"""Every setting of the services, in groups by what they are about; ``GROUPS`` is their order in help and
+docs.
 
 A field ``flush_mode`` is the flag ``--flush-mode``, the variable ``PENSTOCK_FLUSH_MODE`` and the key
 ``flush_mode`` of the file. A class that composes groups may give a field another default.
@@ -16,12 +17,14 @@ from services.config.values import (
     AUTO,
     Address,
     AddressOrNone,
+    AuthoritiesFile,
     Count,
     Endpoint,
     NotNegative,
     Percent,
     Size,
     SizeOrAuto,
+    SizeOrNone,
 )
 from storage.config import FlushMode, LeaseConfig, StoreConfig
 
@@ -65,8 +68,6 @@ class GatewayPortSettings(SettingsGroup):
 
     gateway_listen: AddressOrNone = ""
     """HOST:PORT of the gateway, which is a port of the reader; none: there is no gateway."""
-    gateway_tls_listen: AddressOrNone = ""
-    """HOST:PORT of the gateway's TLS."""
 
 
 class DurabilitySettings(SettingsGroup):
@@ -115,9 +116,20 @@ class LogSettings(SettingsGroup):
     """Which calls are logged, each with its request id."""
 
 
-class CallSettings(SettingsGroup):
-    """Limits of calls and connections."""
+class MetricsSettings(SettingsGroup):
+    """Where a process says how it is."""
 
+    metrics_listen: AddressOrNone = ""
+    """HOST:PORT of /metrics over HTTP, for Prometheus; none: nothing is measured for it. Where other machines
+    reach it, it has TLS, and with accounts asks for a user with Get on Cluster:*."""
+
+
+class CallSettings(SettingsGroup):
+    """How calls are taken, and limits of calls and connections."""
+
+    rpc_server: Literal["core", "aio"] = "core"
+    """What takes calls: gRPC's core, or grpc.aio at three times the processor time. grpc.aio also serves
+    where the installed grpcio has another core."""
     message_bytes_max: Annotated[Size, Field(ge=64 << 10, le=1 << 30)] = 16 << 20
     """Largest request; larger ones are refused unread."""
     concurrent_calls_max: Count = 4_096
@@ -133,6 +145,22 @@ class CallSettings(SettingsGroup):
     """A silent connection is pinged after this, and closed if it is dead."""
     drain_grace_seconds: Annotated[float, Field(ge=0)] = 10.0
     """How long calls under way may take after a stop signal."""
+
+
+class LimitSettings(SettingsGroup):
+    """What one user may take of a process; where accounts are off one connection, once one is set."""
+
+    user_requests_per_second: NotNegative = 100_000
+    """Calls, and frames of streams, that a user may make in a second; 0: no limit. Where accounts are off,
+    these five are of a connection, once one of them is given."""
+    user_bytes_per_second: SizeOrNone = 4 << 30
+    """Bytes of requests and answers of one user in a second."""
+    user_calls_max: NotNegative = 3_072
+    """Calls of one user under way at once."""
+    user_call_bytes_max: SizeOrNone = 256 << 20
+    """Bytes of those calls that memory holds; one call alone may hold more."""
+    user_connections_max: NotNegative = 1_024
+    """Connections of one user with calls under way."""
 
 
 class SupervisionSettings(SettingsGroup):
@@ -289,20 +317,43 @@ class RocketmqSettings(SettingsGroup):
     """HOST:PORT where RocketMQ's clients reach the reader."""
 
 
-class TlsPortSettings(SettingsGroup):
-    """A port with TLS."""
+class TlsSettings(SettingsGroup):
+    """TLS of ports, and of calls to other services."""
 
-    tls_listen: AddressOrNone = ""
-    """HOST:PORT to serve on with TLS; needs a certificate and its key."""
-
-
-class CertificateSettings(SettingsGroup):
-    """What a port with TLS shows."""
-
-    tls_certificate: Path | None = None
-    """PEM file: certificate and its chain."""
+    tls_cert: Path | None = None
+    """PEM file: certificate and its chain. With it every port serves TLS, and nothing else. A new one is
+    taken up without a restart, as the other files are."""
     tls_key: Path | None = None
     """PEM file: the certificate's private key."""
+    tls_ca: AuthoritiesFile = ""
+    """PEM file: authorities of the certificates of the services that are called, which are shown the
+    certificate of tls_cert; public: the authorities that gRPC knows. None: calls are plaintext."""
+    tls_server_name: str = ""
+    """Name in the certificates of the services that are called; none: the host of their address."""
+    plaintext: bool = False
+    """Serve and call in plaintext also where other machines can listen, and not on loopback alone."""
+
+
+class ClientCertificateSettings(SettingsGroup):
+    """Who may connect to writer, reader and indexer."""
+
+    tls_client_ca: Path | None = None
+    """PEM file: authorities of clients' certificates. With it each client, RocketMQ's on the gateway's
+    port excepted, shows one (mutual TLS)."""
+
+
+class GatewayCertificateSettings(SettingsGroup):
+    """Who may connect to the gateway."""
+
+    gateway_client_ca: Path | None = None
+    """The same of the gateway's port; RocketMQ's official clients have no certificate to show."""
+
+
+class AccountSettings(SettingsGroup):
+    """Who may call."""
+
+    accounts: bool = False
+    """Whether calls need an account of the store (docs/security.md)."""
 
 
 ESSENTIALS: Final = "Essentials"
@@ -316,8 +367,11 @@ GROUPS: Final[dict[str, tuple[type[SettingsGroup], ...]]] = {
         ConfigFileSettings,
     ),
     "Other services": (WriterAddressSettings, ReaderAddressSettings, StoreWaitSettings),
+    "TLS": (TlsSettings, ClientCertificateSettings, GatewayCertificateSettings),
+    "Accounts": (AccountSettings,),
     "Logs": (LogSettings,),
-    "Calls and connections": (CallSettings, SupervisionSettings),
+    "Metrics": (MetricsSettings,),
+    "Calls and connections": (CallSettings, LimitSettings, SupervisionSettings),
     "Flushing": (FlushingSettings,),
     "Files": (FileSettings,),
     "Messages": (RecordSettings, StreamSettings, PullSettings),
@@ -325,7 +379,7 @@ GROUPS: Final[dict[str, tuple[type[SettingsGroup], ...]]] = {
     "Retention": (RetentionSettings,),
     "Scrub": (ScrubSettings,),
     "Transactions": (TransactionSettings,),
-    "RocketMQ's clients": (TlsPortSettings, CertificateSettings, RocketmqSettings),
+    "RocketMQ's clients": (RocketmqSettings,),
 }
 
 

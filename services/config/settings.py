@@ -2,38 +2,130 @@
 
 from __future__ import annotations
 
-import ssl
 from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import Final, Self
 
 from pydantic import model_validator
 
-from penstock.addresses import DEFAULT_GATEWAY, DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
+from penstock.addresses import (
+    DEFAULT_GATEWAY,
+    DEFAULT_INDEXER,
+    DEFAULT_METRICS,
+    DEFAULT_READER,
+    DEFAULT_WRITER,
+)
+from penstock.tls import PUBLIC, TLS, authorities, identity, tls_of
 from services import memory
 from services.config import groups
-from services.config.values import AUTO, Address, AddressOrNone, Count
+from services.config.values import (
+    AUTO,
+    Address,
+    AddressOrNone,
+    Count,
+    NotNegative,
+    is_open_to_network,
+)
 from storage.config import LeaseConfig, StoreConfig
 
+LOOPBACK: Final = "127.0.0.1:0"
 WARM_SHARE: Final = 8  # of the memory, one part for page cache filled ahead of the appends
 
 
-class ProcessSettings(groups.ConfigFileSettings, groups.LogSettings, groups.CallSettings):
+class ProcessSettings(
+    groups.ConfigFileSettings,
+    groups.LogSettings,
+    groups.MetricsSettings,
+    groups.CallSettings,
+    groups.LimitSettings,
+    groups.TlsSettings,
+):
     """What every process takes."""
+
+    @model_validator(mode="after")
+    def _tls_files_are_good(self) -> Self:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("--tls-cert and --tls-key are given together or not at all")
+        if self.tls_cert is not None and self.tls_key is not None:
+            identity(self.tls_cert, self.tls_key)
+        if self.tls_ca not in ("", PUBLIC):
+            authorities(self.tls_ca)
+        for name in ("tls_client_ca", "gateway_client_ca"):
+            if (client_ca := getattr(self, name, None)) is not None:
+                if self.tls_cert is None:
+                    raise ValueError(f"--tls-cert is needed with --{name.replace('_', '-')}")
+                authorities(client_ca)
+        return self
+
+    @model_validator(mode="after")
+    def _plaintext_where_it_is_asked_for(self) -> Self:
+        for name in type(self).model_fields:
+            is_served = name.endswith("listen")
+            if not is_served and not name.endswith("_address"):
+                continue
+            address = getattr(self, name)
+            is_secure = self.tls_cert is not None if is_served else bool(self.tls_ca)
+            if address and not is_secure and not self.plaintext and is_open_to_network(address):
+                files = "--tls-cert and --tls-key" if is_served else "--tls-ca"
+                raise ValueError(
+                    f"--{name.replace('_', '-')}: {address} is not of this machine alone: give {files},"
+                    " or --plaintext to do without TLS"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _accounts_over_tls(self) -> Self:
+        if getattr(self, "accounts", False) and self.tls_cert is None:
+            for name in type(self).model_fields:
+                if name.endswith("listen") and is_open_to_network(getattr(self, name) or LOOPBACK):
+                    raise ValueError(
+                        f"--{name.replace('_', '-')}: with --accounts it needs --tls-cert and --tls-key: a"
+                        " signature that is read on its way can be used again for ever"
+                    )
+        return self
+
+    @property
+    def client_ca(self) -> Path | None:
+        """The authorities of clients' certificates, None if its port asks for none."""
+        return getattr(self, "tls_client_ca", None)
+
+    @property
+    def tls_of_calls(self) -> TLS | None:
+        """TLS of calls to other services, None for plaintext."""
+        return tls_of(
+            self.tls_ca,
+            str(self.tls_cert or ""),
+            str(self.tls_key or ""),
+            self.tls_server_name,
+        )
 
 
 class ListenSettings(ProcessSettings, groups.PortSettings, groups.SupervisionSettings):
     """What a process with one address takes."""
 
 
+class StoreProcessSettings(
+    ListenSettings,
+    groups.DirectorySettings,
+    groups.ClientCertificateSettings,
+    groups.AccountSettings,
+):
+    """What a process over a store directory takes that serves on a port."""
+
+
 class MessagingSettings(ProcessSettings, groups.RocketmqSettings):
     """What a process that serves RocketMQ's clients takes."""
 
     @model_validator(mode="after")
-    def _both_endpoints_or_none(self) -> Self:
+    def _endpoints_are_reached(self) -> Self:
         if bool(self.writer_endpoint) != bool(self.reader_endpoint):
             raise ValueError(
                 "--writer-endpoint and --reader-endpoint are given together or not at all"
+            )
+        if self.splits_routes and getattr(self, "tls_client_ca", None) is not None:
+            raise ValueError(
+                "--tls-client-ca keeps RocketMQ's clients, which show no certificate, from the"
+                " --writer-endpoint: leave out one of the two"
             )
         return self
 
@@ -72,7 +164,7 @@ class EngineSettings(
 class WriterSettings(
     MessagingSettings,
     EngineSettings,
-    ListenSettings,
+    StoreProcessSettings,
     groups.ReaderAddressSettings,
     groups.StreamSettings,
 ):
@@ -83,16 +175,17 @@ class WriterSettings(
 
 class ReaderSettings(
     MessagingSettings,
-    ListenSettings,
-    groups.DirectorySettings,
+    StoreProcessSettings,
     groups.StoreWaitSettings,
     groups.WriterAddressSettings,
     groups.PullSettings,
     groups.LeaseSettings,
     groups.GatewayPortSettings,
-    groups.CertificateSettings,
+    groups.GatewayCertificateSettings,
 ):
-    """The reader: serves what is stored, keeps the progress of groups; RocketMQ's clients on a port of their own."""
+    """The reader: serves what is stored, keeps the progress of groups; RocketMQ's clients on a port of their
+    own.
+    """
 
     listen: Address = DEFAULT_READER
 
@@ -106,20 +199,11 @@ class ReaderSettings(
                 raise ValueError(f"--writer-address is needed with {flag}")
         return self
 
-    @model_validator(mode="after")
-    def _tls_beside_a_port(self) -> Self:
-        if self.gateway_tls_listen:
-            if not self.gateway_listen:
-                raise ValueError("--gateway-listen is needed with --gateway-tls-listen")
-            check_certificate(self)
-        return self
-
     def of_gateway(self) -> GatewaySettings:
         """Return the settings of the gateway's port: its own defaults, and what was set of this process."""
         shared = self.model_fields_set & GatewaySettings.model_fields.keys()
         return GatewaySettings.model_construct(
-            **{name: getattr(self, name) for name in shared}
-            | {"listen": self.gateway_listen, "tls_listen": self.gateway_tls_listen}
+            **{name: getattr(self, name) for name in shared} | {"listen": self.gateway_listen}
         )
 
     def lease_config(self) -> LeaseConfig:
@@ -131,9 +215,7 @@ class ReaderSettings(
         )
 
 
-class IndexerSettings(
-    ListenSettings, groups.DirectorySettings, groups.StoreWaitSettings, groups.ScrubSettings
-):
+class IndexerSettings(StoreProcessSettings, groups.StoreWaitSettings, groups.ScrubSettings):
     """The indexer: follows the commit log and builds index files."""
 
     listen: Address = DEFAULT_INDEXER
@@ -142,34 +224,64 @@ class IndexerSettings(
 class GatewaySettings(
     MessagingSettings,
     ListenSettings,
+    groups.AccountSettings,
     groups.WriterAddressSettings,
     groups.ReaderAddressSettings,
-    groups.TlsPortSettings,
-    groups.CertificateSettings,
+    groups.GatewayCertificateSettings,
 ):
     """The gateway: serves the clients of RocketMQ 5, with the writer and the reader behind it."""
 
     listen: Address = DEFAULT_GATEWAY
     concurrent_calls_max: Count = 20_000
     connections_max: Count = 8_192
+    user_calls_max: NotNegative = 15_000
+    user_connections_max: NotNegative = 6_144
 
     @model_validator(mode="after")
-    def _tls_has_its_files(self) -> Self:
-        if self.tls_listen:
-            check_certificate(self)
+    def _accounts_over_tls(self) -> Self:
+        if getattr(self, "accounts", False) and self.tls_cert is None:
+            for name in type(self).model_fields:
+                if name.endswith("listen") and is_open_to_network(getattr(self, name) or LOOPBACK):
+                    raise ValueError(
+                        f"--{name.replace('_', '-')}: with --accounts it needs --tls-cert and --tls-key: a"
+                        " signature that is read on its way can be used again for ever"
+                    )
+        return self
+
+    @property
+    def client_ca(self) -> Path | None:
+        """The authorities of clients' certificates, None if its port asks for none."""
+        return self.gateway_client_ca
+
+    @model_validator(mode="after")
+    def _metrics_are_for_this_machine(self) -> Self:
+        if self.accounts and is_open_to_network(self.metrics_listen or LOOPBACK):
+            raise ValueError(
+                "--metrics-listen: with --accounts a gateway on another machine shows them on loopback alone: the"
+                " accounts are the store's"
+            )
         return self
 
 
 class ServeSettings(
     MessagingSettings,
     EngineSettings,
+    groups.AccountSettings,
     groups.ServicePortsSettings,
+    groups.ClientCertificateSettings,
     groups.GatewayPortSettings,
-    groups.CertificateSettings,
+    groups.GatewayCertificateSettings,
 ):
     """All services under one supervisor."""
 
     gateway_listen: AddressOrNone = DEFAULT_GATEWAY
+    metrics_listen: AddressOrNone = DEFAULT_METRICS
+
+    @model_validator(mode="after")
+    def _services_check_each_other(self) -> Self:
+        if self.tls_cert is not None and not self.tls_ca:
+            raise ValueError("--tls-ca is needed with --tls-cert: the services call each other")
+        return self
 
     @model_validator(mode="after")
     def _known_ports(self) -> Self:
@@ -188,26 +300,3 @@ KINDS: Final[dict[str, type[ProcessSettings]]] = {
     "gateway": GatewaySettings,
     "serve": ServeSettings,
 }
-
-
-def check_certificate(settings: groups.CertificateSettings) -> None:
-    """Raise ValueError with what is wrong with the files of a port with TLS."""
-    chain = _file("--tls-certificate", settings.tls_certificate)
-    key = _file("--tls-key", settings.tls_key)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.set_ciphers("ALL:@SECLEVEL=0")  # whatever their strength: that gRPC decides
-    try:  # of files that are none of these gRPC says no more than that it cannot listen
-        context.load_cert_chain(chain, key, password=b"")
-    except OSError as error:
-        problem = error.strerror or str(error)
-        raise ValueError(
-            f"{chain} and {key} are no certificate and its private key: {problem}"
-        ) from None
-
-
-def _file(flag: str, path: Path | None) -> Path:
-    if path is None:
-        raise ValueError(f"{flag} is needed where a port serves TLS")
-    if not path.is_file():
-        raise ValueError(f"{flag}: {path} is not a file")
-    return path

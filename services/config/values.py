@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from penstock.addresses import address_problem, is_loopback
+from penstock.tls import PUBLIC
 
 NONE: Final = "none"  # as one types that there is no such port
 AUTO: Final = "auto"
@@ -67,8 +68,10 @@ def _endpoint_or_empty(value: str) -> str:
 
 Address = Annotated[str, AfterValidator(check_address), Metavar("HOST:PORT")]
 AddressOrNone = Annotated[str, AfterValidator(_address_or_none), Metavar("HOST:PORT|none")]
+AuthoritiesFile = Annotated[str, Metavar(f"<path>|{PUBLIC}")]
 Endpoint = Annotated[str, AfterValidator(_endpoint_or_empty), Metavar("HOST:PORT")]
 Size = Annotated[int, BeforeValidator(parse_size), Field(ge=1), Metavar("SIZE")]
+SizeOrNone = Annotated[int, BeforeValidator(parse_size), Field(ge=0), Metavar("SIZE")]
 SizeOrAuto = Annotated[
     int | Literal["auto"], BeforeValidator(parse_size_or_auto), Metavar("SIZE|auto")
 ]

@@ -6,15 +6,18 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from penstock.credentials import Metadata, given_credentials
 from services import process
+from services.accounts.opening import remote_accounts, without_accounts
 from services.config.flags import load
 from services.config.settings import GatewaySettings
 from services.gateway.acknowledgements import StreamedAcknowledging
 from services.gateway.messaging import Upstreams
 from services.gateway.port import GatewayPort
 from services.gateway.sends.batch_stream import BatchStream, HalfBatches
+from services.metrics.service import ServiceMetrics
 from services.rpc.ports import check_free
-from services.upstream import Upstream, WaitingCalls
+from services.upstream import ServiceAddress, Upstream, WaitingCalls
 
 SERVICE: Final = "gateway"
 
@@ -25,38 +28,72 @@ def main(argv: Sequence[str] | None = None) -> int:
     return process.run(SERVICE, settings, lambda stop: serve(settings, stop))
 
 
-def _announce(*addresses: str) -> None:
-    for address in addresses:
-        process.announce(SERVICE, address)
+def _announce(address: str) -> None:
+    process.announce(SERVICE, address)
 
 
 async def serve(
     settings: GatewaySettings,
     stop: asyncio.Event,
-    ready: Callable[..., None] = _announce,
+    ready: Callable[[str], None] = _announce,
 ) -> None:
-    """Serve RocketMQ's clients until ``stop`` is set, drain. ``ready`` is called with the address of each port."""
+    """Serve RocketMQ's clients until ``stop`` is set, drain. ``ready`` is called with the address."""
     check_free(settings.listen)
-    ports = 2 if settings.tls_listen else 1
-    port = GatewayPort(settings, _upstreams(settings), asyncio.Event(), ports=ports)
-    try:
-        ready(*await port.start())
-        await stop.wait()
-        await port.drain()
-    finally:
-        await port.close()
+    writing, reading = (
+        ServiceAddress(address, settings.tls_of_calls, _own_metadata(settings))
+        for address in (settings.writer_address, settings.reader_address)
+    )
+    accounts, remote = (
+        remote_accounts(settings, reading)
+        if settings.accounts
+        else (without_accounts(settings), None)
+    )
+    with ServiceMetrics(SERVICE, settings) as metrics:
+        port = GatewayPort(
+            settings,
+            _upstreams(settings, writing, reading),
+            asyncio.Event(),
+            ports=1,
+            interceptors=accounts.interceptors,
+            counts=metrics.counts,
+        )
+        metrics.add(port.metrics)
+        try:
+            ready(await port.start())
+            await stop.wait()
+            await port.drain()
+        finally:
+            await port.close()
+            if remote is not None:
+                await remote.close()
 
 
-def _upstreams(settings: GatewaySettings) -> Upstreams:
+def _own_metadata(settings: GatewaySettings) -> Callable[[], Metadata]:
+    """Return what its calls carry. Raises ValueError where accounts need it and the variables do not say it."""
+    credentials = given_credentials()
+    if credentials is None:
+        if settings.accounts:
+            raise ValueError(
+                "--accounts needs PENSTOCK_ACCESS_KEY and PENSTOCK_SECRET_KEY of a user that penstock user create"
+                " NAME --service made"
+            )
+        return tuple
+    metadata = credentials.metadata()
+    return lambda: metadata
+
+
+def _upstreams(
+    settings: GatewaySettings, writing: ServiceAddress, reading: ServiceAddress
+) -> Upstreams:
     """Return the writer and the reader, over channels."""
-    writer, halves = Upstream(settings.writer_address), Upstream(settings.writer_address)
-    reader = Upstream(settings.reader_address)
+    writer, halves = Upstream(writing), Upstream(writing)
+    reader = Upstream(reading)
     return Upstreams(
         writer=writer,
-        batches=BatchStream(settings.writer_address),
+        batches=BatchStream(writing),
         halves=HalfBatches(halves, halves.renew),
-        reader=StreamedAcknowledging(reader, Upstream(settings.reader_address)),
-        waiting=WaitingCalls(settings.reader_address),
+        reader=StreamedAcknowledging(reader, Upstream(reading)),
+        waiting=WaitingCalls(reading),
         others_with_clients=(writer, reader) if settings.splits_routes else (),
     )
 

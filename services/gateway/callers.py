@@ -44,11 +44,6 @@ def caller_of(context: Context) -> Caller:
     return Caller(client_id, language[:32])
 
 
-def came_by_tls(context: Context) -> bool:
-    """Whether a call came in at a port with TLS."""
-    return b"ssl" in context.auth_context().get("transport_security_type", ())
-
-
 def seconds_left(context: Context, most: float) -> float:
     """Return how long a call may take until its answer would come too late."""
     remaining = context.time_remaining()

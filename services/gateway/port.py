@@ -1,20 +1,22 @@
-"""The gateway's port: RocketMQ's clients and nobody else, in plaintext and with TLS."""
+"""The gateway's port: RocketMQ's clients and nobody else."""
 
 from __future__ import annotations
 
 import asyncio
-
-import grpc
+from collections.abc import Sequence
 
 from services.config.settings import GatewaySettings
 from services.gateway.messaging import Messaging, Upstreams
+from services.gateway.metrics import GatewayCollector
+from services.rpc.call_counts import CallCounts
+from services.rpc.calls import Interceptor
 from services.rpc.server import Contract, RpcServer
 
 
 class GatewayPort:
     """Serves MessagingService on an address of its own; used on the event loop.
 
-    ``ports`` is how many its process has, with TLS or without.
+    ``ports`` is how many its process has.
     """
 
     def __init__(
@@ -24,26 +26,35 @@ class GatewayPort:
         draining: asyncio.Event,
         *,
         ports: int,
+        interceptors: Sequence[Interceptor] = (),
+        counts: CallCounts | None = None,
     ) -> None:
         self._settings = settings
         self._messaging = Messaging(settings, upstreams, draining)
-        self._server = RpcServer(self._messaging.contracts, settings, draining, ports=ports)
+        self._server = RpcServer(
+            self._messaging.contracts,
+            settings,
+            draining,
+            ports=ports,
+            interceptors=interceptors,
+            counts=counts,
+        )
 
     @property
     def clients(self) -> Contract:
         """What lists the clients, for another port of the process."""
         return self._messaging.clients
 
-    async def start(self) -> list[str]:
-        """Begin to serve; return each HOST:PORT as bound, in words. Raises CannotListen, OSError for a certificate that is away."""
-        with_tls = []
-        if self._settings.tls_listen:
-            credentials = _tls_credentials(self._settings)
-            address = self._server.add_tls(self._settings.tls_listen, credentials)
-            with_tls.append(f"{address} with TLS")
+    @property
+    def metrics(self) -> GatewayCollector:
+        """What collects the families of the gateway."""
+        return self._messaging.metrics
+
+    async def start(self) -> str:
+        """Begin to serve; return HOST:PORT as bound. Raises CannotListen, BadTlsFile."""
         address = await self._server.start(self._settings.listen)
         self._server.set_serving(serving=True)
-        return [address, *with_tls]
+        return address
 
     async def drain(self) -> None:
         """Take no new calls, let those under way end within the grace, then cancel them."""
@@ -52,10 +63,3 @@ class GatewayPort:
     async def close(self) -> None:
         """End all calls to the writer and the reader."""
         await self._messaging.close()
-
-
-def _tls_credentials(settings: GatewaySettings) -> grpc.ServerCredentials:
-    """Read the PEM files of the certificate chain and its key; a new certificate takes a restart."""
-    assert settings.tls_certificate is not None and settings.tls_key is not None
-    chain, key = settings.tls_certificate.read_bytes(), settings.tls_key.read_bytes()
-    return grpc.ssl_server_credentials([(key, chain)])

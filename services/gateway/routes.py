@@ -36,12 +36,9 @@ class Routes:
         self._broker_name = broker_name
         self._split = split
 
-    def split_for(self, language: str, *, tls: bool) -> SplitEndpoints | None:
-        """Return where a client sends and receives by itself, None if it stays where it came in.
-
-        The writer and the reader have no TLS: who came in by it stays.
-        """
-        return self._split if language in SPLITTING_LANGUAGES and not tls else None
+    def split_for(self, language: str) -> SplitEndpoints | None:
+        """Return where a client sends and receives by itself, None if it stays where it came in."""
+        return self._split if language in SPLITTING_LANGUAGES else None
 
     def route(
         self,

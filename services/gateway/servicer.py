@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.gateway.callers import caller_of, came_by_tls, in_band, seconds_left
+from services.gateway.callers import caller_of, in_band, seconds_left
 from services.gateway.groups import GroupCache
 from services.gateway.messages import names
 from services.gateway.messages.statuses import OK, CallRefused
@@ -196,7 +196,7 @@ class MessagingServicer:
         return service_pb2.QueryOffsetResponse(status=_not_served("QueryOffset"))
 
     def _split_for(self, context: Context) -> SplitEndpoints | None:
-        return self._routes.split_for(caller_of(context).language, tls=came_by_tls(context))
+        return self._routes.split_for(caller_of(context).language)
 
 
 def _not_served(what: str) -> v2.Status:

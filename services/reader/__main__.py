@@ -8,6 +8,8 @@ from typing import Final
 
 from penstock.v1 import groups_pb2, leases_pb2, reader_pb2
 from services import process
+from services.accounts.opening import read_accounts
+from services.accounts.page_guard import page_guard
 from services.arrivals import Arrivals
 from services.config.flags import load
 from services.config.settings import ReaderSettings
@@ -15,17 +17,20 @@ from services.gateway.clients import LIST_CLIENTS
 from services.gateway.messaging import Messaging, Upstreams
 from services.gateway.port import GatewayPort
 from services.gateway.sends.batch_stream import BatchStream, HalfBatches
+from services.metrics.service import ServiceMetrics
 from services.reader.budget import Budget
 from services.reader.catch_up import CatchUp
 from services.reader.leasing import Leasing
+from services.reader.metrics import ReaderCollector
 from services.reader.pulls import Pulls
 from services.reader.read_threads import ReadThreads
 from services.reader.servicer import ReaderServicer
 from services.reader.source import Source
+from services.reader.traffic import Traffic
 from services.rpc.in_process import InProcessService
 from services.rpc.ports import check_free
 from services.rpc.server import Contract, RpcServer
-from services.upstream import Upstream
+from services.upstream import ServiceAddress, Upstream
 from storage.reader import StoreReader
 
 SERVICE: Final = "reader"
@@ -40,9 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return process.run(SERVICE, settings, lambda stop: serve(settings, stop))
 
 
-def _announce(address: str, *gateway_addresses: str) -> None:
+def _announce(address: str, gateway_address: str = "") -> None:
     process.announce(SERVICE, address)
-    for gateway_address in gateway_addresses:
+    if gateway_address:
         process.announce(GATEWAY, gateway_address)
 
 
@@ -53,17 +58,28 @@ async def serve(
 ) -> None:
     """Wait for the store, serve it until ``stop`` is set, drain, close it.
 
-    ``ready`` is called with the address of its port and those of the gateway's, if it has them.
+    ``ready`` is called with the address of its port and that of the gateway's, if it has one.
     """
-    gateway_listens = list(filter(None, (settings.gateway_listen, settings.gateway_tls_listen)))
-    for listen in gateway_listens:
-        check_free(listen)
+    if settings.gateway_listen:
+        check_free(settings.gateway_listen)
+    with ServiceMetrics(SERVICE, settings, page_guard(settings)) as metrics:
+        await _serve(settings, stop, ready, metrics)
+
+
+async def _serve(
+    settings: ReaderSettings,
+    stop: asyncio.Event,
+    ready: Callable[..., None],
+    metrics: ServiceMetrics,
+) -> None:
     if not await process.wait_for_store(
         settings.store, stop, timeout_seconds=settings.store_wait_seconds
     ):
         return
+    accounts, authentication = read_accounts(settings)
+    writer = ServiceAddress(settings.writer_address, settings.tls_of_calls, accounts.metadata)
     source = Source(await asyncio.to_thread(StoreReader.open, settings.store))
-    reads = ReadThreads(_THREADS)
+    reads, looks = ReadThreads(_THREADS), ReadThreads(1)
     draining = asyncio.Event()
     arrivals = Arrivals(source, source.queue_changes)
     index_arrivals = Arrivals(source.index_progress)
@@ -72,7 +88,11 @@ async def serve(
     gateway: GatewayPort | None = None
     try:
         catch_up = CatchUp(source, arrivals, index_arrivals, draining)
-        leasing = Leasing(source.reader, settings, arrivals, catch_up, reads, draining)
+        budget, traffic = Budget(settings.stream_bytes_max), Traffic()
+        leasing = Leasing(
+            source.reader, settings, writer, arrivals, catch_up, reads, draining, traffic
+        )
+        metrics.add(ReaderCollector(source, leasing, traffic, arrivals, budget, looks))
         servicer = ReaderServicer(
             source,
             Pulls(
@@ -81,7 +101,8 @@ async def serve(
                 catch_up,
                 reads,
                 draining,
-                Budget(settings.stream_bytes_max),
+                budget,
+                traffic,
             ),
             catch_up,
             leasing.leases,
@@ -92,21 +113,38 @@ async def serve(
             Contract(reader_pb2.DESCRIPTOR.services_by_name["Reader"], servicer),
             Contract(leases_pb2.DESCRIPTOR.services_by_name["Leases"], leasing.servicer),
             Contract(groups_pb2.DESCRIPTOR.services_by_name["Groups"], leasing.groups),
+            authentication,
         ]
         if settings.splits_routes:
-            messaging = Messaging(settings, _upstreams(settings, contracts), draining)
+            messaging = Messaging(settings, _upstreams(writer, contracts), draining)
             contracts += messaging.contracts
-        ports = 1 + len(gateway_listens)
+            metrics.add(messaging.metrics)
+        ports = 2 if settings.gateway_listen else 1
         if settings.gateway_listen:
-            upstreams = _upstreams(settings, contracts)
-            gateway = GatewayPort(settings.of_gateway(), upstreams, draining, ports=ports)
+            upstreams = _upstreams(writer, contracts)
+            gateway = GatewayPort(
+                settings.of_gateway(),
+                upstreams,
+                draining,
+                ports=ports,
+                interceptors=accounts.interceptors,
+                counts=metrics.counts,
+            )
             if messaging is None:  # else its own port lists them already
                 contracts = [*contracts, gateway.clients]
-        server = RpcServer(contracts, settings, draining, ports=ports)
+                metrics.add(gateway.metrics)
+        server = RpcServer(
+            contracts,
+            settings,
+            draining,
+            ports=ports,
+            interceptors=accounts.interceptors,
+            counts=metrics.counts,
+        )
         address = await server.start(settings.listen)
-        gateway_addresses = [] if gateway is None else await gateway.start()
+        addresses = [address] if gateway is None else [address, await gateway.start()]
         server.set_serving(serving=True)
-        ready(address, *gateway_addresses)
+        ready(*addresses)
         await stop.wait()
         draining.set()
         arrivals.close()
@@ -118,7 +156,8 @@ async def serve(
             if serving is not None:
                 await serving.close()
         source.reader.end()
-        await asyncio.to_thread(reads.end, _END_SECONDS)
+        for threads in (reads, looks):
+            await asyncio.to_thread(threads.end, _END_SECONDS)
         if leasing is not None:
             await leasing.close()
         arrivals.close()
@@ -126,16 +165,17 @@ async def serve(
         source.close()
 
 
-def _upstreams(settings: ReaderSettings, contracts: Sequence[Contract]) -> Upstreams:
-    """Return the writer over channels, and this process: RocketMQ's clients receive and acknowledge without a hop.
+def _upstreams(at_writer: ServiceAddress, contracts: Sequence[Contract]) -> Upstreams:
+    """Return the writer over channels, and this process: RocketMQ's clients receive and acknowledge without a
+    hop.
 
     Where it serves such clients on its own port (``contracts``), they are listed with those of the gateway's.
     """
     here = InProcessService(contracts)
-    writer, halves = Upstream(settings.writer_address), Upstream(settings.writer_address)
+    writer, halves = Upstream(at_writer), Upstream(at_writer)
     return Upstreams(
         writer=writer,
-        batches=BatchStream(settings.writer_address),
+        batches=BatchStream(at_writer),
         halves=HalfBatches(halves, halves.renew),
         reader=here,
         waiting=here,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -14,15 +15,35 @@ from grpc_reflection.v1alpha import reflection_pb2
 from services import logs
 from services.config.settings import ProcessSettings
 from services.config.values import is_open_to_network
+from services.rpc.aio_server import AioServer
+from services.rpc.call_counts import CallCounts
 from services.rpc.calls import PARSED_BYTES_MAX, CallHandlers, Interceptor
-from services.rpc.core.server import CoreServer
 from services.rpc.health import Health
 from services.rpc.limits import server_options
 from services.rpc.ports import CannotListen
 from services.rpc.reflection import Reflection
+from services.rpc.served_call import CallServer
+from services.rpc.tls import PortTls
 
 _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"]
 _REFLECTION: Final = reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"]
+
+
+@functools.cache  # its warning comes once a process
+def call_server(kind: str) -> type[CallServer]:
+    """Return the server of a kind; where gRPC's core has changed it is the one on grpc.aio."""
+    if kind == "core":
+        try:
+            from services.rpc.core.server import CoreServer
+        except (ImportError, AttributeError, TypeError) as error:
+            logs.get_logger().warning(
+                "this grpcio's core is not known: calls are taken by grpc.aio and cost three times as much",
+                grpcio=grpc.__version__,
+                problem=str(error),
+            )
+        else:
+            return CoreServer
+    return AioServer
 
 
 class Contract(NamedTuple):
@@ -47,10 +68,12 @@ class RpcServer:
         *,
         ports: int = 1,
         interceptors: Sequence[Interceptor] = (),
+        counts: CallCounts | None = None,
     ) -> None:
         """Serve every contract; each call goes through all interceptors, the first one outermost.
 
-        ``ports`` is how many its process has: connections are counted on each of them.
+        ``ports`` is how many its process has: connections are counted on each of them. ``counts`` gets all calls
+        but those of health and reflection.
         """
         self._draining = draining
         self._settings = settings
@@ -58,43 +81,43 @@ class RpcServer:
         names = tuple(contract.service.full_name for contract in contracts)
         self._health = Health(("", *names))
         reflected = (*names, _HEALTH.full_name, _REFLECTION.full_name)
-        calls = CallHandlers(access_log=settings.access_log, interceptors=interceptors)
+        calls = CallHandlers(
+            access_log=settings.access_log, interceptors=interceptors, counts=counts
+        )
         own_calls = CallHandlers(access_log=settings.access_log)
         handlers = own_calls.of_service(_HEALTH, self._health)
-        handlers |= own_calls.of_service(_REFLECTION, Reflection(reflected))
+        handlers |= calls.of_service(_REFLECTION, Reflection(reflected))
         for service, servicer, bytes_max in contracts:
             handlers |= calls.of_service(service, servicer, parsed_bytes_max=bytes_max)
-        self._server = CoreServer(
+        self._server = call_server(settings.rpc_server)(
             handlers, server_options(settings, ports), calls_max=settings.concurrent_calls_max
         )
         self._serving: bool | None = None
+        self._watching: asyncio.Task[None] | None = None
 
     async def start(self, listen: str) -> str:
-        """Begin to serve, with health NOT_SERVING; return HOST:PORT as bound."""
+        """Begin to serve, with health NOT_SERVING; return HOST:PORT as bound. Raises CannotListen,
+        BadTlsFile.
+        """
         host = listen.rpartition(":")[0]
         self.set_serving(serving=False)
+        tls = PortTls.of(self._settings)
         try:
-            port = self._server.add_port(listen)
+            port = self._server.add_port(listen, None if tls is None else tls.credentials())
         except RuntimeError as error:
             raise CannotListen(listen) from error
-        self._server.start()
+        await self._server.start()
         address = f"{host}:{port}"
-        self._log.info("listening", address=address, tls=False)
-        if is_open_to_network(listen):
+        self._log.info("listening", address=address, tls=tls is not None)
+        has_accounts = getattr(self._settings, "accounts", False)
+        if is_open_to_network(listen) and self._settings.client_ca is None and not has_accounts:
+            without = "plaintext and without accounts" if tls is None else "without accounts"
             self._log.warning(
-                "open to the network without TLS or accounts: whoever reaches this address may use it",
+                f"open to the network {without}: whoever reaches this address may use it",
                 address=address,
             )
-        return address
-
-    def add_tls(self, listen: str, credentials: grpc.ServerCredentials) -> str:
-        """Serve on another address, with TLS; before :meth:`start`. Return HOST:PORT as bound. Raises CannotListen."""
-        try:
-            port = self._server.add_port(listen, credentials)
-        except RuntimeError as error:
-            raise CannotListen(listen) from error
-        address = f"{listen.rpartition(':')[0]}:{port}"
-        self._log.info("listening", address=address, tls=True)
+        if tls is not None:
+            self._watching = asyncio.get_running_loop().create_task(tls.watch())
         return address
 
     def set_serving(self, *, serving: bool) -> None:
@@ -109,4 +132,6 @@ class RpcServer:
         """Take no new calls, let those under way end within the grace, then cancel them."""
         self._draining.set()
         self._health.end()
+        if self._watching is not None:
+            self._watching.cancel()
         await self._server.stop(self._settings.drain_grace_seconds)

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = {
     "topic", "transactions", "pub", "sub", "query", "message", "offsets", "bench", "status", "staged",
     "serve", "writer", "reader", "indexer", "gateway", "clients", "group", "dlq", "health", "dump", "doctor",
-    "job", "timers", "recall", "retention",
+    "job", "timers", "recall", "retention", "user", "acl", "certs",
 }  # fmt: skip
 
 
@@ -189,7 +189,7 @@ def test_wrong_usage_is_one_line_that_says_what(arguments: tuple[str, ...], line
 
 def test_a_store_that_cannot_be_made_is_reported_once_and_not_tried_again() -> None:
     """The writer's exit code 4 ends ``serve``; with another one it would be started for ever."""
-    services = ("writer", "reader", "indexer", "gateway")
+    services = ("writer", "reader", "indexer", "gateway", "metrics")
     listen = [f"--{service}-listen=127.0.0.1:0" for service in services]
     result = run_process("serve", "--store", "/proc/nowhere/store", *listen)
 

@@ -30,6 +30,7 @@ from penstock import (
 from penstock.calls import produce
 from penstock.calls.call import Attempts
 from penstock.channel import Lane
+from penstock.proxies import Way
 from penstock.readiness import Readiness
 from penstock.sequences import Sequences
 from penstock.wire import Method
@@ -195,7 +196,7 @@ def test_a_last_look_that_is_cut_off_hides_nothing_of_what_was_seen_before() -> 
         def details(self) -> str:
             return "Deadline Exceeded"
 
-    look = Readiness("reader", "here:1", deadline_s=0.0, clock=SystemClock())
+    look = Readiness("reader", "here:1", Way(), deadline_s=0.0, clock=SystemClock())
     look.timeout_s()
     look.is_given(health_pb2.HealthCheckResponse(status=2))
     look.failed(CutOff())  # type: ignore[arg-type]

@@ -29,7 +29,8 @@ from scenarios.transacting import transaction_check, transaction_commit, transac
 
 PUSH = frozenset({"push"})
 TRANSACTIONS = frozenset({"transactions"})
-SPLIT = "split"  # among the flags of a server of its own: not a flag, its routes are split; plain or tls
+# Among the flags of a server of its own, and no flags: its routes are split, it serves TLS, it has accounts.
+SPLIT, TLS, ACCOUNTS = "split", "tls", "accounts"
 CHANGE = frozenset({"change"})
 RECALL = frozenset({"recall"})
 
@@ -41,8 +42,8 @@ SCENARIOS = {
         Scenario(send_together, frozenset({"together"})),
         Scenario(body_4mib),
         Scenario(unknown_topic),
-        Scenario(readme_example, frozenset({"readme"})),
-        Scenario(tls, tls=True),
+        Scenario(readme_example, frozenset({"readme"}), plaintext_only=True),
+        Scenario(tls, own_server={TLS: "", ACCOUNTS: ""}, tls=True),
         Scenario(transaction_commit, TRANSACTIONS),
         Scenario(transaction_rollback, TRANSACTIONS),
         Scenario(transaction_check, TRANSACTIONS),
@@ -65,7 +66,7 @@ SCENARIOS = {
         Scenario(slow_handler_75s, PUSH, slow=True),
         Scenario(restarts, PUSH, own_server={}),
         Scenario(stops, own_server={}, penstock_only=True),
-        Scenario(split_routes, own_server={SPLIT: "plain"}, penstock_only=True),
-        Scenario(split_routes_tls, own_server={SPLIT: "tls"}, tls=True, penstock_only=True),
+        Scenario(split_routes, own_server={SPLIT: ""}, penstock_only=True),
+        Scenario(split_routes_tls, own_server={SPLIT: "", TLS: ""}, tls=True, penstock_only=True),
     )
 }

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from catalogue import TLS
 from drivers import Driver
 from lab import Lab
-from languages import LANGUAGES
+from languages import LANGUAGES, Language
 from servers import MakeServer, Server
 
 SIZE = 1024
@@ -48,34 +49,26 @@ FIGURES = (
 
 
 def measure(
-    server: Server, seconds: float, folder: Path, clients: list[str]
+    server: Server, seconds: float, folder: Path, language: Language
 ) -> dict[Figure, float]:
-    """Return the figures of one run of a server. What consumers get is what was sent before."""
+    """Return the figures of one client and one run of a server. What consumers get is what was sent before."""
     values = {}
-    for client in clients:
-        language = LANGUAGES[client]
-        with Lab("bench", server, language, folder, language.tls) as lab:
-            driver, topic = lab.driver(), lab.topic()
-            sent = 0
-            for figure in (figure for figure in FIGURES if figure.client == client):
-                before = driver.cpu_seconds()
-                found = run(figure, lab, driver, topic, seconds, sent)
-                used = driver.cpu_seconds() - before
-                found["client_cpu_us"] = round(used / _handled(figure, found, seconds) * 1e6)
-                sent = found["count"] if figure.command == "bench_send" else sent
-                value = (
-                    found["p99_ms"]
-                    if figure.unit == "p99 ms"
-                    else found["count"] / found["seconds"]
-                )
-                print(
-                    json.dumps(
-                        {"server": server.name, "client": client, "figure": figure.command, **found}
-                    ),
-                    flush=True,
-                )
-                assert not found["errors"], f"{found['errors']} errors"
-                values[figure] = value
+    with Lab("bench", server, language, folder, language.tls) as lab:
+        driver, topic = lab.driver(), lab.topic()
+        sent = 0
+        for figure in (figure for figure in FIGURES if figure.client == language.name):
+            before = driver.cpu_seconds()
+            found = run(figure, lab, driver, topic, seconds, sent)
+            used = driver.cpu_seconds() - before
+            found["client_cpu_us"] = round(used / _handled(figure, found, seconds) * 1e6)
+            sent = found["count"] if figure.command == "bench_send" else sent
+            value = (
+                found["p99_ms"] if figure.unit == "p99 ms" else found["count"] / found["seconds"]
+            )
+            about = {"server": server.name, "client": language.name, "figure": figure.command}
+            print(json.dumps({**about, **found}), flush=True)
+            assert not found["errors"], f"{found['errors']} errors"
+            values[figure] = value
     return values
 
 
@@ -117,10 +110,12 @@ def compare(
     values: dict[tuple[Figure, str], list[float]] = defaultdict(list)
     for number in range(rounds):
         for name, make in makers.items():
-            with make(f"round-{number}", {}) as server:
-                for figure, value in measure(
-                    server, seconds, folder / f"{name}-{number}", clients
-                ).items():
+            for client in clients:
+                language = LANGUAGES[client]
+                flags = {TLS: ""} if language.tls else {}
+                with make(f"round-{number}-{client}", flags) as server:
+                    found = measure(server, seconds, folder / f"{name}-{number}", language)
+                for figure, value in found.items():
                     values[figure, name].append(value)
     print(f"\n{'':24}{'penstock':>14}{'rocketmq':>14}{'ratio':>8}{'goal':>8}")
     for figure in FIGURES:

@@ -17,10 +17,11 @@ import grpc
 from free_ports import free_port
 from languages import CACHE, HERE, java_classes
 from real_processes import Running, until
-from tls_front import TlsFront
 
 from bench.peers.programs import OPENED, run
 from penstock.addresses import channel_options
+from penstock.credentials import Credentials, signed
+from penstock.tls import TLS, open_channel
 from penstock.v1 import (
     gateway_pb2,
     gateway_pb2_grpc,
@@ -29,6 +30,9 @@ from penstock.v1 import (
     writer_pb2,
     writer_pb2_grpc,
 )
+from storage.accounts.account_table import AccountTable
+from storage.accounts.rules import UserKind, checked_policy
+from storage.files.filesystem import OsFileSystem
 
 START_SECONDS = 180.0  # a busy machine starts a service in a minute
 _STARTING = threading.Lock()  # one server at a time: each start is work for all cores
@@ -40,7 +44,8 @@ class Server(Protocol):
     name: str
     services: tuple[str, ...]  # what can be killed
     address: str
-    tls_address: str
+    authority: Path | None  # with TLS: the file of its certificate's authority
+    credentials: Credentials | None  # of clients
 
     def __enter__(self) -> Server: ...
     def __exit__(self, *_: object) -> None: ...
@@ -60,8 +65,8 @@ MakeServer = Callable[[str, dict[str, str]], Server]  # by a name of its own and
 class PenstockServer:
     """``penstock serve``, whose reader is the gateway too, on a new store.
 
-    With ``split`` routes send clients that honour it to the writer and the reader; ``split="tls"``: all three are
-    reached through a proxy that ends TLS.
+    With ``split`` routes send clients that honour it to the writer and the reader. With ``tls`` all ports serve it;
+    with ``accounts`` clients have credentials.
     """
 
     name = "penstock"
@@ -70,42 +75,38 @@ class PenstockServer:
     def __init__(
         self,
         folder: Path,
-        certificate: Path,
-        key: Path,
         flags: Mapping[str, str],
         *,
-        split: str = "",
+        split: bool = False,
+        tls: bool = False,
+        accounts: bool = False,
     ) -> None:
+        store = folder / "store"
+        self.authority: Path | None = None
+        self.credentials, self._root = _accounts(store) if accounts else (None, None)
         self.address = f"127.0.0.1:{free_port()}"
-        tls_address = self.tls_address = f"127.0.0.1:{free_port()}"
         ports = {name: f"127.0.0.1:{free_port()}" for name in ("writer", "reader", "indexer")}
         endpoints = {name: ports[name] for name in ("writer", "reader")}
-        self._front: TlsFront | None = None
-        if split == "tls":
-            plain = {"gateway": self.address, **endpoints}
-            fronts = {name: free_port() for name in plain}
-            self._front = TlsFront(
-                certificate, key, {fronts[name]: address for name, address in plain.items()}
-            )
-            endpoints = {name: f"127.0.0.1:{fronts[name]}" for name in endpoints}
-            self.tls_address = f"127.0.0.1:{fronts['gateway']}"
+        self._tls: TLS | None = None
+        if tls:
+            chain, key = certificate()
+            self._tls, self.authority = TLS(ca=chain), chain
+            files = {"tls-cert": chain, "tls-key": key, "tls-ca": chain}
+            flags = {**flags, **{name: str(path) for name, path in files.items()}}
         self._running = Running(
-            "services.supervisor", "--store", str(folder / "store"),
+            "services.supervisor", "--store", str(store), *(["--accounts"] if accounts else []),
             *(word for name, address in ports.items() for word in (f"--{name}-listen", address)),
-            "--gateway-listen", self.address, "--gateway-tls-listen", tls_address,
-            "--tls-certificate", str(certificate), "--tls-key", str(key), "--commit-log-file-size", "64MiB",
+            "--gateway-listen", self.address, "--metrics-listen", "none", "--commit-log-file-size", "64MiB",
             *(word for name, address in endpoints.items() if split for word in (f"--{name}-endpoint", address)),
             *(word for name, value in flags.items() for word in (f"--{name}", value)),
         )  # fmt: skip
         self._log = folder / "penstock.log"
 
     def __enter__(self) -> PenstockServer:
-        if self._front is not None:
-            self._front.__enter__()
         self._start()
         addresses = {name: self._running.serving(name)[0][0] for name in ("writer", "reader")}
         self._channels = {
-            name: grpc.insecure_channel(address, channel_options(address))
+            name: open_channel(grpc, address, channel_options(address), self._tls)
             for name, address in addresses.items()
         }
         return self
@@ -113,8 +114,6 @@ class PenstockServer:
     def __exit__(self, *_: object) -> None:
         for channel in self._channels.values():
             channel.close()
-        if self._front is not None:
-            self._front.__exit__()
         self._running.__exit__()
         self._log.write_text(self._running.text())
 
@@ -122,19 +121,22 @@ class PenstockServer:
         request = writer_pb2.CreateTopicRequest(
             name=name, queue_count=queues, attributes={"message.type": kind}
         )
-        writer_pb2_grpc.WriterStub(self._channels["writer"]).CreateTopic(request, timeout=10)
+        stub = writer_pb2_grpc.WriterStub(self._channels["writer"])
+        signed(stub.CreateTopic, self._root)(request, timeout=10)
 
     def group(self, name: str, orderly: bool, retries: int, backoff_ms: list[int]) -> None:
         settings = groups_pb2.GroupSettings(name=name, orderly=orderly, retry_max_times=retries)
         if backoff_ms:
             settings.backoff.customized.next_ms.extend(backoff_ms)
         request = groups_pb2.CreateGroupRequest(settings=settings)
-        groups_pb2_grpc.GroupsStub(self._channels["reader"]).CreateGroup(request, timeout=10)
+        stub = groups_pb2_grpc.GroupsStub(self._channels["reader"])
+        signed(stub.CreateGroup, self._root)(request, timeout=10)
 
     def clients_of(self, service: str) -> set[str]:
         """Return the ids of the clients that a service knows."""
         stub = gateway_pb2_grpc.GatewayStub(self._channels[service])
-        clients = stub.ListClients(gateway_pb2.ListClientsRequest(), timeout=10).clients
+        list_clients = signed(stub.ListClients, self._root)
+        clients = list_clients(gateway_pb2.ListClientsRequest(), timeout=10).clients
         return {client.client_id for client in clients}
 
     def restart(self, service: str, *, killed: bool) -> None:
@@ -170,6 +172,17 @@ class PenstockServer:
         until(lambda: len(self._running.serving(service)) >= times, START_SECONDS)
 
 
+def _accounts(store: Path) -> tuple[Credentials, Credentials]:
+    """Make a user of clients, who may do what they do, and a super user; return their keys."""
+    table = AccountTable(OsFileSystem(), store / "config")
+    keys = []
+    for name, kind in (("clients", UserKind.NORMAL), ("root", UserKind.SUPER)):
+        keys.append(Credentials(name, table.create_user(name, kind).secrets[0]))
+    for resource in ("Topic:*", "Group:*"):
+        table.put_policy(checked_policy(user="clients", resource=resource, actions=["Pub", "Sub"]))
+    return keys[0], keys[1]
+
+
 class ReferenceServer:
     """RocketMQ 5.3.3: name server, broker and proxy in one Java process."""
 
@@ -182,7 +195,8 @@ class ReferenceServer:
         while ports[-1] - ports[0] != 7:  # the broker also takes a port that it counts from its own
             ports = [*ports[1:], free_port()]
         self._port = ports[0]
-        self.address = self.tls_address = f"127.0.0.1:{self._port + 6}"
+        self.address = f"127.0.0.1:{self._port + 6}"
+        self.authority = self.credentials = None
         settings |= {
             "brokerClusterName": "reference", "brokerName": "reference-a", "brokerId": 0, "brokerIP1": "127.0.0.1",
             "namesrvAddr": f"127.0.0.1:{self._port}", "listenPort": self._port + 4, "haListenPort": self._port + 5,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hand_over import FAR_MS, HandOver, far_count, named, running
 from real_processes import until
-from servers import PenstockServer, ReferenceServer, certificate
+from servers import PenstockServer, ReferenceServer
 
 from storage.writer import StoreWriter
 
@@ -25,7 +25,7 @@ def broker_on(folder: Path) -> ReferenceServer:
 
 
 def penstock_on(folder: Path) -> PenstockServer:
-    return PenstockServer(folder, *certificate(), {"transaction-check-max": str(CHECKS_MAX)})
+    return PenstockServer(folder, {"transaction-check-max": str(CHECKS_MAX)})
 
 
 def leave_pending(story: HandOver, server: ReferenceServer, *, orderly: bool) -> None:

@@ -96,13 +96,13 @@ def test_a_taken_address_is_refused_in_one_line(tmp_path: Path) -> None:
         assert not (tmp_path / "two").exists()
 
 
-@pytest.mark.parametrize("taken", ["writer", "reader", "indexer", "gateway"])
+@pytest.mark.parametrize("taken", ["writer", "reader", "indexer", "gateway", "metrics"])
 def test_serve_on_a_taken_address_makes_no_store(tmp_path: Path, taken: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
         free = [
             part
-            for name in ("writer", "reader", "indexer", "gateway")
+            for name in ("writer", "reader", "indexer", "gateway", "metrics")
             for part in (f"--{name}-listen", address if name == taken else "127.0.0.1:0")
         ]
         code, line = ends("services.supervisor", "--store", str(tmp_path / "store"), *free)

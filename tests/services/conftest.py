@@ -7,13 +7,13 @@ A test module gives ``grpc_servicer_factory`` (called on the loop with the drain
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from certificates import Certificates
 from google.protobuf.descriptor import ServiceDescriptor
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
@@ -101,16 +101,7 @@ def refusal() -> Callable[..., Refusal]:
     return call
 
 
-@pytest.fixture(name="certificate", scope="module")
-def _certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("tls")
-    certificate, key = folder / "certificate.pem", folder / "key.pem"
-    subprocess.run(
-        [
-            "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-            "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
-            "-keyout", key, "-out", certificate,
-        ],
-        check=True, capture_output=True, timeout=30,
-    )  # fmt: skip
-    return certificate, key
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """An authority, and what it has signed."""
+    return Certificates(tmp_path_factory.mktemp("certificates"))

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from certificates import Certificates
 
+from penstock import TLS
 from services import memory, supervisor
 from services.config.flags import flag_of, load
 from services.config.groups import help_entries
@@ -152,13 +154,23 @@ def test_page_cache_filled_ahead_is_an_eighth_of_the_memory_by_default(
 
 
 @pytest.mark.parametrize("name", ProcessSettings.model_fields)
-def test_what_every_process_takes_is_declared_once_and_reaches_all_of_them(name: str) -> None:
+def test_what_every_process_takes_is_declared_once_and_reaches_all_of_them(
+    name: str, certificates: Certificates
+) -> None:
     """A field of a group of ProcessSettings is a flag of each service, and `serve` passes it on to its children."""
-    value: Any = {"log_level": "error", "log_format": "json", "access_log": "all"}.get(
-        name, 1 << 20
-    )
-    if name != "config":  # of which serve passes on the name
-        serve = load(ServeSettings, ["--store", "s", flag_of(name), str(value)], prog="serve")
+    tls = certificates.settings
+    given: dict[str, Any] = {
+        "log_level": "error", "log_format": "json", "access_log": "all", "rpc_server": "aio",
+        "tls_server_name": "db", **tls,
+    }  # fmt: skip
+    value = given.get(name, 1 << 20)
+    flags = [flag_of(name), str(value)]
+    if name == "plaintext":
+        value, flags = True, ["--plaintext"]
+    for other in tls if name in tls else ():  # which go together
+        flags += [flag_of(other), str(tls[other])]
+    if name not in ("config", "metrics_listen"):  # whose values are serve's own
+        serve = load(ServeSettings, ["--store", "s", *flags], prog="serve")
         for service, kind in supervisor.SERVICES.items():
             child = load(kind, child_arguments(service, serve), prog=service)
             assert getattr(child, name) == value
@@ -213,16 +225,16 @@ def test_a_supervisor_passes_on_what_each_child_understands() -> None:
     assert str(reader.store) == "s"
 
 
-def test_the_reader_of_a_supervisor_has_the_gateways_ports_and_what_was_set_of_it(
-    certificate: tuple[Path, Path],
+def test_the_reader_of_a_supervisor_has_the_gateways_port_and_what_was_set_of_it(
+    certificates: Certificates,
 ) -> None:
-    chain, key = certificate
+    cert, key = certificates.server
     serve = load(
         ServeSettings,
         [
             "--store", "s", "--writer-listen", "127.0.0.1:7", "--push-lease-ms", "3000",
-            "--gateway-tls-listen", "127.0.0.1:9",
-            "--tls-key", str(key), "--tls-certificate", str(chain),
+            "--tls-key", str(key), "--tls-cert", str(cert), "--tls-ca", str(certificates.ca),
+            "--tls-client-ca", str(certificates.ca),
         ],
         prog="penstock serve",
     )  # fmt: skip
@@ -230,8 +242,10 @@ def test_the_reader_of_a_supervisor_has_the_gateways_ports_and_what_was_set_of_i
     gateway = reader.of_gateway()
 
     assert (reader.listen, reader.writer_address) == ("127.0.0.1:5802", "127.0.0.1:7")
-    assert (gateway.listen, gateway.tls_listen) == ("127.0.0.1:8081", "127.0.0.1:9")
-    assert (gateway.push_lease_ms, gateway.tls_key) == (3000, key)
+    assert (gateway.listen, gateway.push_lease_ms) == ("127.0.0.1:8081", 3000)
+    assert (reader.tls_key, gateway.tls_key) == (key, key)
+    assert (reader.client_ca, gateway.client_ca) == (certificates.ca, None)
+    assert reader.tls_of_calls == TLS(ca=str(certificates.ca), cert=str(cert), key=str(key))
 
 
 @pytest.mark.parametrize(
@@ -258,31 +272,14 @@ def test_without_an_address_no_gateway_is_served_whatever_the_variables_say(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PENSTOCK_GATEWAY_LISTEN", "127.0.0.1:8081")
-    monkeypatch.setenv("PENSTOCK_GATEWAY_TLS_LISTEN", "127.0.0.1:8082")
     serve = load(ServeSettings, ["--store", "s", "--gateway-listen", "none"], prog="penstock serve")
     reader = load(ReaderSettings, child_arguments("reader", serve), prog="r")
 
-    assert (reader.gateway_listen, reader.gateway_tls_listen) == ("", "")
+    assert reader.gateway_listen == ""
     assert [name for name in supervisor.listens_of(serve) if "gateway" in name] == []
 
 
-@pytest.mark.parametrize(
-    ("flags", "problem"),
-    [
-        (("--gateway-tls-listen", "127.0.0.1:9"), "--gateway-listen is needed"),
-        (
-            ("--gateway-listen", "127.0.0.1:8", "--gateway-tls-listen", "127.0.0.1:9"),
-            "--tls-certificate is needed",
-        ),
-        (
-            ("--gateway-listen", "127.0.0.1:8", "--config", "writer.toml"),
-            "--writer-address is needed with --gateway-listen",
-        ),
-    ],
-)
 def test_a_gateways_port_that_the_reader_cannot_serve_is_one_line(
-    flags: tuple[str, ...],
-    problem: str,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -290,15 +287,21 @@ def test_a_gateways_port_that_the_reader_cannot_serve_is_one_line(
     monkeypatch.chdir(tmp_path)
     Path("writer.toml").write_text('writer_address = ""\n')
     with pytest.raises(SystemExit):
-        load(ReaderSettings, ["--store", "s", *flags], prog="penstock reader")
-    assert problem in capsys.readouterr().err
+        load(
+            ReaderSettings,
+            ["--store", "s", "--gateway-listen", "127.0.0.1:8", "--config", "writer.toml"],
+            prog="penstock reader",
+        )
+    assert "--writer-address is needed with --gateway-listen" in capsys.readouterr().err
 
 
 SPLIT = ("--writer-endpoint", "10.0.0.1:5801", "--reader-endpoint", "10.0.0.1:5802")
 
 
 def test_a_supervisor_with_endpoints_tells_writer_and_reader_of_each_other() -> None:
-    flags = ["--store", "s", "--reader-listen", "0.0.0.0:8", "--push-lease-ms", "3000", *SPLIT]
+    flags = [
+        "--store", "s", "--reader-listen", "0.0.0.0:8", "--plaintext", "--push-lease-ms", "3000", *SPLIT,
+    ]  # fmt: skip
     serve = load(ServeSettings, flags, prog="penstock serve")
     writer = load(WriterSettings, child_arguments("writer", serve), prog="w")
     reader = load(ReaderSettings, child_arguments("reader", serve), prog="r")
@@ -344,3 +347,49 @@ def test_every_address_of_the_machine_is_open_to_the_network_and_loopback_is_not
     listen: str, is_open: bool
 ) -> None:
     assert is_open_to_network(listen) is is_open
+
+
+OPEN = "0.0.0.0:5801"
+
+
+@pytest.mark.parametrize(
+    ("kind", "flags", "problem"),
+    [
+        (WriterSettings, ("--listen", OPEN), "--listen: 0.0.0.0:5801 is not of this machine alone"),
+        (ServeSettings, ("--gateway-listen", OPEN), "--gateway-listen: 0.0.0.0:5801 is not of"),
+        (ReaderSettings, ("--writer-address", "db:1"), "--writer-address: db:1 is not of this"),
+        (WriterSettings, ("--listen", OPEN, "--plaintext"), ""),
+        (WriterSettings, ("--listen", OPEN, "TLS"), ""),
+        (ReaderSettings, ("--writer-address", "db:1", "--plaintext"), ""),
+        (ReaderSettings, ("--writer-address", "db:1", "--tls-ca", "CA"), ""),
+        (ReaderSettings, ("--writer-address", "db:1", "--tls-ca", "public"), ""),
+        (ReaderSettings, ("--writer-address", "db:1", "TLS"), "give --tls-ca, or --plaintext"),
+        (WriterSettings, ("--tls-cert", "CERT"), "--tls-cert and --tls-key are given together"),
+        (WriterSettings, ("--tls-client-ca", "CA"), "--tls-cert is needed with --tls-client-ca"),
+        (ReaderSettings, ("--gateway-client-ca", "CA"), "--tls-cert is needed with --gateway-client"),
+        (ServeSettings, ("TLS",), "--tls-ca is needed with --tls-cert"),
+        (ServeSettings, ("TLS", "--tls-ca", "CA"), ""),
+        (WriterSettings, ("TLS", "--tls-ca", "/nowhere.pem"), "/nowhere.pem: No such file"),
+        (WriterSettings, ("TLS", "--tls-client-ca", "KEY"), "is a private key, not a certificate"),
+        (WriterSettings, ("--tls-cert", "CERT", "--tls-key", "CA"), "holds no private key in PEM"),
+        (ServeSettings, ("TLS", "--tls-ca", "CA", "--tls-client-ca", "CA", "SPLIT"), "--tls-client-ca keeps"),
+    ],
+)  # fmt: skip
+def test_plaintext_is_asked_for_and_tls_has_its_files(
+    kind: type[ProcessSettings],
+    flags: tuple[str, ...],
+    problem: str,
+    certificates: Certificates,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cert, key, ca = (str(each) for each in (*certificates.server, certificates.ca))
+    words = {
+        "CERT": [cert], "KEY": [key], "CA": [ca], "SPLIT": SPLIT, "TLS": ["--tls-cert", cert, "--tls-key", key],
+    }  # fmt: skip
+    argv = ["--store", "s", *(word for flag in flags for word in words.get(flag, [flag]))]
+    if problem:
+        with pytest.raises(SystemExit):
+            load(kind, argv, prog="penstock")
+        assert problem in capsys.readouterr().err
+    else:
+        load(kind, argv, prog="penstock")

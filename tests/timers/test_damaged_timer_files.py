@@ -64,7 +64,7 @@ def files(directory: Path) -> list[Path]:
     return sorted(
         path
         for path in found
-        if path.parent.name == "timers" or path.name.startswith(("timer", *NAMES))
+        if path.parent.name in ("timers", "journal") or path.name.startswith(("timer", *NAMES))
     )
 
 

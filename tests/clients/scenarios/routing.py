@@ -31,5 +31,5 @@ def split_routes(lab: Lab) -> str:
 
 
 def split_routes_tls(lab: Lab) -> str:
-    """The same behind a proxy that ends TLS for all three addresses, which is what the endpoints name."""
+    """The same with TLS at all three addresses."""
     return split_routes(lab)

@@ -12,8 +12,8 @@ from typing import Any
 
 import grpc
 import pytest
+from certificates import Certificates
 from flipped_units import flip_unit
-from free_ports import free_port
 from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
@@ -34,7 +34,13 @@ from services.writer.__main__ import serve as serve_writer
 from storage.leases.values import ReceivedBatch
 
 MESSAGING = ["apache.rocketmq.v2.MessagingService", "penstock.v1.Gateway"]
-READING = ["penstock.v1.Gateway", "penstock.v1.Groups", "penstock.v1.Leases", "penstock.v1.Reader"]
+READING = [
+    "penstock.v1.Gateway",
+    "penstock.v1.Groups",
+    "penstock.v1.Authentication",
+    "penstock.v1.Leases",
+    "penstock.v1.Reader",
+]
 SHARED = ["grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"]
 GROUP = v2.Resource(name="g")
 NEXT_S = Duration(seconds=1)
@@ -49,7 +55,8 @@ def _bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MessagingBed]:
 @contextmanager
 def running(store: Path, **changes: Any) -> Iterator[BackgroundService]:
     """Give a reader with a gateway's port, beside a writer."""
-    with BackgroundService(serve_writer, writer_settings(store)) as writer:
+    tls = {name: value for name, value in changes.items() if name.startswith("tls")}
+    with BackgroundService(serve_writer, writer_settings(store, **tls)) as writer:
         settings = reader_settings(
             store, gateway_listen="127.0.0.1:0", writer_address=writer.address, **changes
         )
@@ -82,26 +89,39 @@ def test_each_port_serves_its_own_contracts(tmp_path: Path) -> None:
     assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-def test_a_port_with_tls_serves_the_same(
-    tmp_path: Path, certificate: tuple[Path, Path], port_shares: list[int]
+def test_each_port_takes_its_part_of_half_the_files(tmp_path: Path, port_shares: list[int]) -> None:
+    with running(tmp_path / "store", connections_max=777):
+        pass
+    assert port_shares == [4, 4]  # of the gateway, and the reader
+
+
+def test_a_gateway_with_tls_asks_rocketmqs_clients_for_no_certificate(
+    tmp_path: Path, certificates: Certificates
 ) -> None:
-    """It takes its part of half the files that the process may have open."""
-    port = free_port()
-    tls = {
-        "tls_certificate": certificate[0],
-        "tls_key": certificate[1],
-        "connections_max": 777,
-    }
-    credentials = grpc.ssl_channel_credentials(certificate[0].read_bytes())
-    with (
-        running(tmp_path / "store", gateway_tls_listen=f"127.0.0.1:{port}", **tls) as reader,
-        grpc.secure_channel(f"localhost:{port}", credentials) as channel,
-    ):
-        stub = service_pb2_grpc.MessagingServiceStub(channel)
-        answer = stub.Heartbeat(service_pb2.HeartbeatRequest(), metadata=CLIENT, timeout=20)
-    assert answer.status.code == v2.OK
-    assert reader.with_tls == (f"127.0.0.1:{port} with TLS",)
-    assert port_shares == [6, 6]  # of the gateway's two, and the reader's
+    """They have none, and the other ports ask for one."""
+    tls = certificates.mutual
+    with running(tmp_path / "store", **tls) as reader:
+        with certificates.channel(reader.gateway_address) as channel:
+            stub = service_pb2_grpc.MessagingServiceStub(channel)
+            answer = stub.Heartbeat(service_pb2.HeartbeatRequest(), metadata=CLIENT, timeout=20)
+        assert answer.status.code == v2.OK
+        with certificates.channel(reader.address) as channel, pytest.raises(grpc.RpcError) as shut:
+            health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=20)
+    assert shut.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_a_gateway_with_a_client_ca_asks_for_a_certificate(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    tls = certificates.settings | {"gateway_client_ca": certificates.ca}
+    with running(tmp_path / "store", **tls) as reader:
+        for identity, code in ((certificates.alice, None), (None, grpc.StatusCode.UNAVAILABLE)):
+            with certificates.channel(reader.gateway_address, identity) as channel:
+                stub = service_pb2_grpc.MessagingServiceStub(channel)
+                call = stub.Heartbeat.future(
+                    service_pb2.HeartbeatRequest(), metadata=CLIENT, timeout=20
+                )
+                assert (call.code() if call.exception() else None) is code
 
 
 def test_an_address_that_is_taken_ends_the_start(tmp_path: Path) -> None:

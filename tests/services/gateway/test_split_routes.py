@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 import pytest
-from free_ports import free_address, free_port
+from free_ports import free_address
 from google.protobuf.duration_pb2 import Duration
 from service_settings import gateway_settings, reader_settings, writer_settings
 
@@ -44,28 +44,22 @@ class SplitBed:
     def __init__(
         self,
         store: Path,
-        certificate: tuple[Path, Path],
         stack: ExitStack,
         *,
         has_own_gateway: bool,
     ) -> None:
         self.addresses = {name: free_address() for name in ("writer", "reader", "gateway")}
-        self.tls_port = free_port()
         endpoints: dict[str, Any] = {
             f"{name}_endpoint": self.addresses[name] for name in ("writer", "reader")
         }
         calls = {f"{name}_address": self.addresses[name] for name in ("writer", "reader")}
         listen = self.addresses["gateway"]
-        tls: dict[str, Any] = {"tls_certificate": certificate[0], "tls_key": certificate[1]}
-        tls_listen = f"127.0.0.1:{self.tls_port}"
         of_reader: dict[str, Any] = {}
         if has_own_gateway:
-            settings = gateway_settings(
-                listen=listen, tls_listen=tls_listen, **tls, **calls, **endpoints
-            )
+            settings = gateway_settings(listen=listen, **calls, **endpoints)
             stack.enter_context(BackgroundService(serve_gateway, settings))
         else:
-            of_reader = {"gateway_listen": listen, "gateway_tls_listen": tls_listen, **tls}
+            of_reader = {"gateway_listen": listen}
         for serve, service_settings in (
             (serve_writer, writer_settings(
                 store, listen=self.addresses["writer"], reader_address=calls["reader_address"], **endpoints
@@ -80,10 +74,6 @@ class SplitBed:
             name: stack.enter_context(grpc.insecure_channel(address))
             for name, address in self.addresses.items()
         }
-        credentials = grpc.ssl_channel_credentials(certificate[0].read_bytes())
-        self._channels["tls"] = stack.enter_context(
-            grpc.secure_channel(f"localhost:{self.tls_port}", credentials)
-        )
         self.create("orders")
 
     def create(self, topic: str) -> None:
@@ -146,11 +136,10 @@ class SplitBed:
 def _split(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
-    certificate: tuple[Path, Path],
 ) -> Iterator[SplitBed]:
     store = tmp_path_factory.mktemp("split") / "store"
     with ExitStack() as stack:
-        yield SplitBed(store, certificate, stack, has_own_gateway=request.param)
+        yield SplitBed(store, stack, has_own_gateway=request.param)
 
 
 def route(split: SplitBed, place: str, language: str) -> list[tuple[int, int, int]]:
@@ -179,12 +168,9 @@ def test_clients_that_honour_permissions_write_to_the_writer_and_read_from_the_r
     ]
 
 
-@pytest.mark.parametrize(
-    ("place", "language"),
-    [("gateway", "GO"), ("gateway", "RUST"), ("gateway", ""), ("tls", "JAVA")],
-)
-def test_others_stay_where_they_came_in(split: SplitBed, place: str, language: str) -> None:
-    assert route(split, place, language) == [
+@pytest.mark.parametrize("language", ["GO", "RUST", ""])
+def test_others_stay_where_they_came_in(split: SplitBed, language: str) -> None:
+    assert route(split, "gateway", language) == [
         (queue_id, v2.READ_WRITE, 8081) for queue_id in range(QUEUES)
     ]
 

@@ -1,0 +1,129 @@
+"""The accounts of a store as one of its processes opens them: interceptors of its ports, and its own
+credentials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from penstock.credentials import Credentials, Metadata
+from penstock.v1 import accounts_pb2
+from services.accounts.audit import AuditLog
+from services.accounts.guard import Guard
+from services.accounts.in_band import InBand
+from services.accounts.remote import RemoteAccounts
+from services.accounts.servicer import AccountServicer, AuthenticationServicer
+from services.config.settings import GatewaySettings, ProcessSettings, StoreProcessSettings
+from services.limits.limiter import ConnectionLimits, UserLimits, limits_connections, set_limits
+from services.rpc.calls import InterceptedCall, Interceptor
+from services.rpc.peers import host_of_peer
+from services.rpc.server import Contract
+from services.rpc.status import LimitExceeded
+from services.upstream import ServiceAddress, Upstream
+from storage.accounts.account_table import SERVICES_USER, AccountFile, AccountTable
+from storage.accounts.rules import Rules
+from storage.errors import BrokenAccounts
+from storage.files.filesystem import OsFileSystem
+
+ACCOUNTS: Final = accounts_pb2.DESCRIPTOR.services_by_name["Accounts"]
+AUTHENTICATION: Final = accounts_pb2.DESCRIPTOR.services_by_name["Authentication"]
+
+
+class ServedAccounts(NamedTuple):
+    """What a process needs of the accounts; nothing where they are off."""
+
+    interceptors: tuple[Interceptor, ...] = ()
+    metadata: Callable[[], Metadata] = tuple  # of its calls to other services of the store
+
+
+def own_accounts(settings: StoreProcessSettings) -> tuple[ServedAccounts, Contract]:
+    """Return the accounts of the writer, which alone changes them; and the contract that does.
+
+    Raises BrokenAccounts where they are on and there is no user.
+    """
+    audit = AuditLog()
+    if not settings.accounts:
+        return without_accounts(settings), Contract(ACCOUNTS, AccountServicer(None, audit))
+    table = AccountTable(OsFileSystem(), _config(settings))
+    if not table.rules.users:
+        raise BrokenAccounts(
+            "--accounts needs a user: penstock user create NAME --super --store"
+            f" {settings.store} makes the first one"
+        )
+    table.add_services_user()
+    accounts = _served(settings, lambda: table.rules, audit)
+    return accounts, Contract(ACCOUNTS, AccountServicer(table, audit))
+
+
+def read_accounts(settings: StoreProcessSettings) -> tuple[ServedAccounts, Contract]:
+    """Return the accounts of a process beside the writer; and the contract for gateways. Raises
+    BrokenAccounts.
+    """
+    if not settings.accounts:
+        return without_accounts(settings), Contract(AUTHENTICATION, AuthenticationServicer(None))
+    rules = AccountFile(OsFileSystem(), _config(settings)).rules
+    accounts = _served(settings, rules, AuditLog())
+    return accounts, Contract(AUTHENTICATION, AuthenticationServicer(rules))
+
+
+def without_accounts(settings: ProcessSettings) -> ServedAccounts:
+    """Return what limits each connection where accounts are off, if settings ask for it."""
+    if not limits_connections(settings):
+        return ServedAccounts()
+    limits = ConnectionLimits(set_limits(settings), _reporting(AuditLog()))
+    return ServedAccounts((InBand(limits),))
+
+
+def remote_accounts(
+    settings: GatewaySettings, reader: ServiceAddress
+) -> tuple[ServedAccounts, RemoteAccounts]:
+    """Return the accounts of a gateway on another machine, which has a service user's keys; and what to
+    close.
+    """
+    remote = RemoteAccounts(Upstream(reader))
+    audit = AuditLog()
+    guard = Guard(
+        remote.rules,
+        takes_certificates=False,
+        audit=audit,
+        limits=UserLimits(set_limits(settings), _reporting(audit)),
+        verify=remote.verify,
+    )
+    return ServedAccounts((InBand(guard),), reader.metadata), remote
+
+
+def _config(settings: StoreProcessSettings) -> Path:
+    return settings.store / "config"
+
+
+def _served(
+    settings: StoreProcessSettings, rules: Callable[[], Rules], audit: AuditLog
+) -> ServedAccounts:
+    signed: Metadata = ()
+
+    def metadata() -> Metadata:
+        nonlocal signed
+        if not signed and (user := rules().users.get(SERVICES_USER)) is not None:
+            signed = Credentials(user.name, user.secrets[-1]).metadata()
+        return signed
+
+    guard = Guard(
+        rules,
+        takes_certificates=settings.tls_client_ca is not None,
+        audit=audit,
+        limits=UserLimits(set_limits(settings), _reporting(audit)),
+    )
+    return ServedAccounts((InBand(guard),), metadata)
+
+
+def _reporting(audit: AuditLog) -> Callable[[InterceptedCall, LimitExceeded], None]:
+    def report(call: InterceptedCall, error: LimitExceeded) -> None:
+        audit.limited(
+            address=host_of_peer(call.context.peer()).rpartition(":")[0],
+            method=f"{call.service}/{call.method}",
+            problem=str(error),
+        )
+
+    return report

@@ -1,0 +1,93 @@
+"""Certificates of ports, taken up anew when their files change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+
+from penstock.tls import BadTlsFile, authorities, identity
+from services import logs
+from services.config.settings import ProcessSettings
+
+LOOK_SECONDS: Final = 1.0
+
+
+class ChangedFiles:
+    """Tells once of each change of some files, when it finds them as the look before has."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = tuple(paths)
+        self._taken = self._found = self._state()
+
+    def look(self) -> bool:
+        """Return whether to read the files again."""
+        before, self._found = self._found, self._state()
+        if self._found in (self._taken, None) or self._found != before:
+            return False
+        self._taken = self._found
+        return True
+
+    def _state(self) -> tuple[tuple[int, ...], ...] | None:
+        try:
+            found = [path.stat() for path in self._paths]
+        except OSError:  # one is away: somebody is about to put another in its place
+            return None
+        return tuple((each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns) for each in found)
+
+
+class PortTls:
+    """The certificate, key and client CA of one port. Raises BadTlsFile when it is made."""
+
+    def __init__(self, cert: Path, key: Path, client_ca: Path | None) -> None:
+        self._cert, self._key, self._client_ca = cert, key, client_ca
+        self._files = ChangedFiles([path for path in (cert, key, client_ca) if path is not None])
+        self._log = logs.get_logger()
+        self._first = self._read()
+        self._next: Any = None
+
+    @classmethod
+    def of(cls, settings: ProcessSettings) -> PortTls | None:
+        """Return that of the settings, None for plaintext."""
+        if settings.tls_cert is None or settings.tls_key is None:
+            return None
+        return cls(settings.tls_cert, settings.tls_key, settings.client_ca)
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """Return what a port is opened with: its handshakes take the files that :meth:`look` found last."""
+        return grpc.dynamic_ssl_server_credentials(
+            self._first, self._take, require_client_authentication=self._client_ca is not None
+        )
+
+    async def watch(self) -> None:
+        """Look for ever."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            self.look()
+
+    def look(self) -> None:
+        """Take up files that have changed; what is wrong with them is logged, and the old ones stay."""
+        if not self._files.look():
+            return
+        try:
+            self._next = self._read()
+        except BadTlsFile as problem:
+            self._log.error("certificate not taken up, the old one stays", problem=str(problem))
+        else:
+            self._log.info(
+                "certificate taken up", file=str(self._cert), expires_at=self.expires_at.isoformat()
+            )
+
+    def _read(self) -> Any:
+        own = identity(self._cert, self._key)
+        client_ca = None if self._client_ca is None else authorities(self._client_ca)
+        self.expires_at = own.expires_at
+        return grpc.ssl_server_certificate_configuration([(own.key, own.chain)], client_ca)
+
+    def _take(self) -> Any:
+        """Return what is new since the last handshake, else None; in a thread of gRPC's."""
+        new, self._next = self._next, None
+        return new

@@ -1,0 +1,147 @@
+"""All services with mutual TLS: clients of both kinds, calls between services, and files of theirs that change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from certificates import Certificates
+from free_ports import free_address
+from messaging_bed import CLIENT, message, receive_request
+from real_processes import until
+from service_settings import (
+    gateway_settings,
+    indexer_settings,
+    reader_settings,
+    writer_settings,
+)
+from tls_port import TlsPort
+
+from penstock import TLS, AsyncClient, Client, Message, RecordBatch
+from services import upstream
+from services.gateway.__main__ import serve as serve_gateway
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2, service_pb2_grpc
+from services.indexer.__main__ import serve as serve_indexer
+from services.reader.__main__ import serve as serve_reader
+from services.testing import BackgroundLoop, BackgroundService
+from services.upstream import ServiceAddress, Upstream
+from services.writer.__main__ import serve as serve_writer
+
+LIST_TOPICS = "/penstock.v1.Writer/ListTopics"
+
+
+class Services:
+    """Writer, reader, indexer and a gateway of its own, that show and check certificates."""
+
+    def __init__(self, store: Path, certificates: Certificates, stack: ExitStack) -> None:
+        tls = certificates.mutual
+        addresses = {name: free_address() for name in ("writer", "reader", "indexer")}
+        self.addresses = addresses
+        writer = writer_settings(store, listen=addresses["writer"], **tls)
+        reader = reader_settings(
+            store, listen=addresses["reader"], writer_address=addresses["writer"], **tls
+        )
+        indexer = indexer_settings(store, listen=addresses["indexer"], **tls)
+        calls = {f"{name}_address": addresses[name] for name in ("writer", "reader")}
+        for serve, settings in (
+            (serve_writer, writer),
+            (serve_reader, reader),
+            (serve_indexer, indexer),
+        ):
+            stack.enter_context(BackgroundService(serve, settings))
+        own = certificates.settings
+        gateway = BackgroundService(serve_gateway, gateway_settings(**own, **calls))
+        self.gateway = stack.enter_context(gateway).address
+
+
+@pytest.fixture(name="services", scope="module")
+def _services(
+    tmp_path_factory: pytest.TempPathFactory, certificates: Certificates
+) -> Iterator[Services]:
+    with ExitStack() as stack:
+        yield Services(tmp_path_factory.mktemp("tls") / "store", certificates, stack)
+
+
+def test_a_client_sends_reads_and_looks_up(services: Services, certificates: Certificates) -> None:
+    with Client(**services.addresses, tls=certificates.alice) as client:
+        client.wait_ready()
+        client.create_topic("orders", queues=1)
+        client.produce("orders", b"one", keys=["k"])
+        with client.producer() as producer:
+            producer.send("orders", b"two")
+        assert [each.body for each in client.consume("orders", follow=False)] == [b"one", b"two"]
+        assert [each.body for each in client.query_by_key("orders", "k")] == [b"one"]
+
+
+async def test_an_asyncio_client_sends_and_reads(
+    services: Services, certificates: Certificates
+) -> None:
+    async with AsyncClient(**services.addresses, tls=certificates.alice) as client:
+        await client.create_topic("steps", queues=1)
+        await client.produce_many([Message(topic="steps", body=b"%d" % n) for n in range(3)])
+        async with client.pull_stream("steps", 0, 0) as results:
+            assert sum([len(result.records) async for result in results]) == 3
+
+
+async def test_a_stream_of_requests_goes_over_tls_too(
+    services: Services, certificates: Certificates
+) -> None:
+    """Of an asyncio client over a channel of the other kind."""
+    async with AsyncClient(**services.addresses, tls=certificates.alice) as client:
+        await client.create_topic("stages", queues=1)
+        commit = client.staged_commit("app", 1)
+        batch = RecordBatch("stages")
+        batch.add(b"one", unique_key=commit.unique_key("a", 0))
+        assert (await commit.stage("a", [batch.records()])).decided is False
+
+
+def test_dead_letters_go_from_the_reader_to_the_writer(
+    services: Services, certificates: Certificates
+) -> None:
+    with Client(**services.addresses, tls=certificates.alice) as client:
+        client.create_topic("letters", queues=1)
+        client.create_group("readers", retry_max_times=0)
+        client.produce("letters", b"dear")
+        received = client.receive("letters", group="readers", wait_ms=5_000)
+        assert client.dead_letter(received) == []
+        until(lambda: "%DLQ%readers" in {topic.name for topic in client.topics()})
+
+
+def test_a_gateway_elsewhere_calls_writer_and_reader(
+    services: Services, certificates: Certificates
+) -> None:
+    with Client(**services.addresses, tls=certificates.alice) as client:
+        client.create_topic("mail", queues=1)
+    topic, group = v2.Resource(name="mail"), v2.Resource(name="readers-of-mail")
+    with certificates.channel(services.gateway) as channel:
+        stub = service_pb2_grpc.MessagingServiceStub(channel)
+        request = service_pb2.SendMessageRequest(messages=[message(topic, b"one")])
+        assert stub.SendMessage(request, metadata=CLIENT, timeout=20).status.code == v2.OK
+        answers = stub.ReceiveMessage(receive_request(topic, group), metadata=CLIENT, timeout=20)
+        assert [each.message.body for each in answers if each.HasField("message")] == [b"one"]
+
+
+async def test_a_service_shows_the_certificate_that_its_files_hold_by_now(
+    background: BackgroundLoop, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a restart, and no call fails."""
+    monkeypatch.setattr(upstream, "LOOK_SECONDS", 0.02)
+    own = certificates.issue("first")
+    with TlsPort(background, certificates.mutual) as port:
+        writer = Upstream(
+            ServiceAddress(port.address, TLS(ca=certificates.ca, cert=own.cert, key=own.key))
+        )
+        await writer.call(LIST_TOPICS, b"")
+        other = certificates.issue("second")
+        other.key.replace(own.key)
+        other.cert.replace(own.cert)
+        async with asyncio.timeout(10):
+            while port.servicer.callers[-1] != "second":
+                await writer.call(LIST_TOPICS, b"")
+                await asyncio.sleep(0.01)
+        await writer.close()
+    assert port.servicer.callers[0] == "first"
