@@ -52,7 +52,7 @@ kill-streams: setup-spark ## Kill KILLS=500 drivers of streams at seeded points 
 check: setup ## Format, lint, strict types, import rules, stubs and lock file up to date
 	@echo "format";  $(BIN)/ruff format --check .
 	@echo "lint";    $(BIN)/ruff check .
-	@echo "types";   $(BIN)/mypy
+	@echo "types";   $(BIN)/mypy; $(BIN)/mypy --strict --no-error-summary tests/client/typing_example.py
 	@echo "imports"; $(BIN)/lint-imports --no-cache
 	@echo "stubs";   fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
 	  $(PROTOC) --python_out="$$fresh" --pyi_out="$$fresh" --grpc_python_out="$$fresh"; \
