@@ -115,8 +115,11 @@ class LogSettings(SettingsGroup):
 
 
 class CallSettings(SettingsGroup):
-    """Limits of calls and connections."""
+    """How calls are taken, and limits of calls and connections."""
 
+    rpc_server: Literal["core", "aio"] = "core"
+    """What takes calls: gRPC's core, or grpc.aio at three times the processor time. grpc.aio also serves
+    where the installed grpcio has another core."""
     message_bytes_max: Annotated[Size, Field(ge=64 << 10, le=1 << 30)] = 16 << 20
     """Largest request; larger ones are refused unread."""
     concurrent_calls_max: Count = 4_096

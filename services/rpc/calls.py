@@ -26,7 +26,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from services import logs
 from services.rpc import status
-from services.rpc.core.served_call import CallAborted, CallEnded, Handler, requests_of
+from services.rpc.served_call import CallAborted, CallEnded, Handler, requests_of
 from services.rpc.servicer import Context, Draining, is_brief, is_raw, method_of
 from storage.errors import DeviceFailed, StoreError
 

@@ -13,10 +13,10 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from services.rpc.core.served_call import EOF as EOF
-from services.rpc.core.served_call import CallEnded as CallEnded
-from services.rpc.core.served_call import Eof as Eof
-from services.rpc.core.served_call import ServedCall
+from services.rpc.served_call import EOF as EOF
+from services.rpc.served_call import CallEnded as CallEnded
+from services.rpc.served_call import Eof as Eof
+from services.rpc.served_call import ServedCall
 from storage.errors import StoreClosed
 
 Context = ServedCall

@@ -39,11 +39,12 @@ def test_one_sided_tls_knows_the_service_and_not_the_client(
     assert port.servicer.callers == [[], []]
 
 
+@pytest.mark.parametrize("rpc_server", ["core", "aio"])
 def test_mutual_tls_knows_the_name_in_the_clients_certificate(
-    background: BackgroundLoop, certificates: Certificates
+    rpc_server: str, background: BackgroundLoop, certificates: Certificates
 ) -> None:
     """Accounts will go by it."""
-    with TlsPort(background, certificates.mutual) as port:
+    with TlsPort(background, certificates.mutual | {"rpc_server": rpc_server}) as port:
         port.ask(certificates.alice)
     assert port.servicer.callers == [[b"alice"]]
 
@@ -137,14 +138,16 @@ def test_files_are_read_again_once_they_have_changed_and_settled(tmp_path: Path)
     assert [files.look(), files.look(), files.look()] == [False, True, False]
 
 
+@pytest.mark.parametrize("rpc_server", ["core", "aio"])
 def test_new_files_are_taken_up_and_bad_ones_are_not(
+    rpc_server: str,
     background: BackgroundLoop,
     certificates: Certificates,
     quick_looks: None,
 ) -> None:
     """A connection that is there goes on with the old certificate."""
     cert, key = certificates.issue("renewed")
-    settings = certificates.mutual | {"tls_cert": cert, "tls_key": key}
+    settings = certificates.mutual | {"tls_cert": cert, "tls_key": key, "rpc_server": rpc_server}
     with (
         structlog.testing.capture_logs() as events,
         TlsPort(background, settings) as port,
