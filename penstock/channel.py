@@ -23,7 +23,7 @@ import grpc
 from penstock.addresses import Addresses, Service, channel_options
 from penstock.background import Background
 from penstock.errors import CANCELLED_HERE, ClientClosed, UsedElsewhere
-from penstock.tls import TLS, open_channel
+from penstock.tls import LOOK_SECONDS, TLS, BadTlsFile, ChangedFiles, open_channel
 from penstock.wire import Method
 from storage.clock import Clock
 
@@ -149,6 +149,8 @@ class _OpenChannels(ABC, Generic[ChannelT]):
     def __init__(self, addresses: Addresses, clock: Clock, tls: TLS | None = None) -> None:
         self.addresses = addresses
         self.tls = tls
+        self._files = ChangedFiles([] if tls is None else tls.paths)
+        self._look_at = 0.0
         self._clock = clock
         self._call_s_max = 0.0
         self._lock = threading.Lock()
@@ -187,9 +189,7 @@ class _OpenChannels(ABC, Generic[ChannelT]):
         with self._lock:
             if self._stubs.get(place, {}).get(method.path) is not failed_stub:
                 return
-            unused = now - max(RETIRED_S_MIN, 2 * self._call_s_max)
-            ended = [channel for retired_at, channel in self._retired if retired_at <= unused]
-            del self._retired[: len(ended)]
+            ended = self._ended(now)
             if len(self._retired) < RETIRED_CHANNELS_MAX:
                 self._renewed.add(service)
                 self._retired.append((now, self._channels.pop(place)))
@@ -199,12 +199,42 @@ class _OpenChannels(ABC, Generic[ChannelT]):
 
     def stub(self, method: Method, lane: Lane = "calls") -> Any:
         """Return grpc's callable for a method."""
+        if self._files.paths:
+            self._look()
         with self._lock:
             stubs = self._stubs.setdefault((method.service, lane), {})
             stub = stubs.get(method.path)
             if stub is None:
                 stub = stubs[method.path] = method.on(self._current(method.service, lane))
             return stub
+
+    def _look(self) -> None:
+        """Retire all channels if the files of TLS have changed, now and then; bad files change nothing."""
+        now = self._clock.monotonic()
+        with self._lock:
+            if now < self._look_at or self.tls is None:
+                return
+            self._look_at = now + LOOK_SECONDS
+            if not self._files.look():
+                return
+            try:
+                self.tls.loaded()
+            except BadTlsFile as problem:
+                _log.warning("connections keep the certificates that they have: %s", problem)
+                return
+            ended = self._ended(now)
+            self._retired += [(now, channel) for channel in self._channels.values()]
+            self._channels.clear()
+            self._stubs.clear()
+        for channel in ended:
+            self._end(channel)
+
+    def _ended(self, now: float) -> list[ChannelT]:
+        """Take out the retired channels that can have no call under way any more, under the lock."""
+        unused = now - max(RETIRED_S_MIN, 2 * self._call_s_max)
+        ended = [channel for retired_at, channel in self._retired if retired_at <= unused]
+        del self._retired[: len(ended)]
+        return ended
 
     def _current(self, service: Service, lane: Lane) -> ChannelT:
         """Return the channel to a service, under the lock."""

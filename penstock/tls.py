@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 Pem = str | os.PathLike[str] | bytes
 """A PEM file, or what is in it."""
 
+LOOK_SECONDS: Final = 1.0  # how often files are looked at
 PUBLIC: Final = "public"  # as one types it where a file of authorities is asked for
 _CLOSED: Final = ("Socket closed", "Connection reset", "Broken pipe")
 _NOT_CONNECTED: Final = "failed to connect to all addresses"
@@ -74,6 +75,29 @@ class TLS:
         if self.cert is None or self.key is None:
             return ca, None
         return ca, identity(self.cert, self.key)
+
+
+class ChangedFiles:
+    """Tells once of each change of some files, when it finds them as the look before has."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.paths = tuple(paths)
+        self._taken = self._found = self._state()
+
+    def look(self) -> bool:
+        """Return whether to read the files again."""
+        before, self._found = self._found, self._state()
+        if self._found in (self._taken, None) or self._found != before:
+            return False
+        self._taken = self._found
+        return True
+
+    def _state(self) -> tuple[tuple[int, ...], ...] | None:
+        try:
+            found = [path.stat() for path in self.paths]
+        except OSError:  # one is away: somebody is about to put another in its place
+            return None
+        return tuple((each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns) for each in found)
 
 
 class KeyPair(NamedTuple):

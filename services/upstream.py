@@ -11,8 +11,7 @@ import grpc
 from google.protobuf.message import Message
 
 from penstock.addresses import WITHOUT_PROXY
-from penstock.tls import TLS, BadTlsFile, open_channel
-from services.rpc.tls import LOOK_SECONDS, ChangedFiles
+from penstock.tls import LOOK_SECONDS, TLS, BadTlsFile, ChangedFiles, open_channel
 
 CALL_SECONDS: Final = 10.0
 CALLS_A_CHANNEL: Final = 1_000  # a service takes 1,024 of a connection

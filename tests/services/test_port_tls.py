@@ -19,7 +19,6 @@ from penstock import TLS, BadTlsFile, Client, Unavailable
 from services import supervisor
 from services.rpc import tls as port_tls
 from services.rpc.handshake import check_own_calls
-from services.rpc.tls import ChangedFiles
 from services.testing import BackgroundLoop
 
 WITHIN_S = 5.0  # far below a connection's 20 s
@@ -119,23 +118,6 @@ def version_with(address: str, newest: ssl.TLSVersion) -> str | None:
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=5) as plain:
         return context.wrap_socket(plain).version()
-
-
-def test_files_are_read_again_once_they_have_changed_and_settled(tmp_path: Path) -> None:
-    path, other = tmp_path / "a", tmp_path / "b"
-    path.write_text("1")
-    other.write_text("1")
-    files = ChangedFiles([path, other])
-    assert not files.look()
-    path.write_text("two")
-    assert not files.look()  # the other one may follow
-    assert files.look()
-    assert not files.look()
-    other.unlink()
-    assert not files.look()
-    assert not files.look()
-    other.write_text("new")
-    assert [files.look(), files.look(), files.look()] == [False, True, False]
 
 
 @pytest.mark.parametrize("rpc_server", ["core", "aio"])

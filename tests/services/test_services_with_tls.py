@@ -20,7 +20,7 @@ from service_settings import (
 )
 from tls_port import TlsPort
 
-from penstock import TLS, AsyncClient, Client, Message, RecordBatch
+from penstock import TLS, AsyncClient, Client, Message, RecordBatch, channel
 from services import upstream
 from services.gateway.__main__ import serve as serve_gateway
 from services.gateway.v2 import definition_pb2 as v2
@@ -143,3 +143,31 @@ async def test_a_service_shows_the_certificate_that_its_files_hold_by_now(
                 await asyncio.sleep(0.01)
         await writer.close()
     assert port.servicer.callers[0] == [b"first"]
+
+
+async def test_clients_show_the_certificate_that_their_files_hold_by_now(
+    background: BackgroundLoop, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that runs for long outlasts the certificates that it began with; bad files change nothing."""
+    monkeypatch.setattr(channel, "LOOK_SECONDS", 0.0)
+    with TlsPort(background, certificates.mutual) as port:
+        own = certificates.issue("old")
+        tls = TLS(ca=certificates.ca, cert=own.cert, key=own.key)
+        with Client(writer=port.address, tls=tls) as client:
+            async with AsyncClient(writer=port.address, tls=tls) as aclient:
+
+                async def callers() -> list[list[bytes]]:
+                    await asyncio.to_thread(client.topics)
+                    await aclient.topics()
+                    return port.servicer.callers[-2:]
+
+                assert await callers() == [[b"old"], [b"old"]]
+                own.key.write_text("no key")
+                for _ in range(3):
+                    assert await callers() == [[b"old"], [b"old"]]
+                new = certificates.issue("new")
+                new.key.replace(own.key)
+                new.cert.replace(own.cert)
+                async with asyncio.timeout(10):
+                    while await callers() != [[b"new"], [b"new"]]:
+                        await asyncio.sleep(0.01)
