@@ -149,6 +149,7 @@ class _OpenChannels(ABC, Generic[ChannelT]):
     def __init__(self, addresses: Addresses, clock: Clock, tls: TLS | None = None) -> None:
         self.addresses = addresses
         self.tls = tls
+        self._loaded = None if tls is None else tls.loaded()
         self._files = ChangedFiles([] if tls is None else tls.paths)
         self._look_at = 0.0
         self._clock = clock
@@ -218,7 +219,7 @@ class _OpenChannels(ABC, Generic[ChannelT]):
             if not self._files.look():
                 return
             try:
-                self.tls.loaded()
+                self._loaded = self.tls.loaded()
             except BadTlsFile as problem:
                 _log.warning("connections keep the certificates that they have: %s", problem)
                 return
@@ -320,7 +321,7 @@ class ServiceChannels(_OpenChannels[grpc.Channel]):
         channel.close()
 
     def _open(self, address: str, options: list[tuple[str, int]]) -> grpc.Channel:
-        channel: grpc.Channel = open_channel(grpc, address, options, self.tls)
+        channel: grpc.Channel = open_channel(grpc, address, options, self._loaded)
         return channel
 
 
@@ -386,5 +387,5 @@ class AsyncServiceChannels(_OpenChannels[grpc.aio.Channel]):
         ending.add_done_callback(self._ending.discard)
 
     def _open(self, address: str, options: list[tuple[str, int]]) -> grpc.aio.Channel:
-        channel: grpc.aio.Channel = open_channel(grpc.aio, address, options, self.tls)
+        channel: grpc.aio.Channel = open_channel(grpc.aio, address, options, self._loaded)
         return channel

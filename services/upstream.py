@@ -11,9 +11,11 @@ import grpc
 from google.protobuf.message import Message
 
 from penstock.addresses import WITHOUT_PROXY
-from penstock.tls import LOOK_SECONDS, TLS, BadTlsFile, ChangedFiles, open_channel
+from penstock.tls import LOOK_SECONDS, TLS, BadTlsFile, ChangedFiles, advice, open_channel
+from services import logs
 
 CALL_SECONDS: Final = 10.0
+_HEALTH: Final = "/grpc.health.v1.Health/Check"
 CALLS_A_CHANNEL: Final = 1_000  # a service takes 1,024 of a connection
 _OPTIONS: Final = [
     ("grpc.max_receive_message_length", -1),
@@ -61,40 +63,72 @@ class CheckingWriter(CalledService, Protocol):
 
 
 class Upstream:
-    """One channel to a service; it connects again by itself, over a new one once the files of its TLS have changed."""
+    """One channel to a service; it connects again by itself.
+
+    It goes over to a new channel once the files of its TLS have changed, and logs it if TLS is why none connects.
+    """
 
     def __init__(self, address: str, tls: TLS | None = None) -> None:
+        """Take TLS with its files. Raises BadTlsFile."""
         self._address = address
-        self._tls = tls
+        self._files = tls
+        self._tls = None if tls is None else tls.loaded()
         self._methods: dict[str, Any] = {}
         self._ending: set[asyncio.Future[None]] = set()
         self._channel = self._open()
-        self._watching: asyncio.Task[None] | None = None
-        if tls is not None and tls.paths:
-            self._watching = asyncio.get_running_loop().create_task(self._watch(tls))
+        self._watching = asyncio.ensure_future(self._watch())
 
     def renew(self) -> None:
         """End all calls; make those to come over a new connection."""
-        self._replace(self._open(), None)
+        self._replace(None)
 
     def _open(self) -> grpc.aio.Channel:
         channel: grpc.aio.Channel = open_channel(grpc.aio, self._address, _OPTIONS, self._tls)
         return channel
 
-    def _replace(self, channel: grpc.aio.Channel, grace_seconds: float | None) -> None:
+    def _replace(self, grace_seconds: float | None) -> None:
         ending = asyncio.ensure_future(self._channel.close(grace_seconds))
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
-        self._channel = channel
+        self._channel = self._open()
         self._methods.clear()
 
-    async def _watch(self, tls: TLS) -> None:
-        files = ChangedFiles(tls.paths)
+    async def _watch(self) -> None:
+        changed = ChangedFiles([] if self._files is None else self._files.paths)
+        said = ""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            if files.look():
-                with suppress(BadTlsFile):  # its process's port says so, too
-                    self._replace(self._open(), CALL_SECONDS)
+            if changed.paths and changed.look():
+                self._take_up()
+            state = self._channel.get_state()
+            if state is grpc.ChannelConnectivity.READY:
+                said = ""
+            elif state is grpc.ChannelConnectivity.TRANSIENT_FAILURE and not said:
+                said = await self._why()
+                if said:
+                    log = logs.get_logger()
+                    log.error("a service cannot be called", address=self._address, problem=said)
+
+    def _take_up(self) -> None:
+        assert self._files is not None
+        try:
+            self._tls = self._files.loaded()
+        except BadTlsFile as problem:
+            logs.get_logger().error(
+                "calls to a service keep the certificates that they have",
+                address=self._address,
+                problem=str(problem),
+            )
+        else:
+            self._replace(CALL_SECONDS)
+
+    async def _why(self) -> str:
+        """Return what to do about a connection that fails, "" if TLS is not why."""
+        try:
+            await self._channel.unary_unary(_HEALTH, None, None)(b"", timeout=LOOK_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            return advice(error.details() or "", self._tls)
+        return ""
 
     def unary(self, path: str) -> Any:
         """Return the callable for a method, of bytes."""
@@ -142,11 +176,9 @@ class Upstream:
 
     async def close(self) -> None:
         """End all calls."""
-        if self._watching is not None:
-            self._watching.cancel()
-        for ending in self._ending:
-            ending.cancel()
-        await asyncio.gather(*self._ending, return_exceptions=True)
+        for task in (self._watching, *self._ending):
+            task.cancel()
+        await asyncio.gather(self._watching, *self._ending, return_exceptions=True)
         await self._channel.close(None)
 
 
@@ -159,6 +191,7 @@ class WaitingCalls:
     def __init__(self, address: str, tls: TLS | None = None) -> None:
         self._address = address
         self._tls = tls
+        self._loaded = None if tls is None else tls.loaded()
         self._channels: list[tuple[Upstream, int]] = []
 
     async def call(
@@ -188,5 +221,9 @@ class WaitingCalls:
         for place, (_, count) in enumerate(self._channels):
             if count < CALLS_A_CHANNEL:
                 return place
-        self._channels.append((Upstream(self._address, self._tls), 0))
+        try:
+            upstream = Upstream(self._address, self._tls)
+        except BadTlsFile:  # a file that was good at the start; the others say so
+            upstream = Upstream(self._address, self._loaded)
+        self._channels.append((upstream, 0))
         return len(self._channels) - 1

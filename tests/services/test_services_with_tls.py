@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
+import grpc
 import pytest
+import structlog
 from certificates import Certificates
 from free_ports import free_address
 from messaging_bed import CLIENT, message, receive_request
@@ -171,3 +173,35 @@ async def test_clients_show_the_certificate_that_their_files_hold_by_now(
                 async with asyncio.timeout(10):
                     while await callers() != [[b"new"], [b"new"]]:
                         await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("serves", "calls", "problem"),
+    [
+        ("mutual", None, "if the service serves TLS"),
+        ("mutual", "one_sided", "if the service asks for the client's certificate"),
+        ("plaintext", "one_sided", "the service serves plaintext"),
+        ("mutual", "alice", ""),
+    ],
+)
+async def test_a_service_says_why_it_cannot_call_another_one(
+    serves: str,
+    calls: str | None,
+    problem: str,
+    background: BackgroundLoop,
+    certificates: Certificates,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its calls wait for the other one, which may be about to start: without that nobody would know."""
+    monkeypatch.setattr(upstream, "LOOK_SECONDS", 0.05)
+    settings = certificates.mutual if serves == "mutual" else {}
+    with TlsPort(background, settings) as port, structlog.testing.capture_logs() as events:
+        writer = Upstream(port.address, getattr(certificates, calls) if calls else None)
+        with suppress(grpc.aio.AioRpcError):
+            await writer.call(LIST_TOPICS, b"", timeout_s=0.5)
+        await asyncio.sleep(0.2)
+        await writer.close()
+    problems = [
+        event["problem"] for event in events if event["event"] == "a service cannot be called"
+    ]
+    assert [problem in each for each in problems] == ([True] if problem else [])
