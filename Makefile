@@ -108,9 +108,10 @@ faults: setup ## Damage stores, kill services, fail calls, fill disks, cut power
 	  FAILING_CALLS=$(or $(FAILING_CALLS),300) FILL_UPS=$(or $(FILL_UPS),30) MALFORMED=$(or $(MALFORMED),20000) \
 	  $(BIN)/python -m pytest -q --timeout 14400 tests/faults $(STEP_TESTS) $(PYTEST_ARGS)
 
-clients-test: setup ## Run RocketMQ's official clients against it (CLIENTS="python node", SCENARIOS="...", REFERENCE=1 beside a real broker, SPLIT=1 with split routes, SLOW=1)
+clients-test: setup ## Run RocketMQ's official clients against it (CLIENTS="python node", SCENARIOS="...", REFERENCE=1 beside a real broker, SPLIT=1 with split routes, SECURE=1 over TLS with credentials, SLOW=1)
 	@$(BIN)/python tests/clients --clients "$(CLIENTS)" --scenarios "$(SCENARIOS)" \
-	  $(if $(filter-out 0,$(REFERENCE)),--reference) $(if $(filter-out 0,$(SLOW)),--slow) $(if $(filter-out 0,$(SPLIT)),--split)
+	  $(if $(filter-out 0,$(REFERENCE)),--reference) $(if $(filter-out 0,$(SLOW)),--slow) $(if $(filter-out 0,$(SPLIT)),--split) \
+	  $(if $(filter-out 0,$(SECURE)),--secure)
 
 compose-test: setup ## Build deploy/, start it, kill each container in turn, find nothing lost
 	@$(BIN)/python deploy/compose_test.py

@@ -26,6 +26,7 @@ class ExitCode(IntEnum):
     NOT_FOUND = 8  # no such topic, message or file
     UNREACHABLE = 9  # a service cannot be reached, or did not answer in time
     REFUSED = 10  # full, busy, read-only or not serving: may work later
+    DENIED = 11  # no user is known, or the user lacks the right
     INTERRUPTED = 130  # or not confirmed at a prompt
 
 
@@ -76,10 +77,13 @@ def _of_client(error: Exception) -> tuple[str, ExitCode] | None:
         client.InvalidArgument
         | client.TopicExists
         | client.GroupExists
+        | client.UserExists
         | client.Unimplemented
         | client.OffsetOutOfRange,
     ):
         return line, ExitCode.USAGE
+    if isinstance(error, client.Unauthenticated | client.PermissionDenied):
+        return line, ExitCode.DENIED
     if isinstance(error, client.NotFound) or error.reason == _TOO_LATE:
         return line, ExitCode.NOT_FOUND
     if isinstance(error, client.Unavailable) and (refused := _REFUSED.search(line)):
@@ -103,6 +107,8 @@ def _of_store(error: Exception) -> tuple[str, ExitCode] | None:
         return line, ExitCode.NOT_A_STORE
     if isinstance(error, store.UnsupportedFormat):
         return line, ExitCode.NEWER_FORMAT
+    if isinstance(error, store.UserExists | store.InvalidMessage):
+        return line, ExitCode.USAGE
     return (line, ExitCode.FAILED) if isinstance(error, store.StoreError) else None
 
 

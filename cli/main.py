@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from cli import bench, certs, offline, pub, query, serving, staged, status, sub, topics
+from cli.accounts import acl, users
 from cli.consumers import clients, dead_letters, groups, offsets
 from cli.delays import timers
 from cli.failures import ExitCode, describe
@@ -186,6 +187,8 @@ app.add_typer(topics.app, name="topic", rich_help_panel="Topics and messages")
 app.add_typer(groups.app, name="group", rich_help_panel="Topics and messages")
 app.add_typer(dead_letters.app, name="dlq", rich_help_panel="Topics and messages")
 app.add_typer(transactions.app, name="transactions", rich_help_panel="Topics and messages")
+app.add_typer(users.app, name="user", rich_help_panel="Accounts")
+app.add_typer(acl.app, name="acl", rich_help_panel="Accounts")
 pub.register(app)
 sub.register(app)
 query.register(app)

@@ -49,7 +49,12 @@ class Session:
     def client(self) -> Client:
         """Return a client of the three addresses; nothing is connected yet."""
         from penstock import Client, RetryPolicy
+        from penstock.credentials import given_credentials
 
+        try:
+            given_credentials()
+        except ValueError as error:
+            raise CommandFailed(f"PENSTOCK_ACCESS_KEY: {error}", ExitCode.USAGE) from error
         return Client(
             writer=self.writer,
             reader=self.reader,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from penstock._sync.staged_commit import StagedCommit
     from penstock._sync.subscription import Subscription
     from penstock._sync.transactions import Transaction, TransactionChecker
+    from penstock.account_values import NewSecret, Policy, User
     from penstock.batch import RecordBatch
     from penstock.errors import (
         BatchFull,
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
         NotFound,
         OffsetOutOfRange,
         PenstockError,
+        PermissionDenied,
+        PolicyNotFound,
         QueueNotFound,
         ResourceExhausted,
         ServiceFailed,
@@ -56,11 +59,14 @@ if TYPE_CHECKING:
         TopicNotFound,
         TransactionExists,
         TransactionRefused,
+        Unauthenticated,
         Unavailable,
         Unimplemented,
         UnknownOutcome,
         UnreadableBody,
         UsedElsewhere,
+        UserExists,
+        UserNotFound,
     )
     from penstock.group_values import (
         ExponentialBackoff,
@@ -147,6 +153,7 @@ __all__ = [
     "LeasedRecord",
     "Message",
     "MessageNotFound",
+    "NewSecret",
     "NotFound",
     "OffsetOutOfRange",
     "OffsetRange",
@@ -154,6 +161,9 @@ __all__ = [
     "PendingTransaction",
     "PendingTransactions",
     "PenstockError",
+    "PermissionDenied",
+    "Policy",
+    "PolicyNotFound",
     "Producer",
     "PullResult",
     "PullStatus",
@@ -186,12 +196,16 @@ __all__ = [
     "TransactionChecker",
     "TransactionExists",
     "TransactionRefused",
+    "Unauthenticated",
     "Unavailable",
     "UncoveredRange",
     "Unimplemented",
     "UnknownOutcome",
     "UnreadableBody",
     "UsedElsewhere",
+    "User",
+    "UserExists",
+    "UserNotFound",
     "WriterStatus",
 ]
 
@@ -222,8 +236,8 @@ _HOMES: Final = {
     "Group": "penstock.group_values",
     "GroupDescription": "penstock.group_values",
     "GroupExists": "penstock.errors",
-    "GroupNotFound": "penstock.errors",
     "GroupLeases": "penstock.group_values",
+    "GroupNotFound": "penstock.errors",
     "GroupOffset": "penstock.values",
     "GroupQueue": "penstock.group_values",
     "Handle": "penstock.producing.threads",
@@ -236,6 +250,7 @@ _HOMES: Final = {
     "LeasedRecord": "penstock.leased",
     "Message": "penstock.values",
     "MessageNotFound": "penstock.errors",
+    "NewSecret": "penstock.account_values",
     "NotFound": "penstock.errors",
     "OffsetOutOfRange": "penstock.errors",
     "OffsetRange": "penstock.values",
@@ -243,6 +258,9 @@ _HOMES: Final = {
     "PendingTransaction": "penstock.transaction_values",
     "PendingTransactions": "penstock.transaction_values",
     "PenstockError": "penstock.errors",
+    "PermissionDenied": "penstock.errors",
+    "Policy": "penstock.account_values",
+    "PolicyNotFound": "penstock.errors",
     "Producer": "penstock.producing.threads",
     "PullResult": "penstock.values",
     "PullStatus": "penstock.values",
@@ -276,12 +294,16 @@ _HOMES: Final = {
     "TransactionChecker": "penstock._sync.transactions",
     "TransactionExists": "penstock.errors",
     "TransactionRefused": "penstock.errors",
+    "Unauthenticated": "penstock.errors",
     "Unavailable": "penstock.errors",
     "UncoveredRange": "penstock.values",
     "Unimplemented": "penstock.errors",
     "UnknownOutcome": "penstock.errors",
     "UnreadableBody": "penstock.errors",
     "UsedElsewhere": "penstock.errors",
+    "User": "penstock.account_values",
+    "UserExists": "penstock.errors",
+    "UserNotFound": "penstock.errors",
     "WriterStatus": "penstock.values",
 }
 

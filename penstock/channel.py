@@ -12,18 +12,18 @@ import os
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from functools import partial
 from queue import SimpleQueue
 from typing import Any, Final, Generic, Literal, TypeVar
 
 import grpc
 
 from penstock.addresses import Addresses, Service, channel_options
-from penstock.background import Background
+from penstock.call_thread import CallThread
+from penstock.credentials import Credentials, signed
 from penstock.errors import CANCELLED_HERE, ClientClosed, UsedElsewhere
-from penstock.tls import LOOK_SECONDS, TLS, BadTlsFile, ChangedFiles, open_channel
+from penstock.tls import TLS, WatchedTls, open_channel
 from penstock.wire import Method
 from storage.clock import Clock
 
@@ -53,11 +53,14 @@ RETIRED_S_MIN: Final = 60.0  # how long a retired channel stays open at least
 _log = logging.getLogger(__name__)
 ChannelT = TypeVar("ChannelT", grpc.Channel, grpc.aio.Channel)
 Lane = Literal["calls", "iterators"]
-"""What a channel is for. Channels of one address share their connection, and nothing of grpc's Python part."""
+"""What a channel is for. Channels of one address share their connection, and nothing of grpc's Python part.
+"""
 
 
 def is_cancelled() -> bool:
-    """Return whether the current task is being cancelled: grpc.aio raises CancelledError for closed channels too."""
+    """Return whether the current task is being cancelled: grpc.aio raises CancelledError for closed channels
+    too.
+    """
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 
@@ -108,50 +111,24 @@ class AsyncHome:
             )
 
 
-class CallThread:
-    """A thread that makes calls for others.
-
-    An interrupt (Ctrl-C) raises in the main thread wherever it is: within grpc it may leave a lock held, and all calls of
-    the channel wait for ever. No interrupt reaches this thread.
-    """
-
-    def __init__(self) -> None:
-        self._jobs: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
-        self._background = Background("penstock-calls")
-
-    def __del__(self) -> None:
-        # Not at a close: a job that is given after it finds the channel closed, and says so to its caller.
-        self._jobs.put(None)
-
-    def do(self, job: Callable[[], object]) -> None:
-        """Have it done soon, after what was given before; nothing is done at the interpreter's end."""
-        if sys.is_finalizing():  # no thread begins any more, and the process ends its calls
-            return
-        self._jobs.put(job)
-        self._background.start(partial(_do, self._jobs))
-
-
-def _do(jobs: SimpleQueue[Callable[[], object] | None]) -> None:
-    while (job := jobs.get()) is not None:
-        try:
-            job()
-        except Exception:  # noqa: BLE001  the others have to be done
-            _log.exception("a call failed")
-
-
 class _OpenChannels(ABC, Generic[ChannelT]):
     """One channel a service and lane, opened when it is first needed.
 
-    A channel that `renew` retires stays open for the calls under way on it: twice the longest time that any call
-    has had, and 60 s at least.
+    A channel that `renew` retires stays open for the calls under way on it: twice the longest time that any
+    call has had, and 60 s at least.
     """
 
-    def __init__(self, addresses: Addresses, clock: Clock, tls: TLS | None = None) -> None:
+    def __init__(
+        self,
+        addresses: Addresses,
+        clock: Clock,
+        tls: TLS | None = None,
+        credentials: Credentials | None = None,
+    ) -> None:
         self.addresses = addresses
         self.tls = tls
-        self._loaded = None if tls is None else tls.loaded()
-        self._files = ChangedFiles([] if tls is None else tls.paths)
-        self._look_at = 0.0
+        self._watched_tls = WatchedTls(tls)
+        self._credentials = credentials
         self._clock = clock
         self._call_s_max = 0.0
         self._lock = threading.Lock()
@@ -181,7 +158,8 @@ class _OpenChannels(ABC, Generic[ChannelT]):
         self._call_s_max = max(self._call_s_max, call_s)
 
     def renew(self, method: Method, failed_stub: Any) -> None:
-        """Open another channel with the next call to a service if ``failed_stub`` is of the one that there is.
+        """Open another channel with the next call to a service if ``failed_stub`` is of the one that there
+        is.
 
         Calls under way go on. Nothing is done while four retired channels may have calls under way.
         """
@@ -200,28 +178,21 @@ class _OpenChannels(ABC, Generic[ChannelT]):
 
     def stub(self, method: Method, lane: Lane = "calls") -> Any:
         """Return grpc's callable for a method."""
-        if self._files.paths:
-            self._look()
+        if self.tls is not None:
+            self._take_up_files()
         with self._lock:
             stubs = self._stubs.setdefault((method.service, lane), {})
             stub = stubs.get(method.path)
             if stub is None:
-                stub = stubs[method.path] = method.on(self._current(method.service, lane))
+                stub = method.on(self._current(method.service, lane))
+                stub = stubs[method.path] = signed(stub, self._credentials)
             return stub
 
-    def _look(self) -> None:
-        """Retire all channels if the files of TLS have changed, now and then; bad files change nothing."""
+    def _take_up_files(self) -> None:
+        """Retire all channels if the files of TLS have changed."""
         now = self._clock.monotonic()
         with self._lock:
-            if now < self._look_at or self.tls is None:
-                return
-            self._look_at = now + LOOK_SECONDS
-            if not self._files.look():
-                return
-            try:
-                self._loaded = self.tls.loaded()
-            except BadTlsFile as problem:
-                _log.warning("connections keep the certificates that they have: %s", problem)
+            if not self._watched_tls.look(now):
                 return
             ended = self._ended(now)
             self._retired += [(now, channel) for channel in self._channels.values()]
@@ -274,8 +245,14 @@ class _OpenChannels(ABC, Generic[ChannelT]):
 class ServiceChannels(_OpenChannels[grpc.Channel]):
     """Channels of grpc's synchronous kind, shared by threads."""
 
-    def __init__(self, addresses: Addresses, clock: Clock, tls: TLS | None = None) -> None:
-        super().__init__(addresses, clock, tls)
+    def __init__(
+        self,
+        addresses: Addresses,
+        clock: Clock,
+        tls: TLS | None = None,
+        credentials: Credentials | None = None,
+    ) -> None:
+        super().__init__(addresses, clock, tls, credentials)
         self.call_thread = CallThread()
 
     def close(self) -> None:
@@ -321,17 +298,23 @@ class ServiceChannels(_OpenChannels[grpc.Channel]):
         channel.close()
 
     def _open(self, address: str, options: list[tuple[str, int]]) -> grpc.Channel:
-        channel: grpc.Channel = open_channel(grpc, address, options, self._loaded)
+        channel: grpc.Channel = open_channel(grpc, address, options, self._watched_tls.loaded)
         return channel
 
 
 class AsyncServiceChannels(_OpenChannels[grpc.aio.Channel]):
     """Channels of grpc.aio, for one event loop."""
 
-    def __init__(self, addresses: Addresses, clock: Clock, tls: TLS | None = None) -> None:
-        super().__init__(addresses, clock, tls)
+    def __init__(
+        self,
+        addresses: Addresses,
+        clock: Clock,
+        tls: TLS | None = None,
+        credentials: Credentials | None = None,
+    ) -> None:
+        super().__init__(addresses, clock, tls, credentials)
         self._home = AsyncHome()
-        self._streaming = ServiceChannels(addresses, clock, tls)
+        self._streaming = ServiceChannels(addresses, clock, tls, credentials)
         self._ending: set[asyncio.Future[None]] = set()
 
     def of(self, service: Service) -> grpc.aio.Channel:
@@ -387,5 +370,7 @@ class AsyncServiceChannels(_OpenChannels[grpc.aio.Channel]):
         ending.add_done_callback(self._ending.discard)
 
     def _open(self, address: str, options: list[tuple[str, int]]) -> grpc.aio.Channel:
-        channel: grpc.aio.Channel = open_channel(grpc.aio, address, options, self._loaded)
+        channel: grpc.aio.Channel = open_channel(
+            grpc.aio, address, options, self._watched_tls.loaded
+        )
         return channel

@@ -8,13 +8,18 @@
     │   │   ├── TopicNotFound    there is no topic of that name
     │   │   ├── GroupNotFound    there is no consumer group of that name
     │   │   ├── MessageNotFound  no message is stored under that id
+    │   │   ├── UserNotFound     there is no account of that name
+    │   │   ├── PolicyNotFound   the account has no policy for the resource
     │   │   └── StageNotFound    a commit names an attempt that is not staged
     │   ├── TopicExists          a topic of that name exists
     │   ├── GroupExists          a consumer group of that name exists
+    │   ├── UserExists           an account of that name exists
     │   ├── TransactionExists    messages of another run are pending under the transaction id
     │   ├── StageExists          an attempt of that id is staged already
     │   ├── ResourceExhausted    full or busy; if ``retry_delay_ms`` is above 0, try again then
     │   ├── OffsetOutOfRange     a consumer is beyond the end of its queue
+    │   ├── Unauthenticated      no user is known by what the call carries
+    │   ├── PermissionDenied     no policy allows the user what it asks for
     │   └── Unimplemented        this version does not serve it
     ├── FailedPrecondition       read-only after a failed write, or a device fails; not acknowledged
     ├── the service did not answer
@@ -137,7 +142,9 @@ class StageExists(PenstockError):
 
 
 class TransactionExists(PenstockError):
-    """Messages of another run of the producer are pending under the transaction id; end it, or take another id."""
+    """Messages of another run of the producer are pending under the transaction id; end it, or take another
+    id.
+    """
 
     code = grpc.StatusCode.ALREADY_EXISTS
 
@@ -171,6 +178,32 @@ class OffsetOutOfRange(PenstockError):
         self.queue_id = queue_id
         self.queue_offset = queue_offset
         self.next_offset = next_offset
+
+
+class Unauthenticated(PenstockError):
+    """The service knows no user by what the call carries: a wrong key, a disabled user, or none at all."""
+
+    code = grpc.StatusCode.UNAUTHENTICATED
+
+
+class PermissionDenied(PenstockError):
+    """No policy allows the user what it asked for."""
+
+    code = grpc.StatusCode.PERMISSION_DENIED
+
+
+class UserNotFound(NotFound):
+    """There is no such account."""
+
+
+class PolicyNotFound(NotFound):
+    """The account has no such policy."""
+
+
+class UserExists(PenstockError):
+    """An account of that name exists already."""
+
+    code = grpc.StatusCode.ALREADY_EXISTS
 
 
 class Unimplemented(PenstockError):
@@ -346,6 +379,8 @@ _BY_CODE: Final[dict[grpc.StatusCode, type[PenstockError]]] = {
     grpc.StatusCode.RESOURCE_EXHAUSTED: ResourceExhausted,
     grpc.StatusCode.FAILED_PRECONDITION: FailedPrecondition,
     grpc.StatusCode.UNIMPLEMENTED: Unimplemented,
+    grpc.StatusCode.UNAUTHENTICATED: Unauthenticated,
+    grpc.StatusCode.PERMISSION_DENIED: PermissionDenied,
     grpc.StatusCode.UNAVAILABLE: Unavailable,
     grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineExceeded,
     grpc.StatusCode.CANCELLED: Cancelled,
@@ -360,6 +395,9 @@ _BY_REASON: Final[dict[str, type[PenstockError]]] = {
     "STAGE_NOT_FOUND": StageNotFound,
     "STAGE_EXISTS": StageExists,
     "TRANSACTION_EXISTS": TransactionExists,
+    "USER_EXISTS": UserExists,
+    "USER_NOT_FOUND": UserNotFound,
+    "POLICY_NOT_FOUND": PolicyNotFound,
 }
 
 

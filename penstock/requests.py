@@ -18,7 +18,7 @@ FRAME_OVERHEAD_MAX: Final = 6
 _R = TypeVar("_R", bound=ProtoMessage)
 
 
-def build(kind: type[_R], **fields: Any) -> _R:
+def build(kind: type[_R], /, **fields: Any) -> _R:
     """Return a message; InvalidArgument names the field whose value does not fit. None: absent."""
     try:
         return kind(**fields)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ Pem = str | os.PathLike[str] | bytes
 LOOK_SECONDS: Final = 1.0  # how often files are looked at
 PUBLIC: Final = "public"  # as one types it where a file of authorities is asked for
 _CLOSED: Final = ("Socket closed", "Connection reset", "Broken pipe")
+_log = logging.getLogger(__name__)
 _NOT_CONNECTED: Final = "failed to connect to all addresses"
 
 
@@ -31,9 +33,9 @@ class BadTlsFile(ValueError):
 class TLS:
     """How a client speaks TLS. Files are PEM; bytes are taken for what is in the file.
 
-    ``ca`` has the authorities of the services' certificates; None: the public ones that gRPC knows. The client
-    shows ``cert``, whose private key is ``key``, to a service that asks for one (mutual TLS). ``server_name`` is
-    the name in the services' certificates if it is not the host of their addresses.
+    ``ca`` has the authorities of the services' certificates; None: the public ones that gRPC knows. The
+    client shows ``cert``, whose private key is ``key``, to a service that asks for one (mutual TLS).
+    ``server_name`` is the name in the services' certificates if it is not the host of their addresses.
     """
 
     ca: Pem | None = None
@@ -100,6 +102,31 @@ class ChangedFiles:
         return tuple((each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns) for each in found)
 
 
+class WatchedTls:
+    """TLS, with what was good in its files last."""
+
+    def __init__(self, files: TLS | None) -> None:
+        """Read the files. Raises BadTlsFile."""
+        self.loaded = None if files is None else files.loaded()
+        self._files = files
+        self._changed = ChangedFiles([] if files is None else files.paths)
+        self._look_at = 0.0
+
+    def look(self, now: float) -> bool:
+        """Return whether the files have changed and are good, at most each second; bad ones change nothing."""
+        if now < self._look_at or self._files is None:
+            return False
+        self._look_at = now + LOOK_SECONDS
+        if not self._changed.paths or not self._changed.look():
+            return False
+        try:
+            self.loaded = self._files.loaded()
+        except BadTlsFile as problem:
+            _log.warning("connections keep the certificates that they have: %s", problem)
+            return False
+        return True
+
+
 class KeyPair(NamedTuple):
     """A certificate with its chain, its private key, and until when it is valid."""
 
@@ -109,7 +136,9 @@ class KeyPair(NamedTuple):
 
 
 def tls_of(ca: str, cert: str, key: str, server_name: str) -> TLS | None:
-    """Return TLS as flags and options say it; None without ``ca``, which may be the word PUBLIC. Raises BadTlsFile."""
+    """Return TLS as flags and options say it; None without ``ca``, which may be the word PUBLIC. Raises
+    BadTlsFile.
+    """
     if not ca:
         return None
     return TLS(

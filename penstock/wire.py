@@ -15,6 +15,7 @@ from google.protobuf.message import Message as ProtoMessage
 
 from penstock.addresses import Service
 from penstock.v1 import (
+    accounts_pb2,
     common_pb2,
     groups_pb2,
     indexer_pb2,
@@ -134,6 +135,7 @@ def _of(
 
 
 _w, _r, _i, _t = writer_pb2, reader_pb2, indexer_pb2, staged_commits_pb2
+_a = accounts_pb2
 _g, _l, _x, _d = groups_pb2, leases_pb2, transactions_pb2, timers_pb2
 
 PRODUCE: Final = Method(
@@ -268,6 +270,19 @@ LIST_GROUP_SETTINGS: Final = _of(
     "reader", "Groups/ListGroupSettings", _g.ListGroupSettingsRequest, _g.ListGroupSettingsResponse
 )
 RESET_GROUP: Final = _of("reader", "Groups/ResetGroup", _g.ResetGroupRequest, _g.ResetGroupResponse)
+CREATE_USER: Final = _of("writer", "Accounts/CreateUser", _a.CreateUserRequest, _a.UserWithSecret)
+UPDATE_USER: Final = _of("writer", "Accounts/UpdateUser", _a.UpdateUserRequest, _a.UserWithSecret)
+DELETE_USER: Final = _of(
+    "writer", "Accounts/DeleteUser", _a.DeleteUserRequest, _a.DeleteUserResponse
+)
+LIST_USERS: Final = _of("writer", "Accounts/ListUsers", _a.ListUsersRequest, _a.ListUsersResponse)
+PUT_POLICY: Final = _of("writer", "Accounts/PutPolicy", _a.Policy, _a.Policy)
+DELETE_POLICIES: Final = _of(
+    "writer", "Accounts/DeletePolicies", _a.DeletePoliciesRequest, _a.DeletePoliciesResponse
+)
+LIST_POLICIES: Final = _of(
+    "writer", "Accounts/ListPolicies", _a.ListPoliciesRequest, _a.ListPoliciesResponse
+)
 PREPARE: Final = _of("writer", "Transactions/Prepare", _x.PrepareRequest, _x.PrepareResponse)
 END_TRANSACTIONS: Final = _of(
     "writer", "Transactions/EndTransactions", _x.EndTransactionsRequest, _x.EndTransactionsResponse

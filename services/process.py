@@ -20,7 +20,7 @@ from typing import Final, NoReturn
 from services import logs, loops, memory, stdio
 from services.config.settings import ListenSettings
 from services.rpc.ports import CannotListen
-from storage.errors import NotAStore, StoreError, StoreLocked, UnsupportedFormat
+from storage.errors import BrokenAccounts, NotAStore, StoreError, StoreLocked, UnsupportedFormat
 from storage.files import open_files
 
 EXIT_FAILED: Final = 1
@@ -29,6 +29,7 @@ EXIT_CODE_OF: Final[dict[type[BaseException], int]] = {
     NotAStore: 4,
     UnsupportedFormat: 5,
     CannotListen: 6,
+    BrokenAccounts: 2,
 }
 SERVING_LINE: Final = "{service} serves on {address}"
 

@@ -62,8 +62,8 @@ class RunningStore:
 def running_store(directory: Path, *, processes: bool = False) -> Iterator[RunningStore]:
     """Run writer, reader with its gateway, and indexer on free ports until the block ends.
 
-    ``directory`` is the store's; the writer makes it. With ``processes`` the log of the services is beside it. Raises
-    OSError or StoreError if a service does not start.
+    ``directory`` is the store's; the writer makes it. With ``processes`` the log of the services is beside
+    it. Raises OSError or StoreError if a service does not start.
     """
     with ExitStack() as stack:
         start = _start_processes if processes else _start_threads

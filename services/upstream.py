@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol
 
 import grpc
 from google.protobuf.message import Message
 
 from penstock.addresses import WITHOUT_PROXY
-from penstock.tls import LOOK_SECONDS, TLS, BadTlsFile, ChangedFiles, advice, open_channel
+from penstock.credentials import Metadata
+from penstock.tls import LOOK_SECONDS, TLS, BadTlsFile, WatchedTls, advice, open_channel
 from services import logs
 
 CALL_SECONDS: Final = 10.0
@@ -62,17 +65,24 @@ class CheckingWriter(CalledService, Protocol):
         ...
 
 
+class ServiceAddress(NamedTuple):
+    """Where a service is, and how it is called."""
+
+    address: str
+    tls: TLS | None = None
+    metadata: Callable[[], Metadata] = tuple  # as whom
+
+
 class Upstream:
     """One channel to a service; it connects again by itself.
 
     It goes over to a new channel once the files of its TLS have changed, and logs it if TLS is why none connects.
     """
 
-    def __init__(self, address: str, tls: TLS | None = None) -> None:
-        """Take TLS with its files. Raises BadTlsFile."""
-        self._address = address
-        self._files = tls
-        self._tls = None if tls is None else tls.loaded()
+    def __init__(self, endpoint: ServiceAddress) -> None:
+        """Take an endpoint, with the files of its TLS. Raises BadTlsFile."""
+        self._endpoint = endpoint
+        self._tls = WatchedTls(endpoint.tls)
         self._methods: dict[str, Any] = {}
         self._ending: set[asyncio.Future[None]] = set()
         self._channel = self._open()
@@ -83,7 +93,9 @@ class Upstream:
         self._replace(None)
 
     def _open(self) -> grpc.aio.Channel:
-        channel: grpc.aio.Channel = open_channel(grpc.aio, self._address, _OPTIONS, self._tls)
+        channel: grpc.aio.Channel = open_channel(
+            grpc.aio, self._endpoint.address, _OPTIONS, self._tls.loaded
+        )
         return channel
 
     def _replace(self, grace_seconds: float | None) -> None:
@@ -94,12 +106,11 @@ class Upstream:
         self._methods.clear()
 
     async def _watch(self) -> None:
-        changed = ChangedFiles([] if self._files is None else self._files.paths)
         said = ""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            if changed.paths and changed.look():
-                self._take_up()
+            if self._tls.look(time.monotonic()):
+                self._replace(CALL_SECONDS)
             state = self._channel.get_state()
             if state is grpc.ChannelConnectivity.READY:
                 said = ""
@@ -107,27 +118,16 @@ class Upstream:
                 said = await self._why()
                 if said:
                     log = logs.get_logger()
-                    log.error("a service cannot be called", address=self._address, problem=said)
-
-    def _take_up(self) -> None:
-        assert self._files is not None
-        try:
-            self._tls = self._files.loaded()
-        except BadTlsFile as problem:
-            logs.get_logger().error(
-                "calls to a service keep the certificates that they have",
-                address=self._address,
-                problem=str(problem),
-            )
-        else:
-            self._replace(CALL_SECONDS)
+                    log.error(
+                        "a service cannot be called", address=self._endpoint.address, problem=said
+                    )
 
     async def _why(self) -> str:
         """Return what to do about a connection that fails, "" if TLS is not why."""
         try:
             await self._channel.unary_unary(_HEALTH, None, None)(b"", timeout=LOOK_SECONDS)
         except grpc.aio.AioRpcError as error:
-            return advice(error.details() or "", self._tls)
+            return advice(error.details() or "", self._endpoint.tls)
         return ""
 
     def unary(self, path: str) -> Any:
@@ -135,16 +135,17 @@ class Upstream:
         found = self._methods.get(path)
         if found is None:
             found = self._methods[path] = self._channel.unary_unary(path, None, None)
-        return found
+        return partial(found, metadata=self._endpoint.metadata())
 
     def stream(self, path: str) -> Any:
         """Return the callable for a method with streams both ways, of bytes."""
-        return self._channel.stream_stream(path, None, None)
+        method = self._channel.stream_stream(path, None, None)
+        return partial(method, metadata=self._endpoint.metadata())
 
     async def answers(self, path: str, request: Message) -> AsyncIterator[bytes]:
         """Yield the answers of a method that streams them; waits for a service that does not answer yet."""
         stream = self._channel.unary_stream(path, None, None)(
-            request.SerializeToString(), wait_for_ready=True
+            request.SerializeToString(), wait_for_ready=True, metadata=self._endpoint.metadata()
         )
         try:
             async for answer in stream:
@@ -188,10 +189,9 @@ class WaitingCalls:
     A connection carries so many calls at once, and more wait at the caller.
     """
 
-    def __init__(self, address: str, tls: TLS | None = None) -> None:
-        self._address = address
-        self._tls = tls
-        self._loaded = None if tls is None else tls.loaded()
+    def __init__(self, endpoint: ServiceAddress) -> None:
+        self._endpoint = endpoint
+        self._loaded = None if endpoint.tls is None else endpoint.tls.loaded()
         self._channels: list[tuple[Upstream, int]] = []
 
     async def call(
@@ -222,8 +222,8 @@ class WaitingCalls:
             if count < CALLS_A_CHANNEL:
                 return place
         try:
-            upstream = Upstream(self._address, self._tls)
+            upstream = Upstream(self._endpoint)
         except BadTlsFile:  # a file that was good at the start; the others say so
-            upstream = Upstream(self._address, self._loaded)
+            upstream = Upstream(self._endpoint._replace(tls=self._loaded))
         self._channels.append((upstream, 0))
         return len(self._channels) - 1

@@ -4,6 +4,7 @@
     ├── opening
     │   ├── StoreLocked         another process (ours or a broker) holds the directory
     │   ├── NotAStore           the path is not a store directory, or cannot be read
+    │   ├── BrokenAccounts      the file of accounts cannot be used
     │   └── UnsupportedFormat   written by a newer version than this code
     ├── operating
     │   ├── StoreClosed         used after close
@@ -27,6 +28,9 @@
     │   ├── StageExists         an attempt of that id is staged already
     │   ├── OutcomeForgotten    whether a producer's repeated request is stored is not known any more
     │   ├── TransactionExists   a transaction has pending messages of another run of its producer
+    │   ├── UserExists          an account of that name exists
+    │   ├── UserNotFound        there is no such account
+    │   ├── PolicyNotFound      the account has no policy for the resource
     │   ├── CommitDecided       a staged commit is decided and cannot be aborted
     │   └── VersionTooOld       whether a version was committed is not known any more
     └── reading
@@ -48,7 +52,9 @@ from typing import Any
 
 
 class PicklableError(Exception):
-    """An exception whose copies, also pickled ones, have its text and attributes, whatever its constructor takes."""
+    """An exception whose copies, also pickled ones, have its text and attributes, whatever its constructor
+    takes.
+    """
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The constructor makes the text of what it is given: a copy is made without it.
@@ -69,6 +75,31 @@ class NotAStore(StoreError):
 
 class UnsupportedFormat(StoreError):
     """A file was written by a newer version of the format than this code reads."""
+
+
+class BrokenAccounts(StoreError):
+    """The file of accounts is damaged, or says what it cannot mean."""
+
+
+class UserExists(StoreError):
+    """An account of that name exists already."""
+
+    def __init__(self, user: str) -> None:
+        super().__init__(f"user {user!r} exists already")
+
+
+class UserNotFound(StoreError):
+    """There is no account of that name."""
+
+    def __init__(self, user: str) -> None:
+        super().__init__(f"there is no user {user!r}")
+
+
+class PolicyNotFound(StoreError):
+    """The account has no policy for the resource."""
+
+    def __init__(self, user: str, resource: str) -> None:
+        super().__init__(f"user {user!r} has no policy{f' for {resource}' if resource else ''}")
 
 
 class StoreClosed(StoreError):
@@ -289,7 +320,9 @@ class DamagedRecord(StoreError):
 
 
 class UnreadableBody(StoreError):
-    """The body of a record that is whole cannot be unpacked: it is not what its system flag says, or too long."""
+    """The body of a record that is whole cannot be unpacked: it is not what its system flag says, or too
+    long.
+    """
 
 
 class StoreChanged(StoreError):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Literal
 
+from penstock._async.accounts import AsyncAccounts
 from penstock._async.consumer import AsyncConsumer, AsyncKeyRecords
 from penstock._async.groups import AsyncGroups
 from penstock._async.leases import AsyncLeaseCalls
@@ -28,12 +29,15 @@ from penstock.requests import FRAME_OVERHEAD_MAX, key_tuple
 from penstock.values import Message, PullResult, StagedApplication, Stored, StoredBatch, TimerCounts
 
 
-class AsyncClient(AsyncTransactionCalls, AsyncOffsets, AsyncLeaseCalls, AsyncGroups, AsyncStatus):
+class AsyncClient(
+    AsyncTransactionCalls, AsyncOffsets, AsyncLeaseCalls, AsyncGroups, AsyncAccounts, AsyncStatus
+):
     """A connection to one store's writer, reader and indexer, for one event loop.
 
     It connects at the first call. ``timeout_s`` bounds each call with its retries; most calls take their own.
-    A request above ``request_bytes_max``, the writer's ``message_bytes_max``, is refused here. Close the
-    client, or use it as an async context manager.
+    With accounts on, ``access_key`` and ``secret_key`` (else the variables ``PENSTOCK_ACCESS_KEY`` and
+    ``PENSTOCK_SECRET_KEY``) name the user. A request above ``request_bytes_max``, the writer's
+    ``message_bytes_max``, is refused here. Close the client, or use it as an async context manager.
     """
 
     # Producing

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Literal
 
+from penstock._sync.accounts import Accounts
 from penstock._sync.consumer import Consumer, KeyRecords
 from penstock._sync.groups import Groups
 from penstock._sync.leases import LeaseCalls
@@ -29,12 +30,13 @@ from penstock.requests import FRAME_OVERHEAD_MAX, key_tuple
 from penstock.values import Message, PullResult, StagedApplication, Stored, StoredBatch, TimerCounts
 
 
-class Client(TransactionCalls, Offsets, LeaseCalls, Groups, Status):
+class Client(TransactionCalls, Offsets, LeaseCalls, Groups, Accounts, Status):
     """A connection to one store's writer, reader and indexer, safe to share between threads.
 
     It connects at the first call. ``timeout_s`` bounds each call with its retries; most calls take their own.
-    A request above ``request_bytes_max``, the writer's ``message_bytes_max``, is refused here. Close the
-    client, or use it as a context manager.
+    With accounts on, ``access_key`` and ``secret_key`` (else the variables ``PENSTOCK_ACCESS_KEY`` and
+    ``PENSTOCK_SECRET_KEY``) name the user. A request above ``request_bytes_max``, the writer's
+    ``message_bytes_max``, is refused here. Close the client, or use it as a context manager.
     """
 
     # Producing

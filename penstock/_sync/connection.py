@@ -19,6 +19,7 @@ from penstock.addresses import (
 from penstock.calls import status
 from penstock.calls.call import Attempts, Call, Plan
 from penstock.channel import CALL_FAILED, NOT_CONNECTED, Lane, ServiceChannels, failure_of
+from penstock.credentials import given_credentials
 from penstock.errors import ClientClosed, PenstockError
 from penstock.proxies import Way, way_to
 from penstock.queue_counts import QueueCounts
@@ -47,6 +48,8 @@ class Connection:
         retry: RetryPolicy | None = None,
         request_bytes_max: int = REQUEST_BYTES_MAX,
         clock: Clock | None = None,
+        access_key: str = "",
+        secret_key: str = "",
     ) -> None:
         self.addresses = Addresses(writer, reader, indexer)
         self.timeout_s = timeout_s
@@ -54,7 +57,9 @@ class Connection:
         self.request_bytes_max = request_bytes_max
         self.clock = clock or SystemClock()
         self.tls = tls
-        self.channels = ServiceChannels(self.addresses, self.clock, tls)
+        self.channels = ServiceChannels(
+            self.addresses, self.clock, tls, given_credentials(access_key, secret_key)
+        )
         self.sequences = Sequences(self.clock)
         self._queue_counts = QueueCounts(self.clock)
 

@@ -15,8 +15,10 @@ from penstock.errors import (
     InvalidArgument,
     NotFound,
     PenstockError,
+    PermissionDenied,
     ResourceExhausted,
     RpcError,
+    Unauthenticated,
     Unavailable,
     Unimplemented,
     UnknownOutcome,
@@ -42,6 +44,15 @@ _SAYS_WHAT_HAPPENED: Final = (
     ResourceExhausted,
     FailedPrecondition,
     Unimplemented,
+    Unauthenticated,
+    PermissionDenied,
+)
+# Of these another attempt may have been taken before.
+_OF_THE_MOMENT: Final = (
+    ResourceExhausted,
+    FailedPrecondition,
+    Unauthenticated,
+    PermissionDenied,
 )
 
 
@@ -184,7 +195,7 @@ def produce_error(
     then leaves open whether the messages are stored.
     """
     if isinstance(error, _SAYS_WHAT_HAPPENED) and not (
-        was_unanswered and isinstance(error, ResourceExhausted | FailedPrecondition)
+        was_unanswered and isinstance(error, _OF_THE_MOMENT)
     ):
         return error
     if isinstance(error, Unavailable) and error.never_taken and not was_unanswered:

@@ -13,6 +13,7 @@ from pipeline.jobs.work import walk_piece
 from storage.view.live_topics import LiveTopics
 from storage.view.log.walk import RANGE_ROWS_MAX, DamagedRange, RecordRun
 from storage.view.pieces import LogPiece
+from storage.view.queues.comparison import live_units
 from storage.view.queues.record_queues import QueueKey
 from storage.view.queues.runs import QueueRun, runs_of
 from storage.view.queues.units import UnitBuilder, as_units
@@ -31,34 +32,25 @@ class PieceResult:
 
 
 class PieceUnits:
-    """The units of one piece by queue, built as dispatch builds them."""
+    """The units of one piece by queue, built as dispatch builds them; those of records that count."""
 
-    def __init__(self) -> None:
+    def __init__(self, topics: LiveTopics) -> None:
+        self._topics = topics
         self._builder = UnitBuilder(RANGE_ROWS_MAX)
         self._parts: dict[QueueKey, list[tuple[bytes, npt.NDArray[np.int64]]]] = {}
 
     def take(self, records: RecordRun) -> None:
         """Add the units of a run of records."""
-        for topic, queue_id, units, queue_offsets in self._builder.build(
-            records.data, records.rows, len(records.rows), records.data_offset
-        ):
-            parts = self._parts.setdefault((topic, queue_id), [])
+        for key, units, queue_offsets in live_units(self._builder, records, self._topics):
+            parts = self._parts.setdefault(key, [])
             parts.append((units.tobytes(), queue_offsets.copy()))
 
-    def joined(self, topics: LiveTopics) -> Iterator[tuple[QueueKey, Units]]:
-        """Yield each queue that has units of records that count."""
+    def joined(self) -> Iterator[tuple[QueueKey, Units]]:
+        """Yield the units of each queue."""
         for key, parts in self._parts.items():
-            if not topics.has_queue(*key):
-                continue
             # Not np.concatenate: it would turn the big-endian fields into native ones.
             units = as_units(b"".join(part for part, _ in parts))
-            offsets = np.concatenate([part for _, part in parts])
-            since = topics.since(key[0])
-            if since:
-                alive = units["offset"] >= since
-                units, offsets = units[alive], offsets[alive]
-            if len(units):
-                yield key, (units, offsets)
+            yield key, (units, np.concatenate([part for _, part in parts]))
 
 
 def units_of_piece(
@@ -72,7 +64,7 @@ def units_of_piece(
 
     ``topics`` says whose records count; ``take`` gets every run of records.
     """
-    built = PieceUnits()
+    built = PieceUnits(topics)
     for step in walk_piece(piece):
         if isinstance(step, DamagedRange):
             result.damage.append(step)
@@ -81,7 +73,7 @@ def units_of_piece(
         if take is not None:
             take(step)
         built.take(step)
-    joined = dict(built.joined(topics))
+    joined = dict(built.joined())
     for key, (units, offsets) in joined.items():
         result.runs += runs_of(key, units, offsets)
     return joined

@@ -226,12 +226,13 @@ class Endpoint:
 
         from penstock.addresses import channel_options
         from penstock.channel import CHANNEL_OPTIONS
+        from penstock.credentials import given_credentials, signed
         from penstock.tls import open_channel
 
         if self._channel is None:
             options = [*CHANNEL_OPTIONS, *channel_options(self.address)]
             self._channel = open_channel(grpc, self.address, options, self.tls)
-        call: Callable[..., Any] = method.on(self._channel)
+        call: Callable[..., Any] = signed(method.on(self._channel), given_credentials())
         return call
 
     def _ask(self, method: Any, request: Any) -> Any:

@@ -1,4 +1,5 @@
-"""Every setting of the services, in groups by what they are about; ``GROUPS`` is their order in help and docs.
+"""Every setting of the services, in groups by what they are about; ``GROUPS`` is their order in help and
+docs.
 
 A field ``flush_mode`` is the flag ``--flush-mode``, the variable ``PENSTOCK_FLUSH_MODE`` and the key
 ``flush_mode`` of the file. A class that composes groups may give a field another default.
@@ -323,6 +324,13 @@ class GatewayCertificateSettings(SettingsGroup):
     """The same of the gateway's port; RocketMQ's official clients have no certificate to show."""
 
 
+class AccountSettings(SettingsGroup):
+    """Who may call."""
+
+    accounts: bool = False
+    """Whether calls need an account of the store (docs/security.md)."""
+
+
 ESSENTIALS: Final = "Essentials"
 GROUPS: Final[dict[str, tuple[type[SettingsGroup], ...]]] = {
     ESSENTIALS: (
@@ -335,6 +343,7 @@ GROUPS: Final[dict[str, tuple[type[SettingsGroup], ...]]] = {
     ),
     "Other services": (WriterAddressSettings, ReaderAddressSettings, StoreWaitSettings),
     "TLS": (TlsSettings, ClientCertificateSettings, GatewayCertificateSettings),
+    "Accounts": (AccountSettings,),
     "Logs": (LogSettings,),
     "Calls and connections": (CallSettings, SupervisionSettings),
     "Flushing": (FlushingSettings,),

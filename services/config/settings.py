@@ -15,6 +15,7 @@ from services.config import groups
 from services.config.values import AUTO, Address, AddressOrNone, Count, is_open_to_network
 from storage.config import LeaseConfig, StoreConfig
 
+LOOPBACK: Final = "127.0.0.1:0"
 WARM_SHARE: Final = 8  # of the memory, one part for page cache filled ahead of the appends
 
 
@@ -54,6 +55,17 @@ class ProcessSettings(
                 )
         return self
 
+    @model_validator(mode="after")
+    def _accounts_over_tls(self) -> Self:
+        if getattr(self, "accounts", False) and self.tls_cert is None:
+            for name in type(self).model_fields:
+                if name.endswith("listen") and is_open_to_network(getattr(self, name) or LOOPBACK):
+                    raise ValueError(
+                        f"--{name.replace('_', '-')}: with --accounts it needs --tls-cert and --tls-key: a"
+                        " signature that is read on its way can be used again for ever"
+                    )
+        return self
+
     @property
     def client_ca(self) -> Path | None:
         """The authorities of clients' certificates, None if its port asks for none."""
@@ -72,6 +84,15 @@ class ProcessSettings(
 
 class ListenSettings(ProcessSettings, groups.PortSettings, groups.SupervisionSettings):
     """What a process with one address takes."""
+
+
+class StoreProcessSettings(
+    ListenSettings,
+    groups.DirectorySettings,
+    groups.ClientCertificateSettings,
+    groups.AccountSettings,
+):
+    """What a process over a store directory takes that serves on a port."""
 
 
 class MessagingSettings(ProcessSettings, groups.RocketmqSettings):
@@ -125,8 +146,7 @@ class EngineSettings(
 class WriterSettings(
     MessagingSettings,
     EngineSettings,
-    ListenSettings,
-    groups.ClientCertificateSettings,
+    StoreProcessSettings,
     groups.ReaderAddressSettings,
     groups.StreamSettings,
 ):
@@ -137,17 +157,17 @@ class WriterSettings(
 
 class ReaderSettings(
     MessagingSettings,
-    ListenSettings,
-    groups.DirectorySettings,
+    StoreProcessSettings,
     groups.StoreWaitSettings,
     groups.WriterAddressSettings,
     groups.PullSettings,
     groups.LeaseSettings,
-    groups.ClientCertificateSettings,
     groups.GatewayPortSettings,
     groups.GatewayCertificateSettings,
 ):
-    """The reader: serves what is stored, keeps the progress of groups; RocketMQ's clients on a port of their own."""
+    """The reader: serves what is stored, keeps the progress of groups; RocketMQ's clients on a port of their
+    own.
+    """
 
     listen: Address = DEFAULT_READER
 
@@ -177,13 +197,7 @@ class ReaderSettings(
         )
 
 
-class IndexerSettings(
-    ListenSettings,
-    groups.ClientCertificateSettings,
-    groups.DirectorySettings,
-    groups.StoreWaitSettings,
-    groups.ScrubSettings,
-):
+class IndexerSettings(StoreProcessSettings, groups.StoreWaitSettings, groups.ScrubSettings):
     """The indexer: follows the commit log and builds index files."""
 
     listen: Address = DEFAULT_INDEXER
@@ -192,6 +206,7 @@ class IndexerSettings(
 class GatewaySettings(
     MessagingSettings,
     ListenSettings,
+    groups.AccountSettings,
     groups.WriterAddressSettings,
     groups.ReaderAddressSettings,
     groups.GatewayCertificateSettings,
@@ -202,6 +217,17 @@ class GatewaySettings(
     concurrent_calls_max: Count = 20_000
     connections_max: Count = 8_192
 
+    @model_validator(mode="after")
+    def _accounts_over_tls(self) -> Self:
+        if getattr(self, "accounts", False) and self.tls_cert is None:
+            for name in type(self).model_fields:
+                if name.endswith("listen") and is_open_to_network(getattr(self, name) or LOOPBACK):
+                    raise ValueError(
+                        f"--{name.replace('_', '-')}: with --accounts it needs --tls-cert and --tls-key: a"
+                        " signature that is read on its way can be used again for ever"
+                    )
+        return self
+
     @property
     def client_ca(self) -> Path | None:
         """The authorities of clients' certificates, None if its port asks for none."""
@@ -211,6 +237,7 @@ class GatewaySettings(
 class ServeSettings(
     MessagingSettings,
     EngineSettings,
+    groups.AccountSettings,
     groups.ServicePortsSettings,
     groups.ClientCertificateSettings,
     groups.GatewayPortSettings,

@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from penstock.credentials import Metadata, given_credentials
 from services import process
+from services.accounts.opening import ServedAccounts, remote_accounts
 from services.config.flags import load
 from services.config.settings import GatewaySettings
 from services.gateway.acknowledgements import StreamedAcknowledging
@@ -14,7 +16,7 @@ from services.gateway.messaging import Upstreams
 from services.gateway.port import GatewayPort
 from services.gateway.sends.batch_stream import BatchStream, HalfBatches
 from services.rpc.ports import check_free
-from services.upstream import Upstream, WaitingCalls
+from services.upstream import ServiceAddress, Upstream, WaitingCalls
 
 SERVICE: Final = "gateway"
 
@@ -36,26 +38,51 @@ async def serve(
 ) -> None:
     """Serve RocketMQ's clients until ``stop`` is set, drain. ``ready`` is called with the address."""
     check_free(settings.listen)
-    port = GatewayPort(settings, _upstreams(settings), asyncio.Event(), ports=1)
+    writing, reading = (
+        ServiceAddress(address, settings.tls_of_calls, _own_metadata(settings))
+        for address in (settings.writer_address, settings.reader_address)
+    )
+    accounts, remote = remote_accounts(reading) if settings.accounts else (ServedAccounts(), None)
+    upstreams = _upstreams(settings, writing, reading)
+    port = GatewayPort(
+        settings, upstreams, asyncio.Event(), ports=1, interceptors=accounts.interceptors
+    )
     try:
         ready(await port.start())
         await stop.wait()
         await port.drain()
     finally:
         await port.close()
+        if remote is not None:
+            await remote.close()
 
 
-def _upstreams(settings: GatewaySettings) -> Upstreams:
+def _own_metadata(settings: GatewaySettings) -> Callable[[], Metadata]:
+    """Return what its calls carry. Raises ValueError where accounts need it and the variables do not say it."""
+    credentials = given_credentials()
+    if credentials is None:
+        if settings.accounts:
+            raise ValueError(
+                "--accounts needs PENSTOCK_ACCESS_KEY and PENSTOCK_SECRET_KEY of a user that penstock user create"
+                " NAME --service made"
+            )
+        return tuple
+    metadata = credentials.metadata()
+    return lambda: metadata
+
+
+def _upstreams(
+    settings: GatewaySettings, writing: ServiceAddress, reading: ServiceAddress
+) -> Upstreams:
     """Return the writer and the reader, over channels."""
-    tls = settings.tls_of_calls
-    writer, halves = (Upstream(settings.writer_address, tls) for _ in range(2))
-    reader, acknowledging = (Upstream(settings.reader_address, tls) for _ in range(2))
+    writer, halves = Upstream(writing), Upstream(writing)
+    reader = Upstream(reading)
     return Upstreams(
         writer=writer,
-        batches=BatchStream(settings.writer_address, tls),
+        batches=BatchStream(writing),
         halves=HalfBatches(halves, halves.renew),
-        reader=StreamedAcknowledging(reader, acknowledging),
-        waiting=WaitingCalls(settings.reader_address, tls),
+        reader=StreamedAcknowledging(reader, Upstream(reading)),
+        waiting=WaitingCalls(reading),
         others_with_clients=(writer, reader) if settings.splits_routes else (),
     )
 

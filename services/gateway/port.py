@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from services.config.settings import GatewaySettings
 from services.gateway.messaging import Messaging, Upstreams
+from services.rpc.calls import Interceptor
 from services.rpc.server import Contract, RpcServer
 
 
@@ -22,10 +24,13 @@ class GatewayPort:
         draining: asyncio.Event,
         *,
         ports: int,
+        interceptors: Sequence[Interceptor] = (),
     ) -> None:
         self._settings = settings
         self._messaging = Messaging(settings, upstreams, draining)
-        self._server = RpcServer(self._messaging.contracts, settings, draining, ports=ports)
+        self._server = RpcServer(
+            self._messaging.contracts, settings, draining, ports=ports, interceptors=interceptors
+        )
 
     @property
     def clients(self) -> Contract:

@@ -8,6 +8,7 @@ from typing import Final, cast
 
 from google.protobuf.message import DecodeError
 
+from services.accounts.principal import check
 from services.gateway.callers import Caller, caller_of
 from services.gateway.client_settings import consumer_settings, producer_settings
 from services.gateway.groups import GroupCache
@@ -18,7 +19,8 @@ from services.gateway.sessions import TOPICS_BYTES_MAX, TOPICS_MAX, Sessions
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2
 from services.rpc.servicer import EOF, Context
-from services.rpc.status import InvalidArgument
+from services.rpc.status import InvalidArgument, PermissionDenied
+from storage.accounts.rules import Action, Resource
 
 UNREAD_SECONDS: Final = 1.0  # for clients to read that their stream ends
 
@@ -51,7 +53,9 @@ class TelemetryStreams:
         self._published: frozenset[str] | None = frozenset()  # None: to be made again
 
     def published_topics(self) -> frozenset[str]:
-        """Return the topics of connected producers that take what they are told: the same object while they are the same."""
+        """Return the topics of connected producers that take what they are told: the same object while they
+        are the same.
+        """
         if self._published is None:
             self._published = frozenset(self._told)
         return self._published
@@ -106,7 +110,9 @@ class TelemetryStreams:
             context.cancel()
 
     def client_leaves(self, client_id: str) -> None:
-        """Tell a producer that says it goes nothing more; its stream may stay open for as long as its process lives."""
+        """Tell a producer that says it goes nothing more; its stream may stay open for as long as its process
+        lives.
+        """
         stream = self._producers.get(client_id)
         if stream is not None:
             self.ended(client_id, stream)
@@ -171,9 +177,13 @@ class TelemetryStreams:
             settings = await self._settings(caller, context, asked)
         except CallRefused as refused:
             return service_pb2.TelemetryCommand(status=refused.status)
+        except PermissionDenied as denied:
+            status = CallRefused(v2.FORBIDDEN, str(denied)).status
+            return service_pb2.TelemetryCommand(status=status)
         return service_pb2.TelemetryCommand(status=OK, settings=settings)
 
     async def _settings(self, caller: Caller, context: Context, asked: v2.Settings) -> v2.Settings:
+        _check_rights(asked)
         session = self._sessions.heard(caller.client_id)
         session.language = caller.language
         session.peer = context.peer()
@@ -189,6 +199,16 @@ class TelemetryStreams:
         raise CallRefused(
             v2.UNRECOGNIZED_CLIENT_TYPE, "the settings are neither a producer's nor a consumer's"
         )
+
+
+def _check_rights(settings: v2.Settings) -> None:
+    """Raise PermissionDenied unless the client may send to, or consume, what its settings name."""
+    for topic in settings.publishing.topics:
+        check(Resource.topic(topic.name), Action.PUB)
+    if settings.HasField("subscription"):
+        check(Resource.group(settings.subscription.group.name), Action.SUB)
+        for entry in settings.subscription.subscriptions:
+            check(Resource.topic(entry.topic.name), Action.SUB)
 
 
 def _topics(settings: v2.Settings) -> tuple[str, ...]:

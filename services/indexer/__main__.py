@@ -9,6 +9,7 @@ from typing import Final
 
 from penstock.v1 import indexer_pb2
 from services import process
+from services.accounts.opening import read_accounts
 from services.arrivals import Arrivals
 from services.config.flags import load
 from services.config.settings import IndexerSettings
@@ -79,7 +80,10 @@ async def serve(
         store.start()
         servicer = IndexerServicer(store, arrivals, draining)
         service = indexer_pb2.DESCRIPTOR.services_by_name["Indexer"]
-        server = RpcServer([Contract(service, servicer)], settings, draining)
+        accounts, _ = read_accounts(settings)
+        server = RpcServer(
+            [Contract(service, servicer)], settings, draining, interceptors=accounts.interceptors
+        )
         address = await server.start(settings.listen)
         server.set_serving(serving=True)
         ready(address)

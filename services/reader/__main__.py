@@ -8,6 +8,7 @@ from typing import Final
 
 from penstock.v1 import groups_pb2, leases_pb2, reader_pb2
 from services import process
+from services.accounts.opening import read_accounts
 from services.arrivals import Arrivals
 from services.config.flags import load
 from services.config.settings import ReaderSettings
@@ -25,7 +26,7 @@ from services.reader.source import Source
 from services.rpc.in_process import InProcessService
 from services.rpc.ports import check_free
 from services.rpc.server import Contract, RpcServer
-from services.upstream import Upstream
+from services.upstream import ServiceAddress, Upstream
 from storage.reader import StoreReader
 
 SERVICE: Final = "reader"
@@ -61,6 +62,8 @@ async def serve(
         settings.store, stop, timeout_seconds=settings.store_wait_seconds
     ):
         return
+    accounts, authentication = read_accounts(settings)
+    writer = ServiceAddress(settings.writer_address, settings.tls_of_calls, accounts.metadata)
     source = Source(await asyncio.to_thread(StoreReader.open, settings.store))
     reads = ReadThreads(_THREADS)
     draining = asyncio.Event()
@@ -71,7 +74,7 @@ async def serve(
     gateway: GatewayPort | None = None
     try:
         catch_up = CatchUp(source, arrivals, index_arrivals, draining)
-        leasing = Leasing(source.reader, settings, arrivals, catch_up, reads, draining)
+        leasing = Leasing(source.reader, settings, writer, arrivals, catch_up, reads, draining)
         servicer = ReaderServicer(
             source,
             Pulls(
@@ -91,17 +94,26 @@ async def serve(
             Contract(reader_pb2.DESCRIPTOR.services_by_name["Reader"], servicer),
             Contract(leases_pb2.DESCRIPTOR.services_by_name["Leases"], leasing.servicer),
             Contract(groups_pb2.DESCRIPTOR.services_by_name["Groups"], leasing.groups),
+            authentication,
         ]
         if settings.splits_routes:
-            messaging = Messaging(settings, _upstreams(settings, contracts), draining)
+            messaging = Messaging(settings, _upstreams(writer, contracts), draining)
             contracts += messaging.contracts
         ports = 2 if settings.gateway_listen else 1
         if settings.gateway_listen:
-            upstreams = _upstreams(settings, contracts)
-            gateway = GatewayPort(settings.of_gateway(), upstreams, draining, ports=ports)
+            upstreams = _upstreams(writer, contracts)
+            gateway = GatewayPort(
+                settings.of_gateway(),
+                upstreams,
+                draining,
+                ports=ports,
+                interceptors=accounts.interceptors,
+            )
             if messaging is None:  # else its own port lists them already
                 contracts = [*contracts, gateway.clients]
-        server = RpcServer(contracts, settings, draining, ports=ports)
+        server = RpcServer(
+            contracts, settings, draining, ports=ports, interceptors=accounts.interceptors
+        )
         address = await server.start(settings.listen)
         addresses = [address] if gateway is None else [address, await gateway.start()]
         server.set_serving(serving=True)
@@ -125,17 +137,17 @@ async def serve(
         source.close()
 
 
-def _upstreams(settings: ReaderSettings, contracts: Sequence[Contract]) -> Upstreams:
-    """Return the writer over channels, and this process: RocketMQ's clients receive and acknowledge without a hop.
+def _upstreams(at_writer: ServiceAddress, contracts: Sequence[Contract]) -> Upstreams:
+    """Return the writer over channels, and this process: RocketMQ's clients receive and acknowledge without a
+    hop.
 
     Where it serves such clients on its own port (``contracts``), they are listed with those of the gateway's.
     """
     here = InProcessService(contracts)
-    tls = settings.tls_of_calls
-    writer, halves = (Upstream(settings.writer_address, tls) for _ in range(2))
+    writer, halves = Upstream(at_writer), Upstream(at_writer)
     return Upstreams(
         writer=writer,
-        batches=BatchStream(settings.writer_address, tls),
+        batches=BatchStream(at_writer),
         halves=HalfBatches(halves, halves.renew),
         reader=here,
         waiting=here,

@@ -7,8 +7,10 @@ from collections.abc import Awaitable, Callable
 
 from penstock.v1 import leases_pb2
 from services import wire
+from services.accounts.principal import check
 from services.rpc import status
 from services.rpc.servicer import EOF, Context, Draining
+from storage.accounts.rules import Action, Resource
 from storage.errors import StoreError
 
 Acknowledge = Callable[
@@ -57,6 +59,8 @@ class AcknowledgeStream:
     async def _answer(self, data: bytes) -> bytes:
         request = leases_pb2.AcknowledgeRequest.FromString(data)
         try:
+            check(Resource.topic(request.topic), Action.SUB)
+            check(Resource.group(request.group), Action.SUB)
             done = await self._acknowledge(request, self._context)
             answer = leases_pb2.AcknowledgeStreamResponse(done=done)
         except (StoreError, OSError) as error:

@@ -10,11 +10,10 @@ import grpc
 
 from penstock.v1 import dead_letters_pb2
 from services import logs
-from services.config.settings import ReaderSettings
 from services.reader.calls_in_turn import CallsInTurn
 from services.reader.leases import ReaderLeases
 from services.rpc.status import NotServed
-from services.upstream import Upstream
+from services.upstream import ServiceAddress, Upstream
 from storage.errors import StoreBusy
 from storage.leases.values import DeadMessages
 
@@ -30,7 +29,7 @@ class DeadLetterCalls:
 
     def __init__(
         self,
-        settings: ReaderSettings,
+        writer: ServiceAddress,
         leases: ReaderLeases,
         calls: CallsInTurn,
     ) -> None:
@@ -40,8 +39,7 @@ class DeadLetterCalls:
         self._loop = asyncio.get_running_loop()
         self._said_at = -_SAID_EVERY_SECONDS
         self._under_way: set[asyncio.Task[None]] = set()
-        address = settings.writer_address
-        self._writer = Upstream(address, settings.tls_of_calls) if address else None
+        self._writer = Upstream(writer) if writer.address else None
 
     def send(self, group: str, topic: str, dead: Sequence[DeadMessages]) -> None:
         """Have records stored as dead letters, in the background; what fails is asked for again later."""

@@ -14,6 +14,7 @@ from services.reader.group_servicer import GroupServicer
 from services.reader.lease_servicer import LeaseServicer
 from services.reader.leases import ReaderLeases
 from services.reader.receives import Receives
+from services.upstream import ServiceAddress
 from storage.leases.leases import Leases
 from storage.leases.upkeep import LeaseUpkeep
 from storage.reader import StoreReader
@@ -26,6 +27,7 @@ class Leasing:
         self,
         reader: StoreReader,
         settings: ReaderSettings,
+        writer: ServiceAddress,
         arrivals: Arrivals,
         catch_up: CatchUp,
         reads: Executor,
@@ -41,7 +43,7 @@ class Leasing:
         leases = self.leases = ReaderLeases(
             reader, self._leases, auto_create_groups=settings.auto_create_groups
         )
-        self._dead_letters = DeadLetterCalls(settings, leases, self._calls)
+        self._dead_letters = DeadLetterCalls(writer, leases, self._calls)
         self._receives = Receives(leases, self._calls, arrivals, self._dead_letters.send)
         self._loop = asyncio.get_running_loop()
         leases.add_listener(self._due_earlier)

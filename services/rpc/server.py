@@ -81,7 +81,7 @@ class RpcServer:
         calls = CallHandlers(access_log=settings.access_log, interceptors=interceptors)
         own_calls = CallHandlers(access_log=settings.access_log)
         handlers = own_calls.of_service(_HEALTH, self._health)
-        handlers |= own_calls.of_service(_REFLECTION, Reflection(reflected))
+        handlers |= calls.of_service(_REFLECTION, Reflection(reflected))
         for service, servicer, bytes_max in contracts:
             handlers |= calls.of_service(service, servicer, parsed_bytes_max=bytes_max)
         self._server = call_server(settings.rpc_server)(
@@ -91,7 +91,9 @@ class RpcServer:
         self._watching: asyncio.Task[None] | None = None
 
     async def start(self, listen: str) -> str:
-        """Begin to serve, with health NOT_SERVING; return HOST:PORT as bound. Raises CannotListen, BadTlsFile."""
+        """Begin to serve, with health NOT_SERVING; return HOST:PORT as bound. Raises CannotListen,
+        BadTlsFile.
+        """
         host = listen.rpartition(":")[0]
         self.set_serving(serving=False)
         tls = PortTls.of(self._settings)
@@ -102,7 +104,8 @@ class RpcServer:
         await self._server.start()
         address = f"{host}:{port}"
         self._log.info("listening", address=address, tls=tls is not None)
-        if is_open_to_network(listen) and self._settings.client_ca is None:
+        has_accounts = getattr(self._settings, "accounts", False)
+        if is_open_to_network(listen) and self._settings.client_ca is None and not has_accounts:
             without = "plaintext and without accounts" if tls is None else "without accounts"
             self._log.warning(
                 f"open to the network {without}: whoever reaches this address may use it",

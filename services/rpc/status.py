@@ -32,6 +32,23 @@ class InvalidArgument(errors.InvalidMessage):
     """A field of a request other than a message's breaks a rule."""
 
 
+class Unauthenticated(errors.StoreError):
+    """The call says of no user, or not credibly, that it is its."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "no user is known by what the call carries: sign it with an access key and its secret key, or use the"
+            " user's certificate"
+        )
+
+
+class PermissionDenied(errors.StoreError):
+    """No policy allows the user what it asks for; nothing is said about what exists."""
+
+    def __init__(self, user: str, wanted: str) -> None:
+        super().__init__(f"user {user!r} lacks the right: {wanted}")
+
+
 class ServiceNotFound(errors.StoreError):
     """A health check names a service that is not served here."""
 
@@ -72,6 +89,12 @@ STATUS_OF: Final[dict[type[errors.StoreError], grpc.StatusCode]] = {
     errors.StoreChanged: grpc.StatusCode.UNAVAILABLE,
     errors.DamagedStage: grpc.StatusCode.DATA_LOSS,
     errors.DamagedLedger: grpc.StatusCode.DATA_LOSS,
+    errors.BrokenAccounts: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.UserExists: grpc.StatusCode.ALREADY_EXISTS,
+    errors.UserNotFound: grpc.StatusCode.NOT_FOUND,
+    errors.PolicyNotFound: grpc.StatusCode.NOT_FOUND,
+    Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
+    PermissionDenied: grpc.StatusCode.PERMISSION_DENIED,
     InvalidArgument: grpc.StatusCode.INVALID_ARGUMENT,
     NotServed: grpc.StatusCode.UNIMPLEMENTED,
     ServiceNotFound: grpc.StatusCode.NOT_FOUND,

@@ -16,6 +16,7 @@ from penstock.v1 import (
     writer_pb2,
 )
 from services import logs, process
+from services.accounts.opening import own_accounts
 from services.config.flags import load
 from services.config.settings import WriterSettings
 from services.gateway.messaging import Messaging, Upstreams
@@ -24,7 +25,7 @@ from services.gateway.v2 import service_pb2
 from services.rpc.in_process import InProcessService
 from services.rpc.ports import check_free
 from services.rpc.server import Contract, RpcServer
-from services.upstream import Upstream, WaitingCalls
+from services.upstream import ServiceAddress, Upstream, WaitingCalls
 from services.writer.acks import Acks
 from services.writer.dead_letters import DeadLetterServicer
 from services.writer.full_disk import open_with_space
@@ -68,13 +69,19 @@ async def serve(
 ) -> None:
     """Open the store, serve it until ``stop`` is set, drain, close it."""
     check_free(settings.listen)
-    served = [*_SERVICES.values(), *(_MESSAGING_SERVICES if settings.splits_routes else ())]
+    accounts, accounts_contract = await asyncio.to_thread(own_accounts, settings)
+    served = [
+        accounts_contract.service,
+        *_SERVICES.values(),
+        *(_MESSAGING_SERVICES if settings.splits_routes else ()),
+    ]
     store, listen = await open_with_space(
         lambda: StoreWriter.open(settings.store, settings.store_config(), waits_for_files=False),
         served,
         settings,
         stop,
         ready,
+        accounts.interceptors,
     )
     if store is None:
         return
@@ -94,11 +101,15 @@ async def serve(
             ),
             Contract(_SERVICES["Timers"], TimerServicer(store.timers, acks)),
             Contract(_SERVICES["Retention"], RetentionServicer(store.retention)),
+            accounts_contract,
         ]
         if settings.splits_routes:
-            messaging = _messaging(settings, contracts, draining)
+            reader = ServiceAddress(
+                settings.reader_address, settings.tls_of_calls, accounts.metadata
+            )
+            messaging = _messaging(settings, reader, contracts, draining)
             contracts += messaging.contracts
-        server = RpcServer(contracts, settings, draining)
+        server = RpcServer(contracts, settings, draining, interceptors=accounts.interceptors)
         address = await server.start(listen)
         server.set_serving(serving=store.writable)
         ready(address)
@@ -116,7 +127,10 @@ async def serve(
 
 
 def _messaging(
-    settings: WriterSettings, contracts: Sequence[Contract], draining: asyncio.Event
+    settings: WriterSettings,
+    reader: ServiceAddress,
+    contracts: Sequence[Contract],
+    draining: asyncio.Event,
 ) -> Messaging:
     """Return what serves RocketMQ's clients here: their sends are stored without another hop."""
     here = InProcessService(contracts)
@@ -124,8 +138,8 @@ def _messaging(
         writer=here,
         batches=BatchCalls(here),
         halves=HalfBatches(here),
-        reader=Upstream(settings.reader_address, settings.tls_of_calls),
-        waiting=WaitingCalls(settings.reader_address, settings.tls_of_calls),
+        reader=Upstream(reader),
+        waiting=WaitingCalls(reader),
     )
     return Messaging(settings, upstreams, draining)
 

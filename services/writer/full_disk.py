@@ -1,4 +1,6 @@
-"""A writer whose store cannot be opened because its disk is full: it refuses, and opens it when there is space."""
+"""A writer whose store cannot be opened because its disk is full: it refuses, and opens it when there is
+space.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from services import logs
 from services.config.settings import WriterSettings
 from services.process import sleep_until
+from services.rpc.calls import Interceptor
 from services.rpc.server import Contract, RpcServer
 from storage.errors import StoreFull
 
@@ -37,11 +40,12 @@ async def open_with_space(
     settings: WriterSettings,
     stop: asyncio.Event,
     announce: Callable[[str], None],
+    interceptors: Sequence[Interceptor] = (),
 ) -> tuple[T | None, str]:
     """Return what ``open_store`` returns, run in a thread, and where to listen; None once ``stop`` is set.
 
-    While it raises StoreFull, all calls of ``services`` are refused with that, health is not serving, and it is tried again
-    every TRY_AGAIN_S.
+    While it raises StoreFull, all calls of ``services`` are refused with that, health is not serving, and it
+    is tried again every TRY_AGAIN_S.
     """
     try:
         return await asyncio.to_thread(open_store), settings.listen
@@ -50,7 +54,7 @@ async def open_with_space(
         problem = full
     servicer = FullDiskServicer(problem)
     contracts = [Contract(service, servicer) for service in services]
-    server = RpcServer(contracts, settings, asyncio.Event())
+    server = RpcServer(contracts, settings, asyncio.Event(), interceptors=interceptors)
     address = await server.start(settings.listen)
     announce(address)
     try:

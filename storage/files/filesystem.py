@@ -282,6 +282,7 @@ class OsFileSystem(FileSystem):
         backup: bool = True,
         copy: tuple[str, bytes] | None = None,
         syncs_copy: bool = True,
+        mode: int = 0o644,
     ) -> None:
         """Replace a small file.
 
@@ -292,7 +293,7 @@ class OsFileSystem(FileSystem):
             self._held.descriptors[path.parent] = descriptor
             try:
                 super().write_atomically(
-                    path, data, backup=backup, copy=copy, syncs_copy=syncs_copy
+                    path, data, backup=backup, copy=copy, syncs_copy=syncs_copy, mode=mode
                 )
             finally:
                 del self._held.descriptors[path.parent]

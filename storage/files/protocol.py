@@ -348,21 +348,23 @@ class FileSystem(ReadFileSystem, Protocol):
         backup: bool = True,
         copy: tuple[str, bytes] | None = None,
         syncs_copy: bool = True,
+        mode: int = 0o644,
     ) -> None:
         """Replace a small file; durable on return, and never absent or half written.
 
-        With ``backup`` the version before stays as ``<name>.bak``. With ``copy``, an ending and what
-        the file of that name is to hold, that file is replaced as well, before the others: both are
-        written before either gets its name, so StoreFull leaves all as they were, and a power cut
-        leaves each of them old or new. A copy that guards ``path`` against damage alone, and tells by
-        itself whether it is whole, need not be durable: without ``syncs_copy`` a cut may leave it in parts.
+        ``mode`` is the new file's. With ``backup`` the version before stays as ``<name>.bak``. With ``copy``,
+        an ending and what the file of that name is to hold, that file is replaced as well, before the others:
+        both are written before either gets its name, so StoreFull leaves all as they were, and a power cut
+        leaves each of them old or new. A copy that guards ``path`` against damage alone, and tells by itself
+        whether it is whole, need not be durable: without ``syncs_copy`` a cut may leave it in parts.
         """
         made = [(path.with_name(path.name + copy[0]), copy[1])] if copy else []
         made.append((path, data))
         has_backup = backup and self.exists(path)
         try:
             for target, content in made:
-                self._write_temporary(target, content, syncs=syncs_copy or target == path)
+                syncs = syncs_copy or target == path
+                self._write_temporary(target, content, syncs=syncs, mode=mode)
             if has_backup:
                 # A link, not a rename: at no moment is the file missing for a reader of it.
                 spare = path.with_name(path.name + ".bak.tmp")
@@ -381,11 +383,11 @@ class FileSystem(ReadFileSystem, Protocol):
         self.rename(_temporary(path), path)
         self.sync_directory(path.parent)
 
-    def _write_temporary(self, path: Path, data: bytes, *, syncs: bool) -> None:
+    def _write_temporary(self, path: Path, data: bytes, *, syncs: bool, mode: int) -> None:
         temporary = _temporary(path)
         with suppress(FileNotFoundError):
             self.unlink(temporary)
-        file = self.create(temporary, 0, allocate=False)
+        file = self.create(temporary, 0, allocate=False, mode=mode)
         try:
             file.pwrite(data, 0)
             if syncs:

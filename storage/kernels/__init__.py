@@ -10,7 +10,7 @@ from typing import Final
 MODULES: Final = (  # two processes that take them in this order seldom want the same one
     "primitives.crc", "scan", "leases.rows", "client_records", "leases.replay", "batch", "copies.records", "timers.parking",
     "timers.delivery", "copies.dead_letters", "index.entries", "index.shape", "leases.records",
-    "leases.handles", "queue", "unit_order", "queues.found", "unit_record", "pull", "filters.property_values", "lookup", "staged", "encode",
+    "leases.handles", "queue", "unit_order", "unit_record", "pull", "filters.property_values", "lookup", "staged", "encode",
     "message_slices", "producers.sequences",
 )  # fmt: skip
 PIPELINE_MODULES: Final = ("index.chains", "placing", "same_keys", "arrow.columnar", "arrow.gather")

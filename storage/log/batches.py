@@ -6,7 +6,8 @@ All of it happens before the append lock is taken, in buffers of the calling thr
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -37,6 +38,13 @@ UNLIMITED: Final = 1 << 62  # queues of a batch
 TELLING_SIZE_MAX: Final = PROPERTIES_SIZE_MAX - SEQUENCE_PROPERTY_SIZE - PROPERTY_CRC_SIZE - 1
 
 QueueKey = tuple[bytes, int]  # topic, queue id
+
+SEND_CHECK: ContextVar[Callable[[set[str]], None] | None] = ContextVar("send_check", default=None)
+"""What a batch's topics are given to before the batch is stored; it raises for one that its sender may not
+use.
+
+Only the records name their topics, so that nobody before the preparer knows them.
+"""
 
 
 class Prepared(NamedTuple):
@@ -155,6 +163,9 @@ class BatchPreparer:
                 topic, topic_position = data[position : position + length].tobytes(), position
             keys.append((topic, queue_id))
             sizes_of_queues.append(queue_size)
+        send_check = SEND_CHECK.get()
+        if send_check is not None:
+            send_check({topic.decode(errors="replace") for topic, _ in keys})
         if tells and has_room(rows):
             size += SEQUENCE_PROPERTY_SIZE
         else:

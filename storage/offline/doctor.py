@@ -1,8 +1,7 @@
 """Findings about a store directory: what is damaged, what is odd, what recovery will make good.
 
-The store is recovered in memory with every queue compared with the whole log, whatever its checkpoint
-says: what recovery changes there is what is wrong with the queues. A store that is running is looked at
-up to where it was when the check began.
+The store is recovered in memory, whatever its checkpoint says. Every queue on disk is compared with the whole
+log. A store that is running is looked at up to where it was when the check began.
 """
 
 from __future__ import annotations
@@ -21,12 +20,7 @@ from storage.offline.checks.index import index
 from storage.offline.checks.leases import lease_journal
 from storage.offline.checks.log import log_files, log_records, log_tail
 from storage.offline.checks.pending import log_holds, pending_files
-from storage.offline.checks.queues import (
-    QueueDifferences,
-    queue_files,
-    queue_records,
-    queue_units,
-)
+from storage.offline.checks.queues import queue_files, queue_records, queue_units
 from storage.offline.checks.tables import staged_commits, table_findings
 from storage.offline.kept_aside import known_losses
 from storage.offline.opened import open_offline, settled_offset_of
@@ -101,10 +95,7 @@ def _examine(
     advance: Advance,
     is_locked: bool,
 ) -> Iterator[Finding]:
-    differences = QueueDifferences(settled_offset, advance)
-    with open_offline(
-        directory, spec, compares_all=True, settled_offset=settled_offset, watch=differences
-    ) as store:
+    with open_offline(directory, spec, compares_all=True, settled_offset=settled_offset) as store:
         if store.abort_found:
             yield Finding(
                 severity=NOTE, kind=kinds.STATE, file="abort",
@@ -116,7 +107,7 @@ def _examine(
         yield from log_tail(store, disk)
         yield from checkpoint(store, disk)
         yield from queue_files(store, disk)
-        yield from queue_units(store, disk, differences)
+        yield from queue_units(store, disk, advance)
         yield from queue_records(store, advance)
         yield from index(store, disk)
         yield from lease_journal(disk, store.paths, is_locked=is_locked)

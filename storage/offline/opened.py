@@ -21,7 +21,6 @@ from storage.format.checkpoint import BrokerFields
 from storage.format.consume_entry import UNIT_SIZE
 from storage.index.recovery import catch_up
 from storage.queues.batch_queues import batch_topics
-from storage.queues.queue_repair import RepairWatch
 from storage.queues.queue_table import QueueTable
 from storage.reader import StoreReader
 from storage.recovery.recover import Recovered, recover
@@ -31,6 +30,7 @@ from storage.view.in_use import has_writer
 from storage.view.index.index_file import IndexShape
 from storage.view.index.shape import find_index_shape
 from storage.view.layout import StorePaths, check_is_store
+from storage.view.live_topics import LiveTopics, topics_there_are
 from storage.view.log.commit_log import EVERYTHING
 from storage.view.settings import load_settings
 from storage.view.store_view import StoreView
@@ -59,6 +59,7 @@ class OfflineStore:
     durable: DurablePositions
     durable_index: DurableIndex
     abort_found: bool
+    topics: LiveTopics
     settled_offset: int = EVERYTHING
     """Up to which commit offset nothing changes meanwhile."""
 
@@ -84,12 +85,11 @@ def open_offline(
     *,
     compares_all: bool = False,
     settled_offset: int = EVERYTHING,
-    watch: RepairWatch | None = None,
 ) -> Iterator[OfflineStore]:
     """Recover a copy-on-write view of a directory and open it for reading.
 
     ``spec`` is a broker's configuration, or a file of it, under ``"store"``: needed only where the
-    index files do not tell how many slots they have. ``compares_all`` and ``watch`` are as in ``recover``.
+    index files do not tell how many slots they have. ``compares_all`` is as in ``recover``.
     Raises NotAStore.
     """
     root = Path(directory).absolute()
@@ -110,14 +110,19 @@ def open_offline(
     queues = QueueTable(filesystem, paths.consume_queue, file_size=config.consume_queue_file_size)
     topics = TopicTable(filesystem, paths.config)
     unqueued = batch_topics(filesystem, paths, topics)
+    known = [topic.name for topic in topics]
+    on_disk = [topic for topic, _ in queues.on_disk()]
+    live = LiveTopics(
+        {**settings.deleted_topics, **dict.fromkeys(unqueued, files.end_offset)},
+        None if abort_found else topics_there_are(on_disk, known),
+    )
     recovered = recover(
         files, queues, durable,
         abort_found=abort_found, unflushed_bytes_max=config.unflushed_bytes_max,
-        deleted_topics={**settings.deleted_topics, **dict.fromkeys(unqueued, files.end_offset)},
-        known_topics=[topic.name for topic in topics],
+        deleted_topics=live.deleted, known_topics=known,
         published_offset=published_offset or 0,
         rebooted=published_offset is None and not durable.clean,
-        compares_all=compares_all, watch=watch,
+        compares_all=compares_all,
     )  # fmt: skip
     catch_up(
         filesystem,
@@ -143,6 +148,7 @@ def open_offline(
             durable,
             durable_index,
             abort_found,
+            live,
             settled_offset,
         )
 

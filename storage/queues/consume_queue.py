@@ -35,11 +35,7 @@ if TYPE_CHECKING:
 class ConsumeQueue:
     """Units of one topic's one queue. ``next_offset`` is the queue offset given out next."""
 
-    def __init__(
-        self, files: OpenQueueFiles, topic: str, queue_id: int, *, start: int | None = None,
-        found_end: FoundEnd | None = None,
-    ) -> None:  # fmt: skip
-        """``start`` is where its only file starts, if it is known to have just one, ``found_end`` where it was found to end."""
+    def __init__(self, files: OpenQueueFiles, topic: str, queue_id: int) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self.next_offset = 0
@@ -53,10 +49,7 @@ class ConsumeQueue:
         self._found_first: tuple[int, int, int] | None = (
             None  # for a log's begin and the first file's
         )
-        if start is None:
-            self.refresh()
-        else:
-            self._starts, self._found_end = {start}, found_end
+        self.refresh()
 
     @cached_property
     def directory(self) -> Path:

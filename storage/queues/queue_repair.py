@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +20,7 @@ from storage.queues.consume_queue import ConsumeQueue
 from storage.queues.queue_table import QueueTable
 from storage.view.live_topics import LiveTopics
 from storage.view.log.walk import ROWS_MAX, DamagedRange, LogFiles, RecordRun
+from storage.view.queues.comparison import live_units
 from storage.view.queues.held_units import HeldUnits
 from storage.view.queues.placing import (
     NOT_PLACED,
@@ -32,7 +32,7 @@ from storage.view.queues.placing import (
     settle_ends,
 )
 from storage.view.queues.record_queues import QueueKey
-from storage.view.queues.runs import QueueRun, runs_of
+from storage.view.queues.runs import runs_of
 from storage.view.queues.unit_search import Unit
 from storage.view.queues.units import (
     UnitBuilder,
@@ -44,32 +44,12 @@ from storage.view.queues.units import (
 )
 
 
-class RepairWatch(Protocol):
-    """Is shown what a repair comes to and what it changes, before it does."""
-
-    def walked(self, commit_offset: int) -> None:
-        """The log has been taken up to a commit offset."""
-        ...
-
-    def corrected(
-        self, queue: ConsumeQueue, queue_offset: int, held: Units, wanted: Units,
-        wrong: npt.NDArray[np.int64],
-    ) -> None:  # fmt: skip
-        """Of the units ``held`` from a queue offset on, those at the places ``wrong`` become ``wanted``."""
-        ...
-
-    def ended(self, queue: ConsumeQueue, queue_offset: int) -> None:
-        """What the queue holds from a queue offset on goes."""
-        ...
-
-
 class QueueRepair:
     """Takes the log in order; ``finish`` makes every queue end where the log says.
 
     ``begin_offset`` is where the log is taken from. With ``complete`` nothing that the queues hold
     from there on is believed; without it, they are right below that commit offset.
-    ``log`` is where it can be looked up, ``topics`` whose records get units. ``watch`` is shown what
-    changes.
+    ``log`` is where it can be looked up, ``topics`` whose records get units.
     """
 
     def __init__(
@@ -80,12 +60,10 @@ class QueueRepair:
         complete: bool,
         log: LogFiles,
         topics: LiveTopics,
-        watch: RepairWatch | None = None,
     ) -> None:
         self.units_written = 0
         # Whether every record has stood where it says, and no unit has said anything else.
         self.is_plain = True
-        self._watch = watch
         self.forgotten_topics: set[str] = set()
         self._topics = topics
         self._queues = queues
@@ -96,21 +74,14 @@ class QueueRepair:
         self._waiting: dict[QueueKey, deque[Units]] = {}  # of runs that are not placed yet
         self._damage: list[DamagedRange] = []
         self._builder = UnitBuilder(ROWS_MAX)
-        # All that a watch is to be shown goes queue by queue.
-        self._found = None if complete or watch is not None else queues.found
-        if self._found is not None:
-            for topic, since in topics.deleted.items():
-                if since > begin_offset:
-                    self._found.leave_out_topic(topic)
 
     @property
     def queue_counts(self) -> dict[str, int]:
         """How many queues each topic that has records needs."""
         counts: dict[str, int] = {}
-        met = [] if self._found is None else [key for key, _, _ in self._found.met()]
-        placed = [key for key, placer in self._placers.items() if not placer.is_empty]
-        for topic, queue_id in met + placed:
-            counts[topic] = max(counts.get(topic, 0), queue_id + 1)
+        for (topic, queue_id), placer in self._placers.items():
+            if not placer.is_empty:
+                counts[topic] = max(counts.get(topic, 0), queue_id + 1)
         return counts
 
     def take_damage(self, damage: DamagedRange) -> None:
@@ -120,36 +91,17 @@ class QueueRepair:
 
     def take(self, records: RecordRun) -> None:
         """Compare and correct the units of a run of records."""
-        groups = self._builder.group(
-            records.data, records.rows, len(records.rows), records.data_offset
-        )
-        left: Iterable[int] = range(groups.count)
-        if self._found is not None and groups.is_plain:
-            left = self._found.meet(groups)
-        for topic, queue_id, units, queue_offsets in self._builder.units_of(groups, left):
-            alive = as_units(units)
-            if not self._topics.has_queue(topic, queue_id):
-                if self._topics.is_forgotten(topic):
-                    self.forgotten_topics.add(topic)
-                continue
-            since = self._topics.since(topic)
-            if since:
-                kept = alive["offset"] >= since
-                alive, queue_offsets = alive[kept], queue_offsets[kept]
-                if not len(alive):
-                    continue
-            self._take_of_queue((topic, queue_id), alive, queue_offsets)
-        if self._watch is not None:
-            self._watch.walked(records.end_offset)
+        for key, units, queue_offsets in live_units(
+            self._builder, records, self._topics, self.forgotten_topics
+        ):
+            self._take_of_queue(key, units, queue_offsets)
 
     def _take_of_queue(
         self, key: QueueKey, units: Units, queue_offsets: npt.NDArray[np.int64]
     ) -> None:
         placer = self._placers.get(key)
         if placer is None:
-            placer = self._placers[key] = self._new_placer(
-                key, self._leave_out(key), begins=self._complete
-            )
+            placer = self._placers[key] = self._new_placer(key, begins=self._complete)
         waiting = self._waiting.pop(key, None) or deque()
         begin = 0
         for run in runs_of(key, units, queue_offsets):
@@ -161,30 +113,15 @@ class QueueRepair:
         if waiting:
             self._waiting[key] = deque(each.copy() for each in waiting)  # buffers are used again
 
-    def _leave_out(self, key: QueueKey) -> QueueRun | None:
-        """Have a queue go on by itself; return what was met of it, None if nothing was."""
-        return None if self._found is None else self._found.leave_out(key)
-
-    def _new_placer(
-        self, key: QueueKey, met: QueueRun | None, *, begins: bool = False
-    ) -> QueuePlacer:
-        """Return who places the rest of a queue; of it ``met`` has been placed already, where it stood.
+    def _new_placer(self, key: QueueKey, *, begins: bool = False) -> QueuePlacer:
+        """Return who places the records of a queue.
 
         If it ``begins`` with records that are still to come, they say where.
         """
-        queue = self._queues.get(*key)
-        next_offset = None if begins else queue.find_end(self._begin_offset)
-        placer = QueuePlacer(
+        next_offset = None if begins else self._queues.get(*key).find_end(self._begin_offset)
+        return QueuePlacer(
             key, self._held, self._damage, next_offset=next_offset, log_begin=self._begin_offset
         )
-        if met is not None:
-            placer.take(met)
-            for step in placer.settle():
-                assert step == Placed(met, met.begin)
-            self._remember(
-                queue, met.begin, as_units(queue.read(met.begin, met.end + 1 - met.begin))
-            )
-        return placer
 
     def _carry_out(self, key: QueueKey, steps: Iterable[Step], waiting: deque[Units]) -> None:
         """Do what a placer has decided; ``waiting`` are the units of the runs that it has."""
@@ -216,8 +153,6 @@ class QueueRepair:
         if np.any(wrong):
             filled = held.copy()
             filled[wrong] = prefill_units(1)
-            if self._watch is not None:
-                self._watch.corrected(queue, begin, held, filled, np.flatnonzero(wrong))
             queue.write(begin, filled.tobytes())
             self.units_written += int(np.count_nonzero(wrong))
 
@@ -232,8 +167,6 @@ class QueueRepair:
         wrong = np.flatnonzero(~same)
         if not len(wrong):
             return
-        if self._watch is not None:
-            self._watch.corrected(queue, queue_offset, held, units, wrong)
         self.is_plain &= held[wrong].tobytes() == bytes(len(wrong) * UNIT_SIZE)
         begin, end = int(wrong[0]), int(wrong[-1]) + 1
         corrected = held[begin:end].copy()
@@ -255,11 +188,10 @@ class QueueRepair:
         offsets go on where they were. So they do after units of damaged records, as far as those were
         durable: below ``sure_offset``, or all if that is not known. Returns how many units all queues then hold.
         """
-        keys = self._unsettled()
-        for key in keys:
-            met = self._leave_out(key)
-            if key not in self._placers and (met is not None or self._damage):
-                self._placers[key] = self._new_placer(key, met)
+        keys = list(self._queues.on_disk())
+        for key in keys if self._damage else ():
+            if key not in self._placers:
+                self._placers[key] = self._new_placer(key)
         for key, step in settle_ends(self._placers, sure_offset=sure_offset):
             self._carry_out(key, [step], self._waiting.setdefault(key, deque()))
         unit_count = 0
@@ -270,20 +202,9 @@ class QueueRepair:
                 next_offset = placer.next_offset
             else:
                 next_offset = queue.find_end(min(self._begin_offset, end_offset))
-            if self._watch is not None:
-                self._watch.ended(queue, next_offset)
             queue.truncate(next_offset)
             unit_count += queue.unit_count
-        if self._found is not None:
-            unit_count += self._found.unit_count
-            self._found.is_settled = True
         return unit_count
-
-    def _unsettled(self) -> list[QueueKey]:
-        """Return the queues that may not end where they are: all but those that hold what was met, and no more."""
-        if self._found is None:
-            return list(self._queues.on_disk())
-        return list(dict.fromkeys([*self._queues.looked_at(), *self._found.unfinished()]))
 
     def doubt(self, sure_offset: int) -> None:
         """Have the next sync write units of records from ``sure_offset`` on once more, after ``finish``.
@@ -294,8 +215,6 @@ class QueueRepair:
         for key in self._placers:
             queue = self._queues.get(*key)
             self._queues.doubt(key, queue.find_end(sure_offset), queue.next_offset)
-        for each in () if self._found is None else self._found.met():
-            self._queues.doubt(*each)
 
 
 def _units(two: Units) -> list[Unit]:

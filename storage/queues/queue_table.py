@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.queues.consume_queue import ConsumeQueue
-from storage.queues.found_end import FEW_BYTES
-from storage.queues.found_queues import FoundQueues
 from storage.queues.queue_files import OpenQueueFiles
 from storage.queues.unit_count import LostUnits, UnitCount
 from storage.view.layout import queues_of_topic, queues_on_disk
 from storage.view.log.commit_log import EVERYTHING
-from storage.view.queues.queue_files import QueueFiles, heads_on_disk
+from storage.view.queues.queue_files import QueueFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,9 +43,6 @@ class QueueTable:
         self._filesystem = filesystem
         self._files = OpenQueueFiles(filesystem, directory, file_size=file_size)
         self._queues: dict[QueueKey, ConsumeQueue] = {}
-        self.found: FoundQueues | None = (
-            None  # by ``count_units``; what is in neither is looked for on disk
-        )
         self._listed: dict[QueueKey, ConsumeQueue] = {}  # by recovery, which may ask again
         self._removing: dict[str, int] = {}  # units of topics whose removal has begun
         self._doubted: deque[tuple[QueueKey, int, int]] = deque()
@@ -68,26 +63,18 @@ class QueueTable:
         return queue
 
     def _made(self, key: QueueKey) -> ConsumeQueue:
-        limit, found = self._end_commit_offset, self.found
+        limit = self._end_commit_offset
         if limit is None:
             return self._as_found(key)
-        place = None if found is None else found.place_of(key)
-        if place is not None:  # as recovery has left it
-            queue = ConsumeQueue(self._files, *key, start=place[0])
-            queue.next_offset = place[1]
-        else:
-            queue = ConsumeQueue(self._files, *key)
-            queue.next_offset = queue.find_end(limit)
+        queue = ConsumeQueue(self._files, *key)
+        queue.next_offset = queue.find_end(limit)
         return queue
 
     def _as_found(self, key: QueueKey) -> ConsumeQueue:
         """Return a queue as recovery has found it, which may ask for it again."""
         queue = self._listed.get(key)
         if queue is None:
-            end = None if self.found is None else self.found.end_of(key)
-            start = None if end is None else end.start
-            queue = ConsumeQueue(self._files, *key, start=start, found_end=end)
-            self._listed[key] = queue
+            queue = self._listed[key] = ConsumeQueue(self._files, *key)
         return queue
 
     def known(self, topic: str, queue_id: int) -> ConsumeQueue | None:
@@ -98,23 +85,14 @@ class QueueTable:
         queue = self._queues.get((topic, queue_id))
         if queue is not None:
             return queue
-        if self._is_found((topic, queue_id)):
-            return self.get(topic, queue_id)
         on_disk = self._on_disk_first.get(topic)
         if on_disk is None:
             found = frozenset(queues_of_topic(self._filesystem, self.directory, topic))
             on_disk = self._on_disk_first.setdefault(topic, found)
         return self.get(topic, queue_id) if queue_id in on_disk else None
 
-    def _is_found(self, key: QueueKey) -> bool:
-        """Whether ``found`` says where a queue goes on."""
-        return self.found is not None and self.found.place_of(key) is not None
-
     def next_offset(self, topic: str, queue_id: int) -> int:
         """Return the queue offset after the last unit of a queue; after recovery."""
-        place = None if self.found is None else self.found.place_of((topic, queue_id))
-        if place is not None and (topic, queue_id) not in self._queues:
-            return place[1]  # nothing was written to it by now
         queue = self.known(topic, queue_id)
         return 0 if queue is None else queue.next_offset
 
@@ -131,16 +109,12 @@ class QueueTable:
 
     def end_recovery(self, end_commit_offset: int) -> None:
         """Say where the log ends: from here on queues are what this table writes to them."""
-        if self.found is not None:
-            if self.found.ends_at(end_commit_offset):
-                self.found.end_recovery()
-            else:
-                self.found = None
         self._end_commit_offset = end_commit_offset
         for key, queue in self._listed.items():
             # Kept in mind, or one whose files others remove before it is used would begin again at 0.
-            if key not in self._queues and queue.exists and not self._is_found(key):
-                queue.next_offset = queue.find_end(end_commit_offset)
+            if key not in self._queues and queue.exists:
+                if not queue.next_offset:  # else it ends where the repair of queues has it end
+                    queue.next_offset = queue.find_end(end_commit_offset)
                 self._queues[key] = queue
         self._listed.clear()
         for queue in self._queues.values():
@@ -148,14 +122,10 @@ class QueueTable:
 
     def held(self, key: QueueKey) -> QueueFiles:
         """List the files of a queue as recovery has found it, to read any unit of them."""
-        if key in self._listed or (self.found is not None and self.found.has_place(key)):
-            queue = self._as_found(key)
+        queue = self._listed.get(key)
+        if queue is not None:
             return QueueFiles(self._filesystem, queue.directory, tuple(queue.files))
         return QueueFiles.whole(self._filesystem, self.directory / key[0] / str(key[1]))
-
-    def looked_at(self) -> list[QueueKey]:
-        """Return the queues that recovery has asked for, or that have no place in ``found``."""
-        return list({**self._listed, **self._queues})
 
     def count_units(self, limit_commit_offset: int, min_commit_offset: int = 0) -> UnitCount:
         """Count the units that all queues' files hold before a commit offset; -1 for a lost file.
@@ -163,15 +133,9 @@ class QueueTable:
         ``min_commit_offset`` is where the log begins.
         """
         file_size = self._files.file_size
-        seen = heads_on_disk(self._filesystem, self.directory, FEW_BYTES)
-        if self._queues:
-            seen = (each for each in seen if each[:2] not in self._queues)
-        found = FoundQueues(seen, limit_commit_offset, file_size)
-        if self._end_commit_offset is None:
-            self.found = found
-        count, expired = found.unit_count, 0
+        count = expired = 0
         lost: list[LostUnits] = []
-        for key in [*self._queues, *found.others]:
+        for key in dict.fromkeys([*self._queues, *self.on_disk()]):
             queue = self._queues.get(key) or self._as_found(key)
             starts = queue.file_starts
             if not starts:
@@ -213,10 +177,8 @@ class QueueTable:
 
     def _queue_ids(self, topic: str) -> set[int]:
         """Return the queues of a topic on disk, and those whose files others have removed: their units count, too."""
-        found = () if self.found is None else self.found.starts(topic)
         return {
             *queues_of_topic(self._filesystem, self.directory, topic),
-            *(queue_id for (_, queue_id), _ in found),
             *(queue_id for name, queue_id in self._queues if name == topic),
         }
 
@@ -231,8 +193,6 @@ class QueueTable:
             self._filesystem.sync_directory(self.directory)
         except FileNotFoundError:  # others have removed it
             self._filesystem.sync_directory(self.directory.parent)
-        if self.found is not None:
-            self.found.forget_topic(topic)
         for key in [key for key in self._queues if key[0] == topic]:
             self._queues.pop(key).forget()
             self._listed.pop(key, None)

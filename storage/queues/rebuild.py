@@ -63,11 +63,10 @@ def rebuild_units(
     *,
     commit_range: tuple[int, int],
     since: int = 0,
-    with_neighbours: bool = False,
 ) -> int:
-    """Write units ``[begin, end)`` of a queue again where the log says otherwise; return how many.
+    """Rebuild units ``[begin, end)`` of a queue, and those up to the nearest confirmed ones.
 
-    ``with_neighbours`` adds all units up to the nearest confirmed ones. ``commit_range`` is the part of the log
+    Returns how many units the log says otherwise; they are written. ``commit_range`` is the part of the log
     whose records are in the queues, ``since`` the commit offset from which on the topic's records count. Any
     thread may call it while the queues are appended to; durable with the next sync of the queues. Raises
     StoreFull.
@@ -79,13 +78,11 @@ def rebuild_units(
     written = 0
     if begin < end:
         run = rebuilt.rebuild(_UnitsOnDisk(queue), begin, end, extent)
-        if with_neighbours:
-            begin, end = run.begin, run.end
-        made = run.units[begin - run.begin : end - run.begin]
-        if begin == extent.begin and extent.min_commit_offset > 0:
-            _prefill_front(queue, begin, made)
-        for first in range(0, len(made), BATCH_UNITS):
-            written += _correct_units(queue, begin + first, made[first : first + BATCH_UNITS])
+        if run.begin == extent.begin and extent.min_commit_offset > 0:
+            _prefill_front(queue, run.begin, run.units)
+        for first in range(0, len(run.units), BATCH_UNITS):
+            made = run.units[first : first + BATCH_UNITS]
+            written += _correct_units(queue, run.begin + first, made)
     return written
 
 
@@ -123,21 +120,16 @@ def rebuild_lost_units(
 ) -> int:
     """Rebuild the ends of files that were cut short, or zeroed; durable. Returns how many units.
 
-    The last unit of a file is written after all others are durable: while it is missing, the next
-    start sees that the file is not whole.
+    After a crash in the middle of it some may be missing still: readers and the scrub have them rebuilt.
     """
     written = 0
     for each in lost:
         queue = queues.get(each.topic, each.queue_id)
         queue.next_offset = queue.find_end(commit_range[1])
-    for is_last in (False, True):
-        for each in lost:
-            begin, end = (each.end - 1, each.end) if is_last else (each.begin, each.end - 1)
-            written += rebuild_units(
-                log, queues, each.topic, each.queue_id, begin, end,
-                commit_range=commit_range, since=since.get(each.topic, 0),
-            )  # fmt: skip
-        queues.sync()
+        written += rebuild_units(
+            log, queues, *each, commit_range=commit_range, since=since.get(each.topic, 0)
+        )
+    queues.sync()
     return written
 
 
@@ -216,7 +208,6 @@ class QueueRebuild(Worker):
             end,
             commit_range=(self._min_offset(), end_offset),
             since=settings.deleted_topics.get(topic, 0),
-            with_neighbours=True,
         )
         if removed:
             self._file_made()

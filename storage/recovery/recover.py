@@ -19,7 +19,7 @@ import numpy as np
 
 from storage.errors import NotAStore
 from storage.kernels.columns import STORE_TIMESTAMP
-from storage.queues.queue_repair import QueueRepair, RepairWatch
+from storage.queues.queue_repair import QueueRepair
 from storage.queues.queue_table import QueueTable
 from storage.queues.rebuild import rebuild_lost_units
 from storage.queues.unit_count import UnitCount
@@ -83,7 +83,6 @@ def recover(
     published_offset: int = 0,
     rebooted: bool = False,
     compares_all: bool = False,
-    watch: RepairWatch | None = None,
 ) -> Recovered:
     """Bring log and queues to agree and make them durable.
 
@@ -92,7 +91,7 @@ def recover(
     the topic table: after an orderly stop a topic that is not among them, and of which there is no
     queue while there are others, was deleted. ``published_offset`` is how far the log was confirmed by a
     writer that died since the machine started, ``rebooted`` whether it has gone down since. With ``compares_all`` the checkpoint is not relied on: the
-    whole log is read, and every unit is compared with it. ``watch`` is shown what changes of the queues.
+    whole log is read, and every unit is compared with it.
     Raises NotAStore when queues exist and the log does not.
     """
     _repair_file_lengths(files)
@@ -161,7 +160,6 @@ def recover(
         complete=complete,
         log=files,
         topics=LiveTopics(deleted_topics, known),
-        watch=watch,
     )
     stated_offset = max(published_offset, durable.flushed_offset) if durable.trusted else 0
     promised_offset = (
@@ -170,7 +168,7 @@ def recover(
     recovered = _walk(
         files, queues, repair, start, begin, search_limit, durable, stated_offset, promised_offset
     )
-    if durable.trusted and inside and not held.agrees(durable.unit_count) and watch is None:
+    if durable.trusted and inside and not held.agrees(durable.unit_count) and not compares_all:
         _LOG.warning(
             "files of consume queues were missing or short: %d units were rebuilt from the log",
             recovered.units_written,

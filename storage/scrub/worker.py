@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +22,7 @@ from storage.format.names import file_name
 from storage.scrub.log_windows import LogWindows
 from storage.scrub.progress import load_progress, save_progress
 from storage.scrub.units import UnitComparison, WrongUnits
+from storage.view.live_topics import LiveTopics
 from storage.view.log.files import ListedLog
 from storage.view.log.walk import DamagedRange, RecordRun
 from storage.view.settings import load_settings
@@ -134,9 +135,8 @@ class ScrubWorker(Worker):
         log = ListedLog(self._filesystem, self._paths.commit_log)
         return log.record_time_ms(self._min_offset())
 
-    def _deleted_topics(self) -> Mapping[str, int]:
-        """Return from which commit offset on the records of topics count."""
-        return load_settings(self._filesystem, self._paths).deleted_topics
+    def _topics(self) -> LiveTopics:
+        return LiveTopics(load_settings(self._filesystem, self._paths).deleted_topics)
 
     def _begin(self) -> bool:
         """Begin a pass if one is due."""
@@ -165,9 +165,9 @@ class ScrubWorker(Worker):
     def _compare(self, records: RecordRun) -> None:
         """Compare units with their records; a queue file that cannot be read is a finding."""
         try:
-            if any(self._units.wrong(records, self._deleted_topics())):
+            if any(self._units.wrong(records, self._topics())):
                 # Again: a topic that was deleted meanwhile is among the deleted ones by now.
-                for wrong in list(self._units.wrong(records, self._deleted_topics())):
+                for wrong in list(self._units.wrong(records, self._topics())):
                     if records.begin_offset >= self._min_offset():  # else deleted meanwhile
                         self._found_units(wrong)
         except OSError as error:

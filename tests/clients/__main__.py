@@ -19,7 +19,7 @@ sys.path[1:1] = [
     str(HERE.parents[1]),
 ]
 
-from catalogue import SCENARIOS, SPLIT, TLS  # noqa: E402
+from catalogue import ACCOUNTS, SCENARIOS, SPLIT, TLS  # noqa: E402
 from languages import LANGUAGES  # noqa: E402
 from matrix import RED, Servers, print_matrix, run_cells  # noqa: E402
 from rates import compare  # noqa: E402
@@ -44,6 +44,9 @@ def parsed() -> argparse.Namespace:
         "--split",
         action="store_true",
         help="with split routes: clients that honour them call the writer and the reader",
+    )
+    options.add_argument(
+        "--secure", action="store_true", help="all of it over TLS, with accounts and credentials"
     )
     options.add_argument("--at-once", type=int, default=6, help="cells that run at once")
     options.add_argument(
@@ -83,8 +86,14 @@ def main() -> int:
 
     def penstock(name: str, flags: dict[str, str]) -> PenstockServer:
         home = fresh(folder / "penstock" / name)
-        real = {flag: value for flag, value in flags.items() if flag not in (SPLIT, TLS)}
-        return PenstockServer(home, real, split=options.split or SPLIT in flags, tls=TLS in flags)
+        real = {flag: value for flag, value in flags.items() if flag not in (SPLIT, TLS, ACCOUNTS)}
+        return PenstockServer(
+            home,
+            real,
+            split=options.split or SPLIT in flags,
+            tls=options.secure or TLS in flags,
+            accounts=options.secure or ACCOUNTS in flags,
+        )
 
     def reference(name: str, _flags: dict[str, str]) -> ReferenceServer:
         return ReferenceServer(fresh(folder / "rocketmq" / name))

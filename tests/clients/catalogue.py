@@ -29,10 +29,8 @@ from scenarios.transacting import transaction_check, transaction_commit, transac
 
 PUSH = frozenset({"push"})
 TRANSACTIONS = frozenset({"transactions"})
-SPLIT, TLS = (
-    "split",
-    "tls",
-)  # among the flags of a server of its own: no flags, its routes are split, it serves TLS
+# Among the flags of a server of its own, and no flags: its routes are split, it serves TLS, it has accounts.
+SPLIT, TLS, ACCOUNTS = "split", "tls", "accounts"
 CHANGE = frozenset({"change"})
 RECALL = frozenset({"recall"})
 
@@ -44,8 +42,8 @@ SCENARIOS = {
         Scenario(send_together, frozenset({"together"})),
         Scenario(body_4mib),
         Scenario(unknown_topic),
-        Scenario(readme_example, frozenset({"readme"})),
-        Scenario(tls, own_server={TLS: ""}, tls=True),
+        Scenario(readme_example, frozenset({"readme"}), plaintext_only=True),
+        Scenario(tls, own_server={TLS: "", ACCOUNTS: ""}, tls=True),
         Scenario(transaction_commit, TRANSACTIONS),
         Scenario(transaction_rollback, TRANSACTIONS),
         Scenario(transaction_check, TRANSACTIONS),

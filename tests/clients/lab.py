@@ -35,16 +35,23 @@ class Lab(contextlib.ExitStack):
     def driver(self) -> Driver:
         """Start one more process of the client."""
         number = next(self._numbers)
-        command = [*self.language.command(), self.server.address, "tls" if self._tls else "plain"]
+        command = [*self.language.command(), self.server.address, self._transport()]
         return self.enter_context(
             Driver(command, self.environment(), self.folder / f"driver-{number}.log")
         )
 
+    def _transport(self) -> str:
+        return "tls" if self._tls or self.server.authority else "plain"
+
     def environment(self) -> dict[str, str]:
         """Return the environment of a client: its log goes into this scenario's folder."""
+        keys, authority = self.server.credentials, self.server.authority
         return {
             **os.environ, **(self.language.environment or {}), "HOME": str(self.folder),
             "JAVA_TOOL_OPTIONS": f"-Duser.home={self.folder}", "GRPC_VERBOSITY": "ERROR",
+            "DRIVER_ACCESS_KEY": keys.access_key if keys else "",
+            "DRIVER_SECRET_KEY": keys.secret_key if keys else "",
+            **({"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(authority)} if authority else {}),
         }  # fmt: skip
 
     def topic(self, kind: str = "NORMAL", queues: int = 4) -> str:
@@ -102,6 +109,7 @@ class Scenario:
     tls: bool = False
     slow: bool = False
     penstock_only: bool = False
+    plaintext_only: bool = False
 
     @property
     def name(self) -> str:

@@ -20,6 +20,7 @@ from real_processes import Running, until
 
 from bench.peers.programs import OPENED, run
 from penstock.addresses import channel_options
+from penstock.credentials import Credentials, signed
 from penstock.tls import TLS, open_channel
 from penstock.v1 import (
     gateway_pb2,
@@ -29,6 +30,9 @@ from penstock.v1 import (
     writer_pb2,
     writer_pb2_grpc,
 )
+from storage.accounts.account_table import AccountTable
+from storage.accounts.rules import UserKind, checked_policy
+from storage.files.filesystem import OsFileSystem
 
 START_SECONDS = 180.0  # a busy machine starts a service in a minute
 _STARTING = threading.Lock()  # one server at a time: each start is work for all cores
@@ -40,6 +44,8 @@ class Server(Protocol):
     name: str
     services: tuple[str, ...]  # what can be killed
     address: str
+    authority: Path | None  # with TLS: the file of its certificate's authority
+    credentials: Credentials | None  # of clients
 
     def __enter__(self) -> Server: ...
     def __exit__(self, *_: object) -> None: ...
@@ -59,7 +65,8 @@ MakeServer = Callable[[str, dict[str, str]], Server]  # by a name of its own and
 class PenstockServer:
     """``penstock serve``, whose reader is the gateway too, on a new store.
 
-    With ``split`` routes send clients that honour it to the writer and the reader. With ``tls`` all ports serve it.
+    With ``split`` routes send clients that honour it to the writer and the reader. With ``tls`` all ports serve it;
+    with ``accounts`` clients have credentials.
     """
 
     name = "penstock"
@@ -72,18 +79,22 @@ class PenstockServer:
         *,
         split: bool = False,
         tls: bool = False,
+        accounts: bool = False,
     ) -> None:
+        store = folder / "store"
+        self.authority: Path | None = None
+        self.credentials, self._root = _accounts(store) if accounts else (None, None)
         self.address = f"127.0.0.1:{free_port()}"
         ports = {name: f"127.0.0.1:{free_port()}" for name in ("writer", "reader", "indexer")}
         endpoints = {name: ports[name] for name in ("writer", "reader")}
         self._tls: TLS | None = None
         if tls:
             chain, key = certificate()
-            self._tls = TLS(ca=chain)
+            self._tls, self.authority = TLS(ca=chain), chain
             files = {"tls-cert": chain, "tls-key": key, "tls-ca": chain}
             flags = {**flags, **{name: str(path) for name, path in files.items()}}
         self._running = Running(
-            "services.supervisor", "--store", str(folder / "store"),
+            "services.supervisor", "--store", str(store), *(["--accounts"] if accounts else []),
             *(word for name, address in ports.items() for word in (f"--{name}-listen", address)),
             "--gateway-listen", self.address, "--commit-log-file-size", "64MiB",
             *(word for name, address in endpoints.items() if split for word in (f"--{name}-endpoint", address)),
@@ -110,19 +121,22 @@ class PenstockServer:
         request = writer_pb2.CreateTopicRequest(
             name=name, queue_count=queues, attributes={"message.type": kind}
         )
-        writer_pb2_grpc.WriterStub(self._channels["writer"]).CreateTopic(request, timeout=10)
+        stub = writer_pb2_grpc.WriterStub(self._channels["writer"])
+        signed(stub.CreateTopic, self._root)(request, timeout=10)
 
     def group(self, name: str, orderly: bool, retries: int, backoff_ms: list[int]) -> None:
         settings = groups_pb2.GroupSettings(name=name, orderly=orderly, retry_max_times=retries)
         if backoff_ms:
             settings.backoff.customized.next_ms.extend(backoff_ms)
         request = groups_pb2.CreateGroupRequest(settings=settings)
-        groups_pb2_grpc.GroupsStub(self._channels["reader"]).CreateGroup(request, timeout=10)
+        stub = groups_pb2_grpc.GroupsStub(self._channels["reader"])
+        signed(stub.CreateGroup, self._root)(request, timeout=10)
 
     def clients_of(self, service: str) -> set[str]:
         """Return the ids of the clients that a service knows."""
         stub = gateway_pb2_grpc.GatewayStub(self._channels[service])
-        clients = stub.ListClients(gateway_pb2.ListClientsRequest(), timeout=10).clients
+        list_clients = signed(stub.ListClients, self._root)
+        clients = list_clients(gateway_pb2.ListClientsRequest(), timeout=10).clients
         return {client.client_id for client in clients}
 
     def restart(self, service: str, *, killed: bool) -> None:
@@ -158,6 +172,17 @@ class PenstockServer:
         until(lambda: len(self._running.serving(service)) >= times, START_SECONDS)
 
 
+def _accounts(store: Path) -> tuple[Credentials, Credentials]:
+    """Make a user of clients, who may do what they do, and a super user; return their keys."""
+    table = AccountTable(OsFileSystem(), store / "config")
+    keys = []
+    for name, kind in (("clients", UserKind.NORMAL), ("root", UserKind.SUPER)):
+        keys.append(Credentials(name, table.create_user(name, kind).secrets[0]))
+    for resource in ("Topic:*", "Group:*"):
+        table.put_policy(checked_policy(user="clients", resource=resource, actions=["Pub", "Sub"]))
+    return keys[0], keys[1]
+
+
 class ReferenceServer:
     """RocketMQ 5.3.3: name server, broker and proxy in one Java process."""
 
@@ -171,6 +196,7 @@ class ReferenceServer:
             ports = [*ports[1:], free_port()]
         self._port = ports[0]
         self.address = f"127.0.0.1:{self._port + 6}"
+        self.authority = self.credentials = None
         settings |= {
             "brokerClusterName": "reference", "brokerName": "reference-a", "brokerId": 0, "brokerIP1": "127.0.0.1",
             "namesrvAddr": f"127.0.0.1:{self._port}", "listenPort": self._port + 4, "haListenPort": self._port + 5,

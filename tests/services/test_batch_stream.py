@@ -15,7 +15,7 @@ from services.gateway import transactions
 from services.gateway.sends import batch_stream
 from services.gateway.sends.batch_stream import BatchStream, NotNow, Unanswered
 from services.gateway.transactions import OrphanedTransactions
-from services.upstream import Upstream
+from services.upstream import ServiceAddress, Upstream
 from storage.message import ProducerSequence
 
 SEQUENCE: Final = ProducerSequence(1, 1, 0)
@@ -83,7 +83,7 @@ async def test_a_renewed_connection_for_batches_ends_no_watch(
     monkeypatch.setattr(batch_stream, "SILENT_SECONDS", 0.3)
     writer, nothing = FakeWriter(), Published()
     address = f"127.0.0.1:{await writer.start('127.0.0.1:0')}"
-    upstream, batches = Upstream(address), BatchStream(address)
+    upstream, batches = Upstream(ServiceAddress(address)), BatchStream(ServiceAddress(address))
     telemetry: Any = nothing
     orphaned = OrphanedTransactions(upstream, telemetry)
     orphaned.tick()
@@ -108,7 +108,7 @@ async def test_a_watch_goes_on_over_a_renewed_connection(monkeypatch: pytest.Mon
     monkeypatch.setattr(transactions, "_WATCH_AGAIN_SECONDS", 0.01)
     monkeypatch.setattr("services.upstream.CALL_SECONDS", 0.01)
     writer = FakeWriter()
-    upstream = Upstream(f"127.0.0.1:{await writer.start('127.0.0.1:0')}")
+    upstream = Upstream(ServiceAddress(f"127.0.0.1:{await writer.start('127.0.0.1:0')}"))
     telemetry: Any = Published()
     orphaned = OrphanedTransactions(upstream, telemetry)
     orphaned.tick()
@@ -127,7 +127,7 @@ async def test_what_was_written_to_no_connection_is_not_stored_and_goes_out_late
 ) -> None:
     monkeypatch.setattr(batch_stream, "SILENT_SECONDS", 0.2)
     address = f"127.0.0.1:{free_port()}"
-    batches, writer = BatchStream(address), FakeWriter()
+    batches, writer = BatchStream(ServiceAddress(address)), FakeWriter()
     for _ in range(2):
         with pytest.raises(NotNow):
             await batches.store([b"record"], SEQUENCE)

@@ -22,7 +22,8 @@ from service_settings import (
 )
 from tls_port import TlsPort
 
-from penstock import TLS, AsyncClient, Client, Message, RecordBatch, channel
+from penstock import TLS, AsyncClient, Client, Message, RecordBatch
+from penstock import tls as client_tls
 from services import upstream
 from services.gateway.__main__ import serve as serve_gateway
 from services.gateway.v2 import definition_pb2 as v2
@@ -30,7 +31,7 @@ from services.gateway.v2 import service_pb2, service_pb2_grpc
 from services.indexer.__main__ import serve as serve_indexer
 from services.reader.__main__ import serve as serve_reader
 from services.testing import BackgroundLoop, BackgroundService
-from services.upstream import Upstream
+from services.upstream import ServiceAddress, Upstream
 from services.writer.__main__ import serve as serve_writer
 
 LIST_TOPICS = "/penstock.v1.Writer/ListTopics"
@@ -132,9 +133,12 @@ async def test_a_service_shows_the_certificate_that_its_files_hold_by_now(
 ) -> None:
     """Without a restart, and no call fails."""
     monkeypatch.setattr(upstream, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(client_tls, "LOOK_SECONDS", 0.0)
     own = certificates.issue("first")
     with TlsPort(background, certificates.mutual) as port:
-        writer = Upstream(port.address, TLS(ca=certificates.ca, cert=own.cert, key=own.key))
+        writer = Upstream(
+            ServiceAddress(port.address, TLS(ca=certificates.ca, cert=own.cert, key=own.key))
+        )
         await writer.call(LIST_TOPICS, b"")
         other = certificates.issue("second")
         other.key.replace(own.key)
@@ -151,7 +155,7 @@ async def test_clients_show_the_certificate_that_their_files_hold_by_now(
     background: BackgroundLoop, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that runs for long outlasts the certificates that it began with; bad files change nothing."""
-    monkeypatch.setattr(channel, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(client_tls, "LOOK_SECONDS", 0.0)
     with TlsPort(background, certificates.mutual) as port:
         own = certificates.issue("old")
         tls = TLS(ca=certificates.ca, cert=own.cert, key=own.key)
@@ -196,7 +200,8 @@ async def test_a_service_says_why_it_cannot_call_another_one(
     monkeypatch.setattr(upstream, "LOOK_SECONDS", 0.05)
     settings = certificates.mutual if serves == "mutual" else {}
     with TlsPort(background, settings) as port, structlog.testing.capture_logs() as events:
-        writer = Upstream(port.address, getattr(certificates, calls) if calls else None)
+        identity = getattr(certificates, calls) if calls else None
+        writer = Upstream(ServiceAddress(port.address, identity))
         with suppress(grpc.aio.AioRpcError):
             await writer.call(LIST_TOPICS, b"", timeout_s=0.5)
         await asyncio.sleep(0.2)

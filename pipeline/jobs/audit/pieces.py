@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pipeline.jobs.audit.findings import Finding, Findings, damaged_range
 from pipeline.jobs.audit.index_entries import (
@@ -22,15 +20,11 @@ from storage.kernels.columns import STORE_TIMESTAMP
 from storage.view.live_topics import LiveTopics
 from storage.view.log.walk import RecordRun
 from storage.view.pieces import LogPiece
-from storage.view.queues.held_units import QUEUE_OFFSET_LIMIT
+from storage.view.queues.comparison import UnitRange, wrong_units
 from storage.view.queues.queue_files import QueueFiles
 from storage.view.queues.record_queues import QueueKey
-from storage.view.queues.runs import consecutive
-from storage.view.queues.units import same_units
 from storage.view.store_view import StoreView
 
-Units = npt.NDArray[Any]
-Longs = npt.NDArray[np.int64]
 QueueOf = Callable[[StoreView, QueueKey], QueueFiles]
 
 
@@ -85,46 +79,22 @@ def audit_piece(
     findings.add(map(damaged_range, damage))
     for key, (units, offsets) in units_of.items():
         queued = int(np.count_nonzero(units["offset"] < store.queued_offset))
-        queue = queue_of(piece.store, key)
-        _compare_queue(key, queue, units[:queued], offsets[:queued], findings)
+        held = queue_of(piece.store, key).units
+        for wrong in wrong_units(held, units[:queued], offsets[:queued]):
+            findings.add([_wrong_units(key, wrong)])
     if store.index is not None:
         audit.keys = audit_entries(piece, store.index, keys.arrays(), damage, entries_of, findings)
     return audit
 
 
-def _compare_queue(
-    key: QueueKey, queue: QueueFiles, units: Units, offsets: Longs, findings: Findings
-) -> None:
-    for begin, end in consecutive(offsets) if len(offsets) else ():
-        first = int(offsets[begin])
-        held = np.zeros(end - begin, units.dtype)
-        if 0 <= first < QUEUE_OFFSET_LIMIT:
-            found = queue.units(first, end - begin)
-            held[: len(found)] = found
-        bad = np.flatnonzero(~same_units(held, units[begin:end]))
-        if len(bad):
-            findings.add(_wrong_units(key, first, held, units[begin:end], bad), len(bad))
-
-
-def _wrong_units(
-    key: QueueKey, first: int, held: Units, wanted: Units, bad: Longs
-) -> Iterator[Finding]:
-    missing = held["size"][bad] == 0
-    where = {"kind": "unit", "topic": key[0], "queueId": key[1]}
-    gone = bad[missing]
-    for begin, end in consecutive(gone) if len(gone) else ():
-        at = int(gone[begin])
-        yield {
-            **where,
-            "queueOffset": first + at,
-            "physicalOffset": int(wanted["offset"][at]),
-            **({"count": end - begin} if end - begin > 1 else {}),
-            "problem": "missing",
-        }
-    for at in bad[~missing].tolist():
-        yield {
-            **where,
-            "queueOffset": first + at,
-            "physicalOffset": int(wanted["offset"][at]),
-            "problem": f"holds {held[at].item()}, not {wanted[at].item()}",
-        }
+def _wrong_units(key: QueueKey, units: UnitRange) -> Finding:
+    count = units.end - units.begin
+    return {
+        "kind": "unit",
+        "topic": key[0],
+        "queueId": key[1],
+        "queueOffset": units.begin,
+        "physicalOffset": units.commit_offset,
+        **({"count": count} if count > 1 else {}),
+        "problem": "missing" if units.is_missing else "not what the record says",
+    }

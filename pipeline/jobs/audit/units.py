@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from pipeline.jobs.audit.findings import Finding, Findings
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
+from storage.view.queues.comparison import uncovered
 
 if TYPE_CHECKING:
     from storage.view.log.walk import DamagedRange
@@ -86,15 +87,3 @@ def _beyond(
             "physicalOffset": int(units["offset"][place]),
             "problem": "torn" if torn else "points after the end of the log",
         }
-
-
-def uncovered(runs: Sequence[QueueRun], begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the queue offsets of ``[begin, end)`` that no run covers."""
-    for run in sorted(runs, key=lambda run: run.begin):
-        if run.begin > begin:
-            yield begin, min(run.begin, end)
-        begin = max(begin, run.end)
-        if begin >= end:
-            return
-    if begin < end:
-        yield begin, end

@@ -12,11 +12,10 @@ from typing import Any, Final, Protocol
 
 import grpc
 
-from penstock.tls import TLS
 from penstock.v1 import common_pb2, transactions_pb2, writer_pb2
 from penstock.varint import varint
 from services.gateway.messages.statuses import CallRefused, code_of, refusal_of
-from services.upstream import CalledService, Upstream
+from services.upstream import CalledService, ServiceAddress, Upstream
 from storage.format.names import HALF_TOPIC
 from storage.message import ProducerSequence
 
@@ -52,10 +51,12 @@ class Batches(Protocol):
     async def store(
         self, records: Sequence[bytes], producer: ProducerSequence
     ) -> writer_pb2.ProduceBatchResponse:
-        """Store records, all or none, and once; return where, once they are as durable as the writer promises.
+        """Store records, all or none, and once; return where, once they are as durable as the writer
+        promises.
 
-        ``producer`` is the same in each attempt, but for its age. Raises NotNow, Unanswered, CallRefused if the writer
-        does not take the records: with INTERNAL_SERVER_ERROR where they are not at fault, and may be stored.
+        ``producer`` is the same in each attempt, but for its age. Raises NotNow, Unanswered, CallRefused if
+        the writer does not take the records: with INTERNAL_SERVER_ERROR where they are not at fault, and may
+        be stored.
         """
         ...
 
@@ -101,8 +102,8 @@ class BatchStream:
     The connection is its own: a new one ends no other call.
     """
 
-    def __init__(self, writer_address: str, tls: TLS | None = None) -> None:
-        self._writer = Upstream(writer_address, tls)
+    def __init__(self, writer: ServiceAddress) -> None:
+        self._writer = Upstream(writer)
         self._call: Any = None
 
     async def store(
@@ -168,7 +169,9 @@ class HalfBatches:
     async def store(
         self, records: Sequence[bytes], _producer: ProducerSequence
     ) -> writer_pb2.ProduceBatchResponse:
-        """Store messages, all or none; the writer knows those that it has by their keys. Raises Unanswered, CallRefused."""
+        """Store messages, all or none; the writer knows those that it has by their keys. Raises Unanswered,
+        CallRefused.
+        """
         joined = b"".join(records)
         request = transactions_pb2.PrepareRequest(records=joined)
         seconds = SILENT_SECONDS + len(joined) / SLOW_BYTES_SECOND

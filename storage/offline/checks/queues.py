@@ -1,29 +1,40 @@
-"""Consume queues: what recovery corrected of them in memory, and what a pull of each message says."""
+"""Consume queues: their units compared with the log, and what a pull of each message says."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from storage import findings as kinds
 from storage.files.mapped_file_queue import list_files
 from storage.findings import DAMAGE, NOTE, WARNING, Finding
 from storage.format.consume_entry import SCHEDULE_TOPIC, UNIT_SIZE
 from storage.format.names import HALF_REMOVAL_TOPIC, HALF_TOPIC, TIMER_TOPIC, file_name
+from storage.format.record_layout import RECORD_SIZE_MIN
 from storage.view.layout import queues_on_disk
 from storage.view.log.commit_log import EVERYTHING
+from storage.view.log.parts import record_runs
+from storage.view.log.walk import RANGE_ROWS_MAX
+from storage.view.queues.comparison import (
+    UnitRange,
+    differences,
+    live_units,
+    uncovered,
+    wrong_units,
+)
 from storage.view.queues.pull import pull_queue
+from storage.view.queues.queue_files import UNITS_MAX, QueueFiles
+from storage.view.queues.rebuilt_units import Extent, RebuiltUnits
+from storage.view.queues.runs import QueueRun, runs_of
 from storage.view.queues.tag_filter import MATCH_ALL
-from storage.view.queues.units import Units, as_units
+from storage.view.queues.units import UnitBuilder
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
     from storage.offline.opened import OfflineStore
-    from storage.queues.consume_queue import ConsumeQueue
+    from storage.view.queues.record_queues import QueueKey
 
 PULL_BYTES: Final = 16 << 20
 PULL_RECORDS: Final = 65_536
@@ -33,75 +44,133 @@ _RECORD_KINDS: Final = {  # of queues that no consumer reads
     TIMER_TOPIC: kinds.DELAYED_RECORD,
     SCHEDULE_TOPIC: kinds.DELAYED_RECORD,
 }
-Longs = npt.NDArray[np.int64]
 
 
-@dataclass(slots=True)
-class UnitRange:
-    """Queue offsets ``[begin, end)`` whose units are all missing, or all wrong in the same way.
-
-    ``commit_offset`` is the least of those that they should have.
-    """
-
-    begin: int
-    end: int
+class _WrongRange(NamedTuple):
+    units: UnitRange
     kind: kinds.FindingKind
-    commit_offset: int
 
 
-class QueueDifferences:
-    """Collects what recovery changes of the queues; a watch of ``recover``.
+def _wrong_ranges(
+    store: OfflineStore, disk: FileSystem, advance: Callable[[int], None]
+) -> Iterator[tuple[QueueKey, list[_WrongRange]]]:
+    """Yield each queue with the units on disk that are missing, or not what the records of the log say.
 
     What has to do with records from ``settled_offset`` on is left out: a running writer may be at it.
     """
+    log, end_offset = store.reader.log, min(store.recovered.end_offset, store.settled_offset)
+    found: dict[QueueKey, list[UnitRange]] = {}
+    runs: dict[QueueKey, list[QueueRun]] = {}
+    queues: dict[QueueKey, QueueFiles] = {}
 
-    def __init__(self, settled_offset: int, advance: Callable[[int], None]) -> None:
-        self.ranges: dict[tuple[str, int], list[UnitRange]] = {}
-        self._settled_offset = settled_offset
-        self._advance = advance
-        self._walked_offset = -1
+    def held(key: QueueKey) -> QueueFiles:
+        if key not in queues:
+            directory = store.paths.consume_queue / key[0] / str(key[1])
+            queues[key] = QueueFiles.open(disk, directory, log.min_offset, end_offset)
+        return queues[key]
 
-    def walked(self, commit_offset: int) -> None:
-        """Pass on how much of the log was read since the last call."""
-        if self._walked_offset >= 0:
-            self._advance(commit_offset - self._walked_offset)
-        self._walked_offset = commit_offset
+    builder = UnitBuilder(RANGE_ROWS_MAX)
+    for records in record_runs(log, log.min_offset, end_offset):
+        for key, units, queue_offsets in live_units(builder, records, store.topics):
+            found.setdefault(key, []).extend(wrong_units(held(key).units, units, queue_offsets))
+            _add_runs(runs.setdefault(key, []), runs_of(key, units, queue_offsets))
+        advance(records.end_offset - records.begin_offset)
+    for key in sorted({*runs, *queues_on_disk(disk, store.paths.consume_queue)}):
+        queue = _ComparedQueue(store, key, held(key), runs.get(key, []), end_offset)
+        yield key, _joined(sorted(queue.ranges(found.get(key, []))))
 
-    def corrected(
-        self, queue: ConsumeQueue, queue_offset: int, held: Units, wanted: Units, wrong: Longs
+
+def _add_runs(runs: list[QueueRun], following: Iterable[QueueRun]) -> None:
+    """Add runs of a queue, with those made one that go on from each other."""
+    for run in following:
+        if runs and runs[-1].end == run.begin:
+            last = runs.pop()
+            run = last._replace(end=run.end, last_commit_offset=run.last_commit_offset)
+        runs.append(run)
+
+
+def _joined(ranges: Iterable[_WrongRange]) -> list[_WrongRange]:
+    """Return ranges, given in order, with those of a kind that touch made one."""
+    joined: list[_WrongRange] = []
+    for units, kind in ranges:
+        if joined and joined[-1].kind is kind and joined[-1].units.end >= units.begin:
+            units = joined.pop().units._replace(end=units.end)
+        joined.append(_WrongRange(units, kind))
+    return joined
+
+
+class _ComparedQueue:
+    """Says which units of a queue are wrong, of those that differ from what a record of the log says.
+
+    A broker's record may say a wrong queue offset, which no checksum covers; a topic may have been deleted and
+    created again; and units of damaged records are right. So units that differ are rebuilt in memory.
+    """
+
+    def __init__(
+        self,
+        store: OfflineStore,
+        key: QueueKey,
+        queue: QueueFiles,
+        runs: list[QueueRun],
+        end_offset: int,
     ) -> None:
-        """Note units that differ."""
-        wrong = wrong[wanted["offset"][wrong] < self._settled_offset]
-        if not len(wrong):
-            return
-        missing = held["size"][wrong] == 0
-        breaks = np.flatnonzero((np.diff(wrong) != 1) | (np.diff(missing) != 0)) + 1
-        ranges = self.ranges.setdefault((queue.topic, queue.queue_id), [])
-        for first, last in zip([0, *breaks], [*(breaks - 1), len(wrong) - 1], strict=True):
-            kind = kinds.QUEUE_UNIT_MISSING if missing[first] else kinds.QUEUE_UNIT
-            begin, end = queue_offset + int(wrong[first]), queue_offset + int(wrong[last]) + 1
-            commit_offset = int(wanted["offset"][wrong[first]])
-            if ranges and ranges[-1].end == begin and ranges[-1].kind is kind:
-                ranges[-1].end = end
-            else:
-                ranges.append(UnitRange(begin, end, kind, commit_offset))
+        self._queue = queue
+        self._runs = runs
+        self._is_settled = store.settled_offset == EVERYTHING
+        begin = queue.begin
+        if runs and queue.files:  # the first unit may be a wrong one
+            begin = min(begin, max(runs[0].begin, queue.files[0].start_offset // UNIT_SIZE))
+        log = store.reader.log
+        self._extent = Extent(begin, self._end(), log.min_offset, end_offset)
+        self._rebuilt = RebuiltUnits(log, *key, lambda: store.topics.since(key[0]))
 
-    def ended(self, queue: ConsumeQueue, queue_offset: int) -> None:
-        """Note units after a queue's end, of the file that it ends in and those after it."""
-        if self._settled_offset < EVERYTHING:
-            return
-        for start in queue.file_starts:
-            begin = max(start // UNIT_SIZE, queue_offset)
-            end = (start + queue.data_size(start) + UNIT_SIZE - 1) // UNIT_SIZE
-            count = min(end - start // UNIT_SIZE, queue.units_per_file) + start // UNIT_SIZE - begin
-            if count > 0:
-                units = as_units(queue.read(begin, count))
-                found = np.flatnonzero((units["size"] != 0) | (units["offset"] != 0))
-                if len(found):
-                    first, end = begin + int(found[0]), begin + int(found[-1]) + 1
-                    self.ranges.setdefault((queue.topic, queue.queue_id), []).append(
-                        UnitRange(first, end, kinds.QUEUE_END, int(units["offset"][found[0]]))
-                    )
+    def _end(self) -> int:
+        """Return where the queue ends, with what it has no units of.
+
+        Of records ahead of that two have to agree, and there has to be room for what is missing before them.
+        """
+        end, last_offset = self._queue.end, 0
+        for run in self._runs:
+            is_sure = run.end - run.begin > 1
+            room = (run.commit_offset - last_offset) // RECORD_SIZE_MIN if is_sure else 0
+            if run.begin <= end + room:
+                end = max(end, run.end)
+            last_offset = run.last_commit_offset
+        return end
+
+    def ranges(self, found: list[UnitRange]) -> Iterator[_WrongRange]:
+        """Yield what is wrong of what was found, and of the units that no record accounts for."""
+        doubted = list(uncovered(self._runs, self._queue.begin, self._queue.end))
+        for each in found:
+            if each.is_missing and each.begin < self._extent.end:
+                yield _WrongRange(each, kinds.QUEUE_UNIT_MISSING)
+            elif not each.is_missing:
+                doubted.append((each.begin, each.end))
+        for begin, end in doubted:
+            for each in self._wrong(begin, end):
+                kind = kinds.QUEUE_UNIT_MISSING if each.is_missing else kinds.QUEUE_UNIT
+                yield _WrongRange(each, kind)
+        if self._is_settled and self._queue.files:
+            for each in self._after_the_end():
+                yield _WrongRange(each, kinds.QUEUE_END)
+
+    def _wrong(self, begin: int, end: int) -> Iterator[UnitRange]:
+        held = self._queue.held
+        run = self._rebuilt.rebuild(held, begin, end, self._extent)
+        there = held.units(begin, end - begin)
+        made = run.units[begin - run.begin : end - run.begin]
+        silent = made["size"] == 0
+        made[silent] = there[silent]
+        yield from differences(begin, there, made)
+
+    def _after_the_end(self) -> Iterator[UnitRange]:
+        end = self._queue.files[-1].end_offset // UNIT_SIZE
+        for at in range(self._extent.end, end, UNITS_MAX):
+            units = self._queue.units(at, min(UNITS_MAX, end - at))
+            written = np.flatnonzero((units["offset"] != 0) | (units["size"] != 0))
+            if len(written):
+                first, last = int(written[0]), int(written[-1])
+                yield UnitRange(at + first, at + last + 1, False, int(units["offset"][first]))
 
 
 def queue_files(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
@@ -118,7 +187,7 @@ def queue_files(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
 
 
 def queue_units(
-    store: OfflineStore, disk: FileSystem, differences: QueueDifferences
+    store: OfflineStore, disk: FileSystem, advance: Callable[[int], None]
 ) -> Iterator[Finding]:
     """Yield the units that differ from what the log says.
 
@@ -128,11 +197,11 @@ def queue_units(
     promised = store.durable.dispatched_offset if store.durable.trusted else 0
     if store.is_in_use:
         promised = store.settled_offset
-    for (topic, queue_id), ranges in sorted(differences.ranges.items()):
+    for (topic, queue_id), ranges in _wrong_ranges(store, disk, advance):
         directory = f"consumequeue/{topic}/{queue_id}"
         for each in ranges:
             for kind, begin, end in _by_file(store, disk, directory, each):
-                is_promised = each.commit_offset < promised and kind is not kinds.QUEUE_END
+                is_promised = each.units.commit_offset < promised and kind is not kinds.QUEUE_END
                 yield Finding(
                     severity=DAMAGE if is_promised else WARNING, kind=kind,
                     file=f"{directory}/{_file_of(store, begin)}",
@@ -146,14 +215,14 @@ def _file_of(store: OfflineStore, queue_offset: int) -> str:
 
 
 def _by_file(
-    store: OfflineStore, disk: FileSystem, directory: str, units: UnitRange
+    store: OfflineStore, disk: FileSystem, directory: str, wrong: _WrongRange
 ) -> Iterator[tuple[kinds.FindingKind, int, int]]:
     """Cut a range at the borders of files; units of a file that is not there are missing with it."""
     per_file = store.config.consume_queue_file_size // UNIT_SIZE
-    begin = units.begin
-    while begin < units.end:
-        end = min(begin - begin % per_file + per_file, units.end)
-        kind = units.kind
+    begin = wrong.units.begin
+    while begin < wrong.units.end:
+        end = min(begin - begin % per_file + per_file, wrong.units.end)
+        kind = wrong.kind
         if kind is kinds.QUEUE_UNIT_MISSING and not disk.exists(
             store.paths.root / directory / _file_of(store, begin)
         ):

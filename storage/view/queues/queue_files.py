@@ -12,8 +12,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, repeat
-from operator import attrgetter, itemgetter
+from itertools import repeat
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -24,7 +24,6 @@ from storage.files.mapped_file_queue import FileEntry, list_trimmed_files
 from storage.format.consume_entry import LAYOUT, UNIT_SIZE
 from storage.format.names import parse_file_name
 from storage.kernels.unit_order import visible_end
-from storage.view.layout import queues_on_disk
 from storage.view.queues.unit_search import (
     Unit,
     end_after,
@@ -259,14 +258,6 @@ def heads(
         some = queue_ids[begin : begin + QUEUES_AT_ONCE]
         files = filesystem.only_files(directory, list(map(str, some)), length)
         yield from zip(repeat(directory.name), some, files, strict=False)
-
-
-def heads_on_disk(
-    filesystem: FileSystem, directory: Path, length: int = HEAD_BYTES
-) -> Iterator[tuple[str, int, OnlyFile | None]]:
-    """Yield all queues below ``consumequeue/`` as ``heads`` does."""
-    for topic, queues in groupby(queues_on_disk(filesystem, directory), key=itemgetter(0)):
-        yield from heads(filesystem, directory / topic, [number for _, number in queues], length)
 
 
 class HeadUnits:

@@ -7,7 +7,7 @@ queues (``%LMQ%``), which get an equal unit in queue 0 of each.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -118,31 +118,6 @@ class QueueUnits(NamedTuple):
     queue_offsets: npt.NDArray[np.int64]
 
 
-class UnitGroups(NamedTuple):
-    """Rows by queue, with their units: what the kernels have filled of the builder's arrays, good until it builds again.
-
-    ``data_offset`` is the commit offset of the first byte of ``data``. Group g's rows begin with row ``first_row[g]``,
-    and its units are those from ``start[g]`` up to ``start[g + 1]``, with the queue offsets that their records name.
-    ``features`` are those of all rows together.
-    """
-
-    data: ByteArray
-    rows: Rows
-    data_offset: int
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants here
-    unit_count: int
-    features: int
-    first_row: npt.NDArray[np.int64]
-    start: npt.NDArray[np.int64]
-    units: ByteArray
-    queue_offsets: npt.NDArray[np.int64]
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether these are all units of these records, as they are to be (see the module)."""
-        return not self.features & (HAS_DELAY | HAS_MULTI_DISPATCH)
-
-
 class Scanned(NamedTuple):
     """What a scan found: the rows as of ``scan_records``, and the units of plain ones.
 
@@ -194,11 +169,6 @@ class UnitBuilder:
 
         ``commit_offset`` is that of the first byte of ``data``.
         """
-        groups = self.group(data, rows, count, commit_offset)
-        yield from self.units_of(groups, range(groups.count))
-
-    def group(self, data: ByteArray, rows: Rows, count: int, commit_offset: int) -> UnitGroups:
-        """Number the queues of rows ``[0, count)`` in order of first appearance, and build their units."""
         group_of, group_start = self._group_of, self._group_start
         if count <= FEW_ROWS:
             group_count, total = units_of_few(
@@ -213,29 +183,21 @@ class UnitBuilder:
                 rows, count, group_of, group_count, commit_offset, self._units, group_start
             )
             unit_queue_offsets(rows, count, group_of, group_count, group_start, self._queue_offsets)
-        return UnitGroups(
-            data, rows[:count], commit_offset, int(group_count), int(total),
-            int(np.bitwise_or.reduce(rows[:count, FEATURES])), self._first_row, group_start, self._units, self._queue_offsets,
-        )  # fmt: skip
-
-    def units_of(self, groups: UnitGroups, numbers: Iterable[int]) -> Iterator[QueueUnits]:
-        """Yield the units of some groups of those that were built last; those of light queues for all of them."""
-        data, rows = groups.data, groups.rows
-        for group in numbers:
-            begin, end = int(groups.start[group]), int(groups.start[group + 1])
+        rows = rows[:count]
+        for group in range(int(group_count)):
+            begin, end = int(group_start[group]), int(group_start[group + 1])
             if begin == end:
                 continue
-            first = rows[groups.first_row[group]]
-            units = groups.units[begin * UNIT_SIZE : end * UNIT_SIZE]
+            first = rows[self._first_row[group]]
+            units = self._units[begin * UNIT_SIZE : end * UNIT_SIZE]
             topic = _topic(data, first)
             if topic == SCHEDULE_TOPIC:
-                parked = rows[self._group_of[: len(rows)] == group]
-                _set_delivery_times(data, parked, groups.data_offset, as_units(units))
-            queue_offsets = groups.queue_offsets[begin:end]
-            yield QueueUnits(topic, int(first[QUEUE_ID]), units, queue_offsets)
-        if groups.features & HAS_MULTI_DISPATCH:
-            all_units = as_units(groups.units[: groups.unit_count * UNIT_SIZE])
-            yield from _light_queue_units(data, rows, groups.data_offset, all_units)
+                parked = rows[group_of[:count] == group]
+                _set_delivery_times(data, parked, commit_offset, as_units(units))
+            yield QueueUnits(topic, int(first[QUEUE_ID]), units, self._queue_offsets[begin:end])
+        if count and int(np.bitwise_or.reduce(rows[:, FEATURES])) & HAS_MULTI_DISPATCH:
+            all_units = as_units(self._units[: int(total) * UNIT_SIZE])
+            yield from _light_queue_units(data, rows, commit_offset, all_units)
 
 
 def _topic(data: ByteArray, row: Rows) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from flipped_units import flip_unit
 from three_services import ThreeServices
 
 from penstock import Client
@@ -16,12 +17,7 @@ def _damaged(client: Client, topic: str, services: ThreeServices) -> str:
     for n in range(COUNT):
         client.produce(topic, b"%d" % n, queue_id=0)
     assert client.pull(topic, 0, 0).records
-    path = services.store / "consumequeue" / topic / "0" / f"{0:020d}"
-    with path.open("r+b") as file:
-        file.seek(BAD * 20 + 7)
-        byte = file.read(1)[0]
-        file.seek(BAD * 20 + 7)
-        file.write(bytes([byte ^ 1]))
+    flip_unit(services.store, topic, BAD)
     return topic
 
 

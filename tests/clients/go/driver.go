@@ -83,7 +83,9 @@ func pattern(size int) []byte {
 }
 
 func configuration(group string) *rmq.Config {
-	return &rmq.Config{Endpoint: address, ConsumerGroup: group, Credentials: &credentials.SessionCredentials{}}
+	return &rmq.Config{Endpoint: address, ConsumerGroup: group, Credentials: &credentials.SessionCredentials{
+		AccessKey: os.Getenv("DRIVER_ACCESS_KEY"), AccessSecret: os.Getenv("DRIVER_SECRET_KEY"),
+	}}
 }
 
 func described(message *rmq.MessageView) object {

@@ -20,7 +20,9 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.apis.ClientConfiguration;
+import org.apache.rocketmq.client.apis.ClientConfigurationBuilder;
 import org.apache.rocketmq.client.apis.ClientServiceProvider;
+import org.apache.rocketmq.client.apis.StaticSessionCredentialsProvider;
 import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
 import org.apache.rocketmq.client.apis.consumer.FilterExpression;
 import org.apache.rocketmq.client.apis.consumer.FilterExpressionType;
@@ -48,7 +50,13 @@ final class Driver {
     private final AtomicInteger refs = new AtomicInteger();
 
     private Driver(String address, boolean tls) {
-        configuration = ClientConfiguration.newBuilder().setEndpoints(address).enableSsl(tls).build();
+        ClientConfigurationBuilder builder = ClientConfiguration.newBuilder().setEndpoints(address).enableSsl(tls);
+        String accessKey = System.getenv("DRIVER_ACCESS_KEY");
+        if (!accessKey.isEmpty()) {
+            builder.setCredentialProvider(
+                new StaticSessionCredentialsProvider(accessKey, System.getenv("DRIVER_SECRET_KEY")));
+        }
+        configuration = builder.build();
     }
 
     public static void main(String[] args) throws Exception {

@@ -9,6 +9,8 @@ const RESOLUTIONS = { COMMIT: 1, ROLLBACK: 2 }; // TransactionResolution of the 
 const SQL = 2; // FilterType of the wire; 1 is TAG
 const clients = new Map();
 const taken = [];
+const credentials = () => (process.env.DRIVER_ACCESS_KEY
+  ? { accessKey: process.env.DRIVER_ACCESS_KEY, accessSecret: process.env.DRIVER_SECRET_KEY } : undefined);
 const quiet = { debug() {}, info() {}, warn() {}, error() {}, close() {} };
 
 function say(value) {
@@ -23,7 +25,7 @@ function pattern(size) {
 
 function options(command) {
   return {
-    endpoints, namespace: '', sslEnabled: transport === 'tls', logger: process.env.DRIVER_LOG ? console : quiet,
+    endpoints, namespace: '', sslEnabled: transport === 'tls', sessionCredentials: credentials(), logger: process.env.DRIVER_LOG ? console : quiet,
     consumerGroup: command.group,
   };
 }

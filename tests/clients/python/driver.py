@@ -45,7 +45,8 @@ def pattern(size: int) -> bytes:
 
 
 def configuration() -> ClientConfiguration:
-    return ClientConfiguration(ADDRESS, Credentials())
+    keys = os.environ["DRIVER_ACCESS_KEY"], os.environ["DRIVER_SECRET_KEY"]
+    return ClientConfiguration(ADDRESS, Credentials(*keys))
 
 
 def described(message: Message) -> dict:

@@ -99,7 +99,7 @@ def unknown_topic(lab: Lab) -> str:
 
 
 def tls(lab: Lab) -> None:
-    """Sends and receives over TLS, which Java and Go ask for by default."""
+    """Sends and receives over TLS, which Java and Go ask for by default, with credentials."""
     topic = lab.topic()
     lab.producer(topic).send_bodies("over TLS")
     consumer = lab.simple(topic, lab.group())

@@ -14,11 +14,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from engine_store import small_config
+from flipped_units import flip_unit
 from golden import golden_copy
 from real_processes import one_service
 from restarting_reader import Restarting
 from spark_schemas import schema_of
+from three_services import three_services
 
+from penstock.v1 import common_pb2, writer_pb2
 from pipeline.errors import DataLost, PipelineError, ReaderUnavailable
 from pipeline.source.options import parse_options
 from pipeline.source.plan import plan_messages
@@ -164,6 +167,20 @@ def test_damaged_records_are_reported_alike(tmp_path: Path, mode: str) -> None:
         assert there["_corrupt"].null_count == 99
         with pytest.raises(PipelineError, match="damaged at commit offset"):
             read(endpoint=address, mode="FAILFAST")
+
+
+def test_a_queue_that_the_writer_rebuilds_is_waited_for(tmp_path: Path) -> None:
+    """The reader refuses the unit until then; the read goes on with it and has every row."""
+    with three_services(tmp_path / "s") as services:
+        services.writer.CreateTopic(writer_pb2.CreateTopicRequest(name="t", queue_count=1))
+        messages = [common_pb2.Message(topic="t", body=b"%d" % n, queue_id=0) for n in range(60)]
+        services.writer.Produce(writer_pb2.ProduceRequest(messages=messages), timeout=20)
+        address = services.processes["reader"].address
+        assert read(endpoint=address).num_rows == 60
+        path, before = flip_unit(services.store, "t", 25)
+
+        assert read(endpoint=address)["queueOffset"].to_pylist() == list(range(60))
+        assert path.read_bytes() == before
 
 
 def damage(directory: Path, rows: pa.Table, queue_offset: int) -> None:

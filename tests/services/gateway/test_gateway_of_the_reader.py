@@ -13,6 +13,7 @@ from typing import Any
 import grpc
 import pytest
 from certificates import Certificates
+from flipped_units import flip_unit
 from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
@@ -33,7 +34,13 @@ from services.writer.__main__ import serve as serve_writer
 from storage.leases.values import ReceivedBatch
 
 MESSAGING = ["apache.rocketmq.v2.MessagingService", "penstock.v1.Gateway"]
-READING = ["penstock.v1.Gateway", "penstock.v1.Groups", "penstock.v1.Leases", "penstock.v1.Reader"]
+READING = [
+    "penstock.v1.Gateway",
+    "penstock.v1.Groups",
+    "penstock.v1.Authentication",
+    "penstock.v1.Leases",
+    "penstock.v1.Reader",
+]
 SHARED = ["grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"]
 GROUP = v2.Resource(name="g")
 NEXT_S = Duration(seconds=1)
@@ -214,6 +221,25 @@ def test_an_answer_whose_client_goes_meanwhile_is_delivered_to_others(
     gone.set()
     [again] = bed.receive(topic, group)
     assert (again.body, again.system_properties.delivery_attempt) == (b"one", 2)
+
+
+def test_a_queue_that_the_writer_rebuilds_is_waited_for(tmp_path: Path) -> None:
+    """A receive that meets the refused unit waits for it, and nothing is passed over."""
+    with ExitStack() as stack:
+        bed = MessagingBed(tmp_path / "store", stack)
+        bed.client.create_topic("t", queues=1)
+        for n in range(8):
+            bed.client.produce("t", b"%d" % n, queue_id=0)
+        assert len(bed.client.pull("t", 0, 0).records) == 8
+        path, before = flip_unit(tmp_path / "store", "t", 3)
+
+        received: list[bytes] = []
+        while len(received) < 8:
+            got = bed.receive(v2.Resource(name="t"), GROUP)
+            assert got, received
+            received += [each.body for each in got]
+        assert received == [b"%d" % n for n in range(8)]
+        assert path.read_bytes() == before
 
 
 def test_a_stop_ends_polls_and_streams_at_once(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.v1 import leases_pb2
 from services import upstream
-from services.upstream import WaitingCalls
+from services.upstream import ServiceAddress, WaitingCalls
 
 
 async def test_a_channel_that_is_full_is_left_for_the_next_one(
@@ -19,7 +19,7 @@ async def test_a_channel_that_is_full_is_left_for_the_next_one(
     made: list[FakeUpstream] = []
 
     class FakeUpstream:
-        def __init__(self, _address: str, _tls: object) -> None:
+        def __init__(self, _endpoint: ServiceAddress) -> None:
             self.under_way = self.most = 0
             made.append(self)
 
@@ -34,7 +34,7 @@ async def test_a_channel_that_is_full_is_left_for_the_next_one(
 
     monkeypatch.setattr(upstream, "Upstream", FakeUpstream)
     monkeypatch.setattr(upstream, "CALLS_A_CHANNEL", 3)
-    calls = WaitingCalls("127.0.0.1:1")
+    calls = WaitingCalls(ServiceAddress("127.0.0.1:1"))
     request = leases_pb2.ReceiveRequest()
     for _ in range(2):
         await asyncio.gather(
@@ -65,7 +65,7 @@ async def test_an_answer_that_comes_as_its_caller_goes_is_not_lost(
             return b"leased"
             yield
 
-    reader = upstream.Upstream("127.0.0.1:1")
+    reader = upstream.Upstream(upstream.ServiceAddress("127.0.0.1:1"))
     monkeypatch.setattr(reader, "unary", lambda _path: lambda *_, **__: AnsweredCall())
     unwanted: list[bytes] = []
     with pytest.raises(asyncio.CancelledError):

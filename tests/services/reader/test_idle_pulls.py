@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,7 +35,7 @@ def put(services: ThreeServices, queue_id: int) -> None:
 def test_who_waits_at_a_quiet_queue_is_left_alone(
     services: ThreeServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only once a second everybody looks, and when its own queue gets a message its consumer does."""
+    """A message of another queue does not wake it, of its own does. Once a second everybody looks."""
     asked: Counter[int] = Counter()
     ask = Pulls._ask
 
@@ -54,16 +53,13 @@ def test_who_waits_at_a_quiet_queue_is_left_alone(
     follow = reader_pb2.PullStreamRequest(topic="t", queue_id=0, queue_offset=1, follow=True)
     stream = services.reader.PullStream(follow)
     until(lambda: len(asked) == QUEUES)
-    began = time.monotonic()
     quiet_before = sum(asked[queue_id] for queue_id in range(1, QUEUES))
     received = 0
     for number in range(MESSAGES):
         put(services, 0)
         while received <= number:
             received += next(stream).record_count
-    looks = time.monotonic() - began + 2  # one a second, and the first: what came before is unknown
     quiet = sum(asked[queue_id] for queue_id in range(1, QUEUES)) - quiet_before
-    assert quiet <= looks * (QUEUES - 1)
     assert quiet < MESSAGES * (QUEUES - 1) / 2
 
     for queue_id, poll in enumerate(polls, 1):

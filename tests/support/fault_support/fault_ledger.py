@@ -219,11 +219,12 @@ def judge_rebuilt(
     reader: StoreReader, ledger: Ledger, workers: SteppedWorkers, *, tags: Iterable[str] = ()
 ) -> Verdict:
     """Judge beside a writer, again after each rebuild of a queue that the reader waits for."""
-    while True:
+    for _ in range(len(ledger.entries) + 1):
         try:
             return judge(reader, ledger, tags=tags)
         except QueueRebuilding:
             workers.step("rebuild")
+    raise FaultFound("a queue is being rebuilt, whatever the writer has rebuilt")
 
 
 def _judge_queue(

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import damage_checks
 import fault_checks as checks
 import pytest
+import rebuild_checks
 import start_checks
 
 from storage.checkpoint.durable_slots import DurableSlots
@@ -16,7 +17,7 @@ from storage.engine import opening
 from storage.engine.checkpointer import Checkpointer
 from storage.engine.engine import Engine
 from storage.engine.queue_ends import QueueEnds
-from storage.errors import StoreFailed, StoreFull
+from storage.errors import QueueRebuilding, StoreFailed, StoreFull
 from storage.files.mapped_file import MappedFile
 from storage.files.transient_store_pool import PoolBuffer, TransientStorePool
 from storage.format import checkpoint as checkpoint_layout
@@ -42,6 +43,9 @@ from storage.testing import SimulatedDisk
 from storage.view.log.commit_log import EVERYTHING, CommitLogView
 from storage.view.queues import consume_queue
 from storage.view.queues.consume_queue import ConsumeQueueView
+from storage.view.queues.rebuild_requests import RebuildRequests
+from storage.view.queues.rebuilt_units import Extent, FileUnits, RebuiltUnits
+from storage.view.queues.units import Units
 from storage.workers import FailureLatch, Worker
 
 Patch = pytest.MonkeyPatch
@@ -179,6 +183,22 @@ def _pool_forgets_what_was_written(patch: Patch) -> None:
 def _sizes_of_empty_units_believed(patch: Patch) -> None:
     patch.setattr(unit_order, "falls_back", lambda *_: False)
     patch.setattr(consume_queue, "units_end", unit_order.units_end.py_func)
+
+
+def _unit_beside(
+    _: RebuiltUnits, held: FileUnits, queue_offset: int, extent: Extent, direction: int
+) -> int | None:
+    beside = queue_offset + direction
+    return beside if extent.begin <= beside < extent.end else None
+
+
+def _keep_all(_: RebuiltUnits, held: FileUnits, made: Units, begin: int, *__: Any) -> None:
+    missing = made["size"] == 0
+    made[missing] = held.units(begin, len(made))[missing]
+
+
+def _always_rebuilding(_: RebuildRequests, topic: str, queue_id: int, __: int) -> None:
+    raise QueueRebuilding(topic, queue_id)
 
 
 def _begin_with_all_units(patch: Patch) -> None:
@@ -335,6 +355,19 @@ DEFECTS = [
     PlantedDefect(
         "units are believed", _set(ConsumeQueueView, "rebuilt", lambda *_: None),
         damage_checks.no_flip_of_a_queue_hides_a_record,
+    ),
+    PlantedDefect(
+        "a rebuild takes the next unit for a right one",
+        _set(RebuiltUnits, "_nearest", _unit_beside), rebuild_checks.units_in_a_row_are_rebuilt_together,
+    ),
+    PlantedDefect(
+        "a rebuild keeps units wherever they point", _set(RebuiltUnits, "_fill", _keep_all),
+        rebuild_checks.the_units_of_a_rebuilt_queue_are_in_order,
+    ),
+    PlantedDefect(
+        "a reader refuses a unit for as long as no record confirms it",
+        _set(RebuildRequests, "check", _always_rebuilding),
+        rebuild_checks.a_unit_that_no_record_confirms_after_a_rebuild_is_named_alone,
     ),
     PlantedDefect(
         "the size of an empty unit is believed", _sizes_of_empty_units_believed,

@@ -92,6 +92,11 @@ class FakeStore:
         self.answers_wait.set()
         self.grown = threading.Condition(self.lock)
 
+    def wake(self) -> None:
+        """Let those who wait for a record look whether their call goes on."""
+        with self.lock:
+            self.grown.notify_all()
+
     def fail_next(self, method: str, status: status_pb2.Status, times: int = 1) -> None:
         """Let the next calls of a method end with a status."""
         self.faults[method].extend([status] * times)
@@ -363,8 +368,10 @@ class FakeReader(reader_pb2_grpc.ReaderServicer):
         queue = store.queues[request.topic, request.queue_id]
         begin = request.queue_offset
         with store.lock:
-            if begin >= len(queue) and request.wait_ms:
-                store.grown.wait_for(lambda: begin < len(queue), request.wait_ms / 1000)
+            if begin >= len(queue) and request.wait_ms and context.add_callback(store.wake):
+                store.grown.wait_for(
+                    lambda: begin < len(queue) or not context.is_active(), request.wait_ms / 1000
+                )
             answer = reader_pb2.PullResponse(min_offset=0, max_offset=len(queue))
             if begin > len(queue):
                 answer.status = reader_pb2.OFFSET_OVERFLOW_BADLY

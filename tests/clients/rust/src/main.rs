@@ -2,6 +2,7 @@
 //! This release has producers and simple consumers only, which cannot change a lease, and no recall.
 
 use std::collections::HashMap;
+use std::env;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,6 +25,7 @@ enum Client {
 #[derive(Default)]
 struct Driver {
     address: String,
+    tls: bool,
     clients: Mutex<HashMap<String, Arc<Client>>>,
     taken: Mutex<Vec<Arc<MessageView>>>,
 }
@@ -103,7 +105,13 @@ impl Driver {
     async fn start(&self, command: &Value) -> Result<Client, Failure> {
         let mut option = ClientOption::default();
         option.set_access_url(self.address.clone());
-        option.set_enable_tls(false);
+        option.set_enable_tls(self.tls);
+        if let (Ok(access_key), Ok(secret_key)) = (env::var("DRIVER_ACCESS_KEY"), env::var("DRIVER_SECRET_KEY")) {
+            if !access_key.is_empty() {
+                option.set_access_key(access_key);
+                option.set_secret_key(secret_key);
+            }
+        }
         let topic = text(command, "topic").to_string();
         if text(command, "kind") == "producer" {
             let mut wanted = ProducerOption::default();
@@ -206,7 +214,11 @@ impl Driver {
 #[tokio::main]
 async fn main() {
     std::fs::create_dir_all("logs").expect("the client's log wants a directory"); // logs/rocketmq_client.log
-    let driver = Arc::new(Driver { address: std::env::args().nth(1).expect("ADDRESS plain"), ..Driver::default() });
+    let driver = Arc::new(Driver {
+        address: env::args().nth(1).expect("ADDRESS plain|tls"),
+        tls: env::args().nth(2).as_deref() == Some("tls"),
+        ..Driver::default()
+    });
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         let driver = driver.clone();

@@ -1,0 +1,1 @@
+"""``penstock user`` and ``penstock acl``: who may call, and who may do what."""

@@ -1,0 +1,150 @@
+"""``penstock user create|list|update|delete``."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.failures import CommandFailed, ExitCode
+from cli.session import counted, print_json, session_of
+
+if TYPE_CHECKING:
+    from cli.session import Session
+    from penstock.account_values import UserKind
+
+app = typer.Typer(help="Create, list, change and delete users.", no_args_is_help=True)
+Name = Annotated[str, typer.Argument(help="Name of the user; also its access key.")]
+Super = Annotated[bool, typer.Option("--super", help="May do everything.")]
+Service = Annotated[
+    bool, typer.Option("--service", help="For a gateway that runs on another machine.")
+]
+
+
+@app.command()
+def create(
+    context: typer.Context,
+    name: Name,
+    is_super: Super = False,
+    is_service: Service = False,
+    store: Annotated[
+        Path | None,
+        typer.Option(
+            help="Directory of a store that is stopped or not made yet: how the first super user is made, or"
+            " made again."
+        ),
+    ] = None,
+) -> None:
+    """Create a user and print its access key and secret key. Nothing shows the secret key again."""
+    session = session_of(context)
+    kind = _kind(is_super=is_super, is_service=is_service)
+    if store is None:
+        with session.client() as client:
+            secret_key = client.create_user(name, kind).secret_key
+    else:
+        secret_key = _create_offline(store, name, kind)
+    _show_secret(session, name, secret_key)
+
+
+@app.command("list")
+def list_users(context: typer.Context) -> None:
+    """List the users."""
+    session = session_of(context)
+    with session.client() as client:
+        users = client.users()
+    session.show(
+        [
+            {
+                "user": user.name,
+                "kind": user.kind,
+                "enabled": user.enabled,
+                "secrets": user.secret_count,
+            }
+            for user in users
+        ],
+        empty="no users",
+    )
+
+
+@app.command()
+def update(
+    context: typer.Context,
+    name: Name,
+    enabled: Annotated[
+        bool | None, typer.Option("--enable/--disable", help="May call, or may not for now.")
+    ] = None,
+    is_super: Annotated[
+        bool | None,
+        typer.Option("--super/--normal", help="May do everything, or what policies allow."),
+    ] = None,
+    new_secret: Annotated[
+        bool,
+        typer.Option("--new-secret", help="Print a second secret key; the one before stays good."),
+    ] = False,
+    drop_old: Annotated[
+        bool, typer.Option("--drop-old-secret", help="The newest secret key alone stays good.")
+    ] = False,
+) -> None:
+    """Change a user. To rotate its key: --new-secret, change the applications, --drop-old-secret."""
+    session = session_of(context)
+    if new_secret and (drop_old or enabled is not None or is_super is not None):
+        raise CommandFailed("--new-secret is given alone", ExitCode.USAGE)
+    if not (new_secret or drop_old) and enabled is None and is_super is None:
+        raise CommandFailed(
+            "nothing to change: give --enable, --disable, --super, --normal, --new-secret or --drop-old-secret",
+            ExitCode.USAGE,
+        )
+    with session.client() as client:
+        if new_secret:
+            _show_secret(session, name, client.add_secret(name).secret_key)
+            return
+        kind: UserKind | None = None if is_super is None else "super" if is_super else "normal"
+        user = client.update_user(name, kind=kind, enabled=enabled, drop_old_secrets=drop_old)
+    state = "enabled" if user.enabled else "disabled"
+    session.say(
+        f"user [bold]{name}[/]: {user.kind}, {state}, {counted(user.secret_count, 'secret key')}",
+        dataclasses.asdict(user),
+    )
+
+
+@app.command()
+def delete(
+    context: typer.Context,
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete a user and its policies; its open calls end."""
+    session = session_of(context)
+    session.confirm(f"Delete user {name} and its policies?", yes=yes)
+    with session.client() as client:
+        client.delete_user(name)
+    session.say(f"deleted user [bold]{name}[/]", {"name": name})
+
+
+def _kind(*, is_super: bool, is_service: bool) -> UserKind:
+    if is_super and is_service:
+        raise CommandFailed("a user is either --super or --service", ExitCode.USAGE)
+    return "super" if is_super else "service" if is_service else "normal"
+
+
+def _create_offline(store: Path, name: str, kind: UserKind) -> str:
+    from storage.accounts.account_table import AccountTable
+    from storage.accounts.rules import UserKind as StoredKind
+    from storage.files.filesystem import OsFileSystem
+    from storage.stopped.locks import stopped_store
+
+    filesystem = OsFileSystem()
+    filesystem.make_directory(store)
+    with stopped_store(store):
+        table = AccountTable(filesystem, store / "config")
+        return table.create_user(name, StoredKind(kind)).secrets[-1]
+
+
+def _show_secret(session: Session, name: str, secret_key: str) -> None:
+    keys = {"access_key": name, "secret_key": secret_key}
+    if session.as_json:
+        print_json(keys)
+        return
+    session.show([keys], title="The secret key is shown once: keep it.")

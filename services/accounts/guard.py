@@ -1,0 +1,227 @@
+"""The interceptor of every RPC where accounts are on: it knows who calls, and checks what the request names."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
+
+from google.protobuf.message import Message
+
+from services.accounts.audit import AuditLog
+from services.accounts.principal import PRINCIPAL, Principal
+from services.accounts.rights import RIGHTS, Actions, Right, Who, named, names_at
+from services.accounts.signatures import Signed, carried, signed_by, signing_secret_id
+from services.rpc.calls import InterceptedCall, Proceed
+from services.rpc.peers import host_of_peer
+from services.rpc.servicer import Context
+from services.rpc.status import PermissionDenied, Unauthenticated
+from storage.accounts.rules import THE_CLUSTER, Action, Resource, Rules, UserKind
+from storage.errors import StoreError
+from storage.log.batches import SEND_CHECK
+
+LOOK_S: Final = 0.5  # how often the rules are compared with open calls
+_CALLERS_MAX: Final = 10_000  # that are remembered with what they sent
+Verify = Callable[[Signed], Awaitable[str]]
+"""Returns what names the secret that signed, "" if none did."""
+_Needs = list[tuple[Resource, Actions]]
+
+
+class _OpenCall(NamedTuple):
+    """A call under way, and what it was allowed for."""
+
+    caller: Principal
+    needs: _Needs
+
+
+class Guard:
+    """Lets calls through by the accounts of a store; used on the event loop."""
+
+    def __init__(
+        self,
+        rules: Callable[[], Rules],
+        *,
+        takes_certificates: bool,
+        audit: AuditLog,
+        verify: Verify | None = None,
+    ) -> None:
+        """``rules`` returns the rules as they are now, the same object while they are the same.
+
+        ``verify`` checks signatures where the rules have no secrets. Where it ``takes_certificates``, the
+        common name of a verified client certificate is a user's name.
+        """
+        self._rules = rules
+        self._takes_certificates = takes_certificates
+        self._audit = audit
+        self._verify = verify or self._verified
+        self._callers: dict[tuple[Any, ...], Principal] = {}
+        self._open: dict[asyncio.Task[Any], _OpenCall] = {}
+        self._ended: dict[asyncio.Task[Any], StoreError] = {}  # whose right has gone, and why
+        self._checked: Rules | None = None
+        self._looking: asyncio.TimerHandle | None = None
+
+    async def __call__(self, call: InterceptedCall, proceed: Proceed) -> Any:
+        """Make a call if its caller may. Raises Unauthenticated, PermissionDenied.
+
+        A call that is under way when the right to it goes ends within a second.
+        """
+        right = RIGHTS[call.service, call.method]
+        caller: Principal | None = None
+        try:
+            if right.who is Who.ANYBODY and not await _names_anything(right, call):
+                return await proceed()
+            caller = await self._caller(call.context)
+            needs = await _needs(caller, right, call)
+            answer = await self._run(caller, needs, right, proceed)
+            return _answered(caller, right, call, answer)
+        except (Unauthenticated, PermissionDenied) as error:
+            self._audit.denied(
+                user=caller.name if caller else "",
+                address=_host(call.context),
+                method=f"{call.service}/{call.method}",
+                problem=str(error),
+            )
+            raise
+
+    async def _caller(self, context: Context) -> Principal:
+        """Return who calls, by its signature or else its certificate. Raises Unauthenticated."""
+        authorization = carried(context.invocation_metadata())
+        host = _host(context)
+        name = "" if authorization[0] else self._certificate_name(context)
+        place = authorization, name, host
+        caller = self._callers.get(place)
+        if caller is None:
+            caller = await self._known(authorization, name, host)
+            if len(self._callers) >= _CALLERS_MAX:
+                self._callers.clear()
+            self._callers[place] = caller
+        return caller
+
+    async def _known(self, authorization: tuple[str, str], name: str, host: str) -> Principal:
+        try:
+            signed = signed_by(*authorization)
+        except ValueError:
+            raise Unauthenticated from None
+        secret_id = None
+        if signed is not None:
+            name, secret_id = signed.access_key, await self._verify(signed)
+        if not name or secret_id == "":
+            raise Unauthenticated
+        return Principal(self._rules, name, ipaddress.ip_address(host), secret_id)
+
+    async def _verified(self, signed: Signed) -> str:
+        return signing_secret_id(self._rules(), signed)
+
+    def _certificate_name(self, context: Context) -> str:
+        if not self._takes_certificates:
+            return ""
+        names = context.auth_context().get("x509_common_name", ())
+        return names[0].decode(errors="replace") if names else ""
+
+    async def _run(self, caller: Principal, needs: _Needs, right: Right, proceed: Proceed) -> Any:
+        task = asyncio.current_task()
+        assert task is not None
+        self._open[task] = _OpenCall(caller, needs)
+        if self._looking is None:
+            self._look_later()
+        called_by = PRINCIPAL.set(caller)
+        sending = SEND_CHECK.set(_send_check(caller)) if right.sends else None
+        try:
+            return await proceed()
+        except asyncio.CancelledError:
+            ended = self._ended.pop(task, None)
+            if ended is None:
+                raise
+            task.uncancel()
+            raise ended from None
+        finally:
+            if sending is not None:
+                SEND_CHECK.reset(sending)
+            PRINCIPAL.reset(called_by)
+            self._open.pop(task, None)
+            self._ended.pop(task, None)
+
+    def _look_later(self) -> None:
+        self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+
+    def _look(self) -> None:
+        """End the open calls whose right has gone with a change of the rules."""
+        self._looking = None
+        if not self._open:
+            return
+        self._look_later()
+        rules = self._rules()
+        if rules is self._checked:
+            return
+        self._checked = rules
+        for task, (caller, needs) in list(self._open.items()):
+            try:
+                caller.user()
+                for resource, actions in needs:
+                    caller.check(resource, *actions)
+            except (Unauthenticated, PermissionDenied) as error:
+                self._ended[task] = error
+                task.cancel()
+
+
+def _host(context: Context) -> str:
+    return host_of_peer(context.peer()).rpartition(":")[0].strip("[]")
+
+
+def _send_check(caller: Principal) -> Callable[[set[str]], None]:
+    def check(topics: set[str]) -> None:
+        caller.user()
+        for topic in topics:
+            caller.check(Resource.topic(topic), Action.PUB)
+
+    return check
+
+
+async def _names_anything(right: Right, call: InterceptedCall) -> bool:
+    if not right.names:
+        return False
+    request = await call.request()
+    return request is not None and any(True for names in right.names for _ in named(request, names))
+
+
+async def _needs(caller: Principal, right: Right, call: InterceptedCall) -> _Needs:
+    """Check what a method and its request need; return it. Raises PermissionDenied, Unauthenticated."""
+    user = caller.user()
+    if right.who is Who.SUPER_USERS and user.kind is not UserKind.SUPER:
+        raise PermissionDenied(caller.name, "be a super user")
+    if right.who is Who.SERVICES and user.kind is not UserKind.SERVICE:
+        raise PermissionDenied(caller.name, "be a service of the store")
+    needs: _Needs = [(THE_CLUSTER, (right.cluster,))] if right.cluster else []
+    if right.names and not user.may_everything:
+        request = await call.request()
+        assert request is not None  # methods with a stream of requests have no such names
+        needs += [
+            (resource, names.actions) for names in right.names for resource in named(request, names)
+        ]
+    for resource, actions in needs:
+        caller.check(resource, *actions)
+    return needs
+
+
+def _answered(caller: Principal, right: Right, call: InterceptedCall, answer: Any) -> Any:
+    """Return what of an answer the caller may see. Raises PermissionDenied if that is nothing."""
+    if not (right.answered or right.shown) or caller.user().may_everything:
+        return answer
+    message: Message = answer if isinstance(answer, Message) else call.answer_of(answer)
+    for names in right.answered:
+        for resource in named(message, names):
+            caller.check(resource, *names.actions)
+    for shown in right.shown:
+        elements: Any = getattr(message, shown.field)
+        kept = [
+            element
+            for element in elements
+            if all(
+                any(caller.allows(action, shown.resource(name)) for action in shown.actions)
+                for name in (names_at(element, shown.path) if shown.path else (element,))
+            )
+        ]
+        del elements[:]
+        elements.extend(kept)
+    return message

@@ -1,0 +1,93 @@
+"""The accounts of a store as one of its processes opens them: interceptors of its ports, and its own
+credentials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from penstock.credentials import Credentials, Metadata
+from penstock.v1 import accounts_pb2
+from services.accounts.audit import AuditLog
+from services.accounts.guard import Guard
+from services.accounts.in_band import InBandGuard
+from services.accounts.remote import RemoteAccounts
+from services.accounts.servicer import AccountServicer, AuthenticationServicer
+from services.config.settings import StoreProcessSettings
+from services.rpc.calls import Interceptor
+from services.rpc.server import Contract
+from services.upstream import ServiceAddress, Upstream
+from storage.accounts.account_table import SERVICES_USER, AccountFile, AccountTable
+from storage.accounts.rules import Rules
+from storage.errors import BrokenAccounts
+from storage.files.filesystem import OsFileSystem
+
+ACCOUNTS: Final = accounts_pb2.DESCRIPTOR.services_by_name["Accounts"]
+AUTHENTICATION: Final = accounts_pb2.DESCRIPTOR.services_by_name["Authentication"]
+
+
+class ServedAccounts(NamedTuple):
+    """What a process needs of the accounts; nothing where they are off."""
+
+    interceptors: tuple[Interceptor, ...] = ()
+    metadata: Callable[[], Metadata] = tuple  # of its calls to other services of the store
+
+
+def own_accounts(settings: StoreProcessSettings) -> tuple[ServedAccounts, Contract]:
+    """Return the accounts of the writer, which alone changes them; and the contract that does.
+
+    Raises BrokenAccounts where they are on and there is no user.
+    """
+    audit = AuditLog()
+    if not settings.accounts:
+        return ServedAccounts(), Contract(ACCOUNTS, AccountServicer(None, audit))
+    table = AccountTable(OsFileSystem(), _config(settings))
+    if not table.rules.users:
+        raise BrokenAccounts(
+            "--accounts needs a user: penstock user create NAME --super --store"
+            f" {settings.store} makes the first one"
+        )
+    table.add_services_user()
+    accounts = _served(settings, lambda: table.rules, audit)
+    return accounts, Contract(ACCOUNTS, AccountServicer(table, audit))
+
+
+def read_accounts(settings: StoreProcessSettings) -> tuple[ServedAccounts, Contract]:
+    """Return the accounts of a process beside the writer; and the contract for gateways. Raises
+    BrokenAccounts.
+    """
+    if not settings.accounts:
+        return ServedAccounts(), Contract(AUTHENTICATION, AuthenticationServicer(None))
+    rules = AccountFile(OsFileSystem(), _config(settings)).rules
+    accounts = _served(settings, rules, AuditLog())
+    return accounts, Contract(AUTHENTICATION, AuthenticationServicer(rules))
+
+
+def remote_accounts(reader: ServiceAddress) -> tuple[ServedAccounts, RemoteAccounts]:
+    """Return the accounts of a gateway on another machine, which has a service user's keys; and what to
+    close.
+    """
+    remote = RemoteAccounts(Upstream(reader))
+    guard = Guard(remote.rules, takes_certificates=False, audit=AuditLog(), verify=remote.verify)
+    return ServedAccounts((InBandGuard(guard),), reader.metadata), remote
+
+
+def _config(settings: StoreProcessSettings) -> Path:
+    return settings.store / "config"
+
+
+def _served(
+    settings: StoreProcessSettings, rules: Callable[[], Rules], audit: AuditLog
+) -> ServedAccounts:
+    signed: Metadata = ()
+
+    def metadata() -> Metadata:
+        nonlocal signed
+        if not signed and (user := rules().users.get(SERVICES_USER)) is not None:
+            signed = Credentials(user.name, user.secrets[-1]).metadata()
+        return signed
+
+    guard = Guard(rules, takes_certificates=settings.tls_client_ca is not None, audit=audit)
+    return ServedAccounts((InBandGuard(guard),), metadata)

@@ -1,0 +1,240 @@
+"""Method by method: what a call does, and where its request names the topics and groups.
+
+``RIGHTS`` has every method of every port; ``tests/services/accounts/test_rights.py`` fails when one is
+missing. A path such as ``messages.topic`` goes through fields, of repeated ones through each element. An
+empty name at its end is the resource ``*``: only a policy for all of them covers it. A path that ends at no
+element names nothing, and then the caller need only be a user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from google.protobuf.message import Message
+
+from storage.accounts.rules import THE_CLUSTER, Action, Resource
+
+ResourceOf = Callable[[str], Resource]
+Actions = tuple[Action, ...]
+
+
+class Who(Enum):
+    """Who may call a method at all; what policies say comes on top."""
+
+    ANYBODY = "anybody, also without an account"
+    USERS = "every user"
+    SUPER_USERS = "super users"
+    SERVICES = "services of the store, and gateways"
+
+
+class Names(NamedTuple):
+    """Resources that a message names: where, and the actions of which one must be allowed there."""
+
+    actions: Actions
+    resource: ResourceOf
+    path: tuple[str, ...]
+
+
+class Shown(NamedTuple):
+    """Elements of an answer that a caller sees only with a right: the repeated field, and the name in each."""
+
+    actions: Actions
+    resource: ResourceOf
+    field: str
+    path: tuple[str, ...]
+
+
+class Right(NamedTuple):
+    """What a method needs."""
+
+    who: Who = Who.USERS
+    names: tuple[
+        Names, ...
+    ] = ()  # of its request; of a stream of requests the servicer checks each
+    cluster: Action | None = None
+    answered: tuple[Names, ...] = ()  # of its answer
+    shown: tuple[Shown, ...] = ()
+    sends: bool = False  # records that name their topics themselves: the store checks them
+
+
+def _topics(actions: Actions, path: str) -> tuple[Names, ...]:
+    return (Names(actions, Resource.topic, tuple(path.split("."))),)
+
+
+def _groups(actions: Actions, path: str) -> tuple[Names, ...]:
+    return (Names(actions, Resource.group, tuple(path.split("."))),)
+
+
+def _shown(resource: ResourceOf, field: str, path: str = "") -> Shown:
+    return Shown(_LOOKS, resource, field, tuple(path.split(".")) if path else ())
+
+
+def _cluster(action: Action) -> Right:
+    return Right(cluster=action)
+
+
+_PUB: Final[Actions] = (Action.PUB,)
+_SUB: Final[Actions] = (Action.SUB,)
+_CREATE: Final[Actions] = (Action.CREATE,)
+_UPDATE: Final[Actions] = (Action.UPDATE,)
+_DELETE: Final[Actions] = (Action.DELETE,)
+# Who sends or consumes has to see the queues of a topic, and the settings of its group.
+_LOOKS: Final[Actions] = (Action.GET, Action.LIST, Action.PUB, Action.SUB)
+_CONSUMES: Final = Right(names=_topics(_SUB, "topic") + _groups(_SUB, "group"))
+_STATUS: Final = _cluster(Action.GET)
+_STAGES: Final = _cluster(Action.PUB)  # whose a stage is, nobody notes
+_SUPER: Final = Right(who=Who.SUPER_USERS)
+
+_WRITER: Final = {
+    "Produce": Right(names=_topics(_PUB, "messages.topic")),
+    "ProduceBatch": Right(sends=True),
+    "ProduceStream": Right(sends=True),
+    "StageRecords": _STAGES._replace(sends=True),
+    "CommitStaged": _STAGES,
+    "AbortStaged": _STAGES,
+    "ListStagedCommits": _STAGES,
+    "CreateTopic": Right(names=_topics(_CREATE, "name")),
+    "CreateTopics": Right(names=_topics(_CREATE, "topics.name")),
+    "UpdateTopic": Right(names=_topics(_UPDATE, "name")),
+    "DeleteTopic": Right(names=_topics(_DELETE, "name")),
+    "DescribeTopic": Right(names=_topics(_LOOKS, "name")),
+    "ListTopics": Right(shown=(_shown(Resource.topic, "topics", "name"),)),
+    "GetWriterStatus": _STATUS,
+}
+_READER: Final = {
+    "Pull": Right(names=_topics(_SUB, "topic")),
+    "PullStream": Right(names=_topics(_SUB, "topic")),
+    "QueryByKey": Right(names=_topics(_SUB, "topic")),
+    "GetMessage": Right(answered=_topics(_SUB, "record.topic")),
+    "ListQueues": Right(
+        names=_topics(_LOOKS, "topics"),
+        shown=(
+            _shown(Resource.topic, "queues", "topic"),
+            _shown(Resource.topic, "topics"),
+            _shown(Resource.topic, "described", "name"),
+        ),
+    ),
+    "QueryOffset": Right(names=_topics(_LOOKS, "topic")),
+    "CommitOffset": _CONSUMES,
+    "FetchOffsets": Right(names=_groups(_LOOKS, "group")),
+    "ListGroups": Right(shown=(_shown(Resource.group, "groups"),)),
+    "GetReaderStatus": _STATUS,
+}
+_GROUPS: Final = {
+    "CreateGroup": Right(names=_groups(_CREATE, "settings.name")),
+    "UpdateGroup": Right(names=_groups(_UPDATE, "settings.name")),
+    "DescribeGroup": Right(names=_groups(_LOOKS, "group")),
+    "DeleteGroup": Right(names=_groups(_DELETE, "group")),
+    "ListGroupSettings": Right(shown=(_shown(Resource.group, "groups", "name"),)),
+    "ResetGroup": Right(names=_groups(_UPDATE, "group") + _topics(_SUB, "topic")),
+}
+_LEASES: Final = {
+    "Receive": _CONSUMES,
+    "Acknowledge": _CONSUMES,
+    "AcknowledgeStream": Right(),  # each request as Acknowledge
+    "ChangeLeases": _CONSUMES,
+    "DeadLetter": _CONSUMES,
+    "RenewLeases": Right(),  # by the names of clients, which are drawn at random
+    "ReleaseLeases": Right(),
+    "GetLeaseStatus": Right(cluster=Action.GET, shown=(_shown(Resource.group, "groups", "group"),)),
+}
+_TRANSACTIONS: Final = {
+    "Prepare": Right(sends=True),
+    "EndTransactions": Right(names=_topics(_PUB, "topic")),
+    "ListTransactions": Right(shown=(_shown(Resource.topic, "transactions", "topics"),)),
+    "WatchChecks": Right(names=_topics(_PUB, "topics")),
+    "ReturnChecks": Right(),
+}
+_MESSAGING: Final = {
+    "QueryRoute": Right(names=_topics(_LOOKS, "topic.name")),
+    "Heartbeat": Right(who=Who.ANYBODY, names=_groups(_SUB, "group.name")),
+    "SendMessage": Right(names=_topics(_PUB, "messages.topic.name")),
+    "QueryAssignment": Right(names=_topics(_SUB, "topic.name") + _groups(_SUB, "group.name")),
+    "ReceiveMessage": Right(
+        names=_topics(_SUB, "message_queue.topic.name") + _groups(_SUB, "group.name")
+    ),
+    "AckMessage": Right(names=_topics(_SUB, "topic.name") + _groups(_SUB, "group.name")),
+    "ForwardMessageToDeadLetterQueue": Right(
+        names=_topics(_SUB, "topic.name") + _groups(_SUB, "group.name")
+    ),
+    "EndTransaction": Right(names=_topics(_PUB, "topic.name")),
+    "Telemetry": Right(),  # each settings command names topics and groups
+    "NotifyClientTermination": Right(names=_groups(_SUB, "group.name")),
+    "ChangeInvisibleDuration": Right(
+        names=_topics(_SUB, "topic.name") + _groups(_SUB, "group.name")
+    ),
+    "RecallMessage": Right(names=_topics(_PUB, "topic.name")),
+    "PullMessage": Right(),  # these are not served
+    "UpdateOffset": Right(),
+    "GetOffset": Right(),
+    "QueryOffset": Right(),
+    "SyncLiteSubscription": Right(),
+}
+_BY_SERVICE: Final = {
+    "penstock.v1.Writer": _WRITER,
+    "penstock.v1.Reader": _READER,
+    "penstock.v1.Groups": _GROUPS,
+    "penstock.v1.Leases": _LEASES,
+    "penstock.v1.Transactions": _TRANSACTIONS,
+    "penstock.v1.Timers": {
+        "Recall": Right(names=_topics(_PUB, "topic")),
+        "CountTimers": _STATUS,
+    },
+    "penstock.v1.Retention": {"GetRetention": _STATUS, "DeleteExpired": _cluster(Action.DELETE)},
+    "penstock.v1.DeadLetters": {"AppendDeadLetters": Right(who=Who.SERVICES)},
+    "penstock.v1.Indexer": {"GetIndexerStatus": _STATUS, "WaitIndexed": Right()},
+    "penstock.v1.Gateway": {
+        "ListClients": Right(
+            cluster=Action.GET, shown=(_shown(Resource.group, "clients", "group"),)
+        )
+    },
+    "penstock.v1.Accounts": {
+        "CreateUser": _SUPER,
+        "UpdateUser": _SUPER,
+        "DeleteUser": _SUPER,
+        "ListUsers": _SUPER,
+        "PutPolicy": _SUPER,
+        "DeletePolicies": _SUPER,
+        "ListPolicies": _SUPER,
+    },
+    "penstock.v1.Authentication": {
+        "GetRules": Right(who=Who.SERVICES),
+        "VerifySignature": Right(who=Who.SERVICES),
+    },
+    "apache.rocketmq.v2.MessagingService": _MESSAGING,
+    "grpc.health.v1.Health": {
+        "Check": Right(who=Who.ANYBODY),
+        "Watch": Right(who=Who.ANYBODY),
+        "List": Right(who=Who.ANYBODY),
+    },
+    "grpc.reflection.v1alpha.ServerReflection": {"ServerReflectionInfo": Right()},
+}
+RIGHTS: Final[Mapping[tuple[str, str], Right]] = {
+    (service, method): right
+    for service, methods in _BY_SERVICE.items()
+    for method, right in methods.items()
+}
+
+
+def names_at(message: Message, path: tuple[str, ...]) -> Iterator[str]:
+    """Yield the names that a message has at a path."""
+    if not path:
+        yield str(message)
+        return
+    field = message.DESCRIPTOR.fields_by_name[path[0]]
+    value: Any = getattr(message, path[0])
+    if len(path) == 1:
+        yield from value if field.is_repeated else (value,)
+    elif field.is_repeated:
+        for element in value:
+            yield from names_at(element, path[1:])
+    elif message.HasField(path[0]):
+        yield from names_at(value, path[1:])
+
+
+def named(message: Message, names: Names) -> Iterator[Resource]:
+    """Yield the resources that a message names."""
+    for name in names_at(message, names.path):
+        yield names.resource(name or THE_CLUSTER.name)

@@ -1,0 +1,218 @@
+"""Reading and changing the accounts of a store.
+
+Only the writer, or who holds a stopped store, changes them. Every other process reads them with
+``AccountFile``, which sees a change with its next look.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from storage.accounts.document import ACCOUNTS_FILE, ACCOUNTS_MODE, decode_rules, encode_rules
+from storage.accounts.rules import (
+    NO_RULES,
+    POLICIES_OF_USER_MAX,
+    SECRETS_MAX,
+    Policy,
+    Rules,
+    User,
+    UserKind,
+    checked_user_name,
+)
+from storage.errors import (
+    BrokenAccounts,
+    InvalidMessage,
+    PolicyNotFound,
+    UserExists,
+    UserNotFound,
+)
+
+if TYPE_CHECKING:
+    from storage.files.filesystem import FileSystem, ReadFileSystem
+    from storage.files.protocol import FileStatus
+
+SERVICES_USER: Final = "penstock.services"  # as whom the services of a store call each other
+_SECRET_BYTES: Final = 30
+_log = logging.getLogger(__name__)
+
+
+class AccountFile:
+    """The accounts as a process sees them: read again whenever the file has changed."""
+
+    def __init__(self, filesystem: ReadFileSystem, config_directory: Path) -> None:
+        """Read the file; without one there are no users. Raises BrokenAccounts, OSError."""
+        self._filesystem = filesystem
+        self._path = config_directory / ACCOUNTS_FILE
+        self._status: FileStatus | None = None
+        self._rules = NO_RULES
+        self._look()
+
+    def rules(self) -> Rules:
+        """Return the accounts as they are now; a file that cannot be used leaves those before in force."""
+        try:
+            self._look()
+        except (BrokenAccounts, OSError) as error:
+            _log.error("the accounts before stay in force: %s", error)
+        return self._rules
+
+    def _look(self) -> None:
+        try:
+            status = self._filesystem.status(self._path)
+        except FileNotFoundError:
+            if self._status is not None:
+                self._status = None
+                raise
+            return
+        if status != self._status:
+            self._status = status  # also of a broken one, which is named once
+            self._rules = decode_rules(self._filesystem.read_bytes(self._path))
+
+
+class AccountTable:
+    """Changes accounts. Safe to call from several threads; each change is durable on return."""
+
+    def __init__(self, filesystem: FileSystem, config_directory: Path) -> None:
+        """Read the file; without one there are no users. Raises BrokenAccounts, OSError."""
+        self._filesystem = filesystem
+        self._path = config_directory / ACCOUNTS_FILE
+        self._lock = threading.Lock()
+        self._rules = NO_RULES
+        if filesystem.exists(self._path):
+            self._rules = decode_rules(filesystem.read_bytes(self._path))
+
+    @property
+    def rules(self) -> Rules:
+        """The accounts after the last change."""
+        return self._rules
+
+    def add_services_user(self) -> None:
+        """Make the user as whom the store's services call each other, unless there is one."""
+        if SERVICES_USER not in self._rules.users:
+            self._add(User(name=SERVICES_USER, kind=UserKind.SERVICE, secrets=(_new_secret(),)))
+
+    def create_user(self, name: str, kind: UserKind) -> User:
+        """Add a user with a new secret; return it. Raises UserExists, InvalidMessage."""
+        user = User(name=checked_user_name(name), kind=kind, secrets=(_new_secret(),))
+        self._add(user)
+        return user
+
+    def update_user(
+        self,
+        name: str,
+        *,
+        kind: UserKind | None = None,
+        is_enabled: bool | None = None,
+        adds_secret: bool = False,
+        drops_old_secrets: bool = False,
+    ) -> User:
+        """Change a user; return it. Raises UserNotFound, InvalidMessage.
+
+        With ``adds_secret`` a new secret, the last one, is good beside the one before; with
+        ``drops_old_secrets`` only the last one is.
+        """
+        with self._lock:
+            user = self._user(name)
+            if drops_old_secrets:
+                user = replace(user, secrets=user.secrets[-1:])
+            if adds_secret:
+                if len(user.secrets) >= SECRETS_MAX:
+                    raise InvalidMessage(
+                        "user",
+                        f"{name!r} has {SECRETS_MAX} secrets already; drop the old one first",
+                    )
+                user = replace(user, secrets=(*user.secrets, _new_secret()))
+            if kind is not None:
+                user = replace(user, kind=kind)
+            if is_enabled is not None:
+                user = replace(user, is_enabled=is_enabled)
+            self._save(users={**self._rules.users, name: user})
+            return user
+
+    def delete_user(self, name: str) -> None:
+        """Remove a user and its policies. Raises UserNotFound."""
+        with self._lock:
+            self._user(name)
+            self._save(
+                users={key: each for key, each in self._rules.users.items() if key != name},
+                policies={key: each for key, each in self._rules.policies.items() if key != name},
+            )
+
+    def put_policy(self, policy: Policy) -> None:
+        """Add a policy, in the place of one for the same resource with the same decision.
+
+        Raises UserNotFound, InvalidMessage.
+        """
+        with self._lock:
+            self._user(policy.user)
+            others = [
+                each
+                for each in self._rules.policies.get(policy.user, ())
+                if _place(each) != _place(policy)
+            ]
+            if len(others) >= POLICIES_OF_USER_MAX:
+                raise InvalidMessage(
+                    "user",
+                    f"{policy.user!r} has {POLICIES_OF_USER_MAX} policies, the most there may be",
+                )
+            self._save(policies={**self._rules.policies, policy.user: (*others, policy)})
+
+    def delete_policies(self, user: str, resource: str) -> int:
+        """Remove a user's policies for a resource, "" for all; return how many. Raises UserNotFound,
+        PolicyNotFound.
+        """
+        with self._lock:
+            self._user(user)
+            had = self._rules.policies.get(user, ())
+            kept = tuple(each for each in had if resource and str(each.pattern) != resource)
+            if len(kept) == len(had):
+                raise PolicyNotFound(user, resource)
+            self._save(policies={**self._rules.policies, user: kept})
+            return len(had) - len(kept)
+
+    def _user(self, name: str) -> User:
+        user = self._rules.users.get(name)
+        if user is None or name == SERVICES_USER:
+            raise UserNotFound(name)
+        return user
+
+    def _add(self, user: User) -> None:
+        with self._lock:
+            if user.name in self._rules.users:
+                raise UserExists(user.name)
+            self._save(users={**self._rules.users, user.name: user})
+
+    def _save(
+        self,
+        *,
+        users: dict[str, User] | None = None,
+        policies: dict[str, tuple[Policy, ...]] | None = None,
+    ) -> None:
+        rules = Rules(
+            generation=self._rules.generation + 1,
+            users=self._rules.users if users is None else users,
+            policies=self._rules.policies if policies is None else policies,
+        )
+        self._filesystem.make_directory(self._path.parent)
+        self._filesystem.write_atomically(
+            self._path, encode_rules(rules), backup=False, mode=ACCOUNTS_MODE
+        )
+        self._rules = rules
+
+
+def listed_users(rules: Rules) -> Iterable[User]:
+    """Return the users that people made, by name."""
+    return [user for name, user in sorted(rules.users.items()) if name != SERVICES_USER]
+
+
+def _place(policy: Policy) -> tuple[object, ...]:
+    return policy.pattern, policy.decision, policy.is_default
+
+
+def _new_secret() -> str:
+    return secrets.token_urlsafe(_SECRET_BYTES)

@@ -1,1 +1,0 @@
-"""Kernels over the consume queues of a store, thousands of them at once."""

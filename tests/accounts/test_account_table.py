@@ -1,0 +1,156 @@
+"""Accounts in a file: changes are durable and seen, what is broken is refused, secrets stay with their owner."""
+
+import json
+import stat
+
+import pytest
+
+from storage.accounts.account_table import SERVICES_USER, AccountFile, AccountTable, listed_users
+from storage.accounts.rules import Action, Resource, UserKind, checked_policy
+from storage.errors import (
+    BrokenAccounts,
+    InvalidMessage,
+    PolicyNotFound,
+    StoreFull,
+    UserExists,
+    UserNotFound,
+)
+from storage.files.filesystem import OsFileSystem
+
+ORDERS = Resource.topic("orders")
+
+
+@pytest.fixture
+def table(tmp_path):
+    return AccountTable(OsFileSystem(), tmp_path)
+
+
+def pub_policy(**changes):
+    return checked_policy(
+        **{"user": "ann", "resource": "Topic:orders", "actions": ["Pub"], **changes}
+    )
+
+
+def test_what_was_changed_is_there_after_a_restart(table, tmp_path):
+    ann = table.create_user("ann", UserKind.NORMAL)
+    table.put_policy(pub_policy(sources=["10.0.0.0/8", "::1"]))
+    table.put_policy(pub_policy(decision="deny", is_default=True))
+    again = AccountTable(OsFileSystem(), tmp_path)
+    assert again.rules == table.rules
+    assert again.rules.users["ann"] == ann
+
+
+def test_the_file_is_its_owners_alone_and_texts_show_no_secret(table, tmp_path):
+    ann = table.create_user("ann", UserKind.NORMAL)
+    assert stat.S_IMODE((tmp_path / "accounts.json").stat().st_mode) == 0o600
+    assert ann.secrets[0] not in repr(ann) + repr(table.rules)
+
+
+def test_another_process_sees_a_change_with_its_next_look(table, tmp_path):
+    file = AccountFile(OsFileSystem(), tmp_path)
+    assert not file.rules().users
+    ann = table.create_user("ann", UserKind.NORMAL)
+    assert not file.rules().allows(ann, ORDERS, Action.PUB, None)
+    table.put_policy(pub_policy())
+    assert file.rules().allows(ann, ORDERS, Action.PUB, None)
+    assert file.rules() is file.rules()
+
+
+def test_a_user_has_two_secrets_while_they_rotate(table):
+    (first,) = table.create_user("ann", UserKind.NORMAL).secrets
+    second = table.update_user("ann", adds_secret=True).secrets[-1]
+    assert table.rules.users["ann"].secrets == (first, second)
+    with pytest.raises(InvalidMessage, match="drop the old one"):
+        table.update_user("ann", adds_secret=True)
+    assert table.update_user("ann", drops_old_secrets=True).secrets == (second,)
+
+
+def test_a_policy_replaces_the_one_of_its_place_alone(table):
+    table.create_user("ann", UserKind.NORMAL)
+    table.put_policy(pub_policy())
+    table.put_policy(pub_policy(decision="deny"))
+    table.put_policy(pub_policy(actions=["Sub"]))
+    assert [(each.decision, *each.actions) for each in table.rules.policies["ann"]] == [
+        ("deny", "Pub"),
+        ("allow", "Sub"),
+    ]
+    assert table.delete_policies("ann", "Topic:orders") == 2
+    with pytest.raises(PolicyNotFound):
+        table.delete_policies("ann", "")
+
+
+def test_a_deleted_user_takes_its_policies_along(table):
+    table.create_user("ann", UserKind.NORMAL)
+    table.put_policy(pub_policy())
+    table.delete_user("ann")
+    table.create_user("ann", UserKind.NORMAL)
+    assert not table.rules.policies.get("ann")
+
+
+def test_names_that_are_taken_or_unknown_are_refused(table):
+    table.create_user("ann", UserKind.NORMAL)
+    with pytest.raises(UserExists):
+        table.create_user("ann", UserKind.SUPER)
+    for change in (
+        lambda: table.update_user("bob", is_enabled=False),
+        lambda: table.delete_user("bob"),
+        lambda: table.put_policy(pub_policy(user="bob")),
+        lambda: table.delete_policies("bob", ""),
+    ):
+        with pytest.raises(UserNotFound):
+            change()
+
+
+def test_the_services_own_user_is_not_listed_and_cannot_be_changed(table):
+    table.add_services_user()
+    (secret,) = table.rules.users[SERVICES_USER].secrets
+    table.add_services_user()
+    assert table.rules.users[SERVICES_USER].secrets == (secret,)
+    assert not listed_users(table.rules)
+    with pytest.raises(UserNotFound):
+        table.update_user(SERVICES_USER, adds_secret=True)
+
+
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        lambda text: text.replace('"Pub"', '"Sub"'),  # a right that nobody gave
+        lambda text: text[: len(text) // 2],
+        lambda _: "[]",
+        lambda text: json.dumps({**json.loads(text), "formatVersion": 2, "checksum": None}),
+    ],
+)
+def test_a_broken_file_is_refused_at_a_start_and_leaves_the_rules_before(
+    table, tmp_path, break_it, caplog
+):
+    ann = table.create_user("ann", UserKind.NORMAL)
+    table.put_policy(pub_policy())
+    running = AccountFile(OsFileSystem(), tmp_path)
+    path = tmp_path / "accounts.json"
+    path.write_text(break_it(path.read_text()))
+    assert running.rules().allows(ann, ORDERS, Action.PUB, None)
+    running.rules()
+    assert caplog.text.count("stay in force") == 1
+    for opened in (AccountFile, AccountTable):
+        with pytest.raises(BrokenAccounts, match=r"accounts\.json"):
+            opened(OsFileSystem(), tmp_path)
+
+
+def test_a_full_disk_leaves_the_accounts_as_they_were(tmp_path):
+    class FullDisk(OsFileSystem):
+        is_full = False
+
+        def create(self, path, *args, **options):
+            if self.is_full:
+                raise StoreFull(str(path))
+            return super().create(path, *args, **options)
+
+    filesystem = FullDisk()
+    table = AccountTable(filesystem, tmp_path)
+    table.create_user("ann", UserKind.NORMAL)
+    before = (tmp_path / "accounts.json").read_bytes()
+    filesystem.is_full = True
+    with pytest.raises(StoreFull):
+        table.put_policy(pub_policy())
+    assert not table.rules.policies
+    assert (tmp_path / "accounts.json").read_bytes() == before

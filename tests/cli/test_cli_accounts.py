@@ -1,0 +1,103 @@
+"""``penstock user`` and ``penstock acl``, from the first super user of a store to be made on."""
+
+from __future__ import annotations
+
+import pytest
+from run_cli import SMALL_FILES, json_lines, penstock
+
+from cli.failures import ExitCode
+from services.local_services import LocalServices
+
+ADDRESSES = dict.fromkeys(("writer", "reader", "indexer"), "127.0.0.1:0")
+
+
+def made(*arguments):
+    result = penstock(*arguments, "--json")
+    assert result.exit_code == 0, result.stderr
+    return json_lines(result)
+
+
+@pytest.fixture
+def as_user(monkeypatch):
+    """Makes commands those of a user."""
+
+    def act(keys):
+        monkeypatch.setenv("PENSTOCK_ACCESS_KEY", keys["access_key"])
+        monkeypatch.setenv("PENSTOCK_SECRET_KEY", keys["secret_key"])
+
+    return act
+
+
+def test_users_and_policies_from_a_new_store_to_a_rotated_key(tmp_path, as_user, monkeypatch):
+    store = tmp_path / "store"
+    (root,) = made("user", "create", "root", "--super", "--store", store)
+    taken = penstock("user", "create", "root", "--super", "--store", store)
+    assert (taken.exit_code, taken.stderr) == (
+        ExitCode.USAGE,
+        "penstock: user 'root' exists already\n",
+    )
+    services = LocalServices.start(
+        store, tmp_path / "log", options=(*SMALL_FILES, "--accounts"), addresses=ADDRESSES
+    )
+    try:
+        at = [word for name, place in services.addresses.items() for word in (f"--{name}", place)]
+        held = penstock("user", "create", "eve", "--super", "--store", store)
+        assert held.exit_code == ExitCode.LOCKED
+        nobody = penstock(*at, "topic", "list")
+        assert nobody.exit_code == ExitCode.DENIED
+        assert "sign it with an access key" in nobody.stderr
+
+        as_user(root)
+        made(*at, "topic", "create", "orders", "--queues", 1)
+        (ann,) = made(*at, "user", "create", "ann")
+        made(*at, "acl", "create", "ann", "Topic:orders*", "--actions", "Pub,Sub")
+        (policy,) = made(*at, "acl", "list", "ann")
+        assert (policy["resource"], policy["actions"]) == ("Topic:orders*", ["Pub", "Sub"])
+        wrong = penstock(*at, "acl", "create", "ann", "orders", "--actions", "Pub")
+        assert wrong.exit_code == ExitCode.USAGE
+        assert "Topic, Group, Cluster" in wrong.stderr
+
+        as_user(ann)
+        made(*at, "pub", "orders", "hello")
+        denied = penstock(*at, "topic", "create", "bills")
+        assert denied.exit_code == ExitCode.DENIED
+        assert denied.stderr == "penstock: user 'ann' lacks the right: Create on Topic:bills\n"
+
+        as_user(root)
+        (second,) = made(*at, "user", "update", "ann", "--new-secret")
+        made(*at, "user", "update", "ann", "--drop-old-secret")
+        as_user(ann)
+        assert penstock(*at, "pub", "orders", "hello").exit_code == ExitCode.DENIED
+        as_user(second)
+        made(*at, "pub", "orders", "hello")
+
+        as_user(root)
+        made(*at, "user", "update", "ann", "--disable")
+        users = {user["user"]: user["enabled"] for user in made(*at, "user", "list")}
+        assert users == {"ann": False, "root": True}
+        made(*at, "acl", "delete", "ann", "Topic:orders*")
+        made(*at, "user", "delete", "ann", "--yes")
+        gone = penstock(*at, "acl", "list", "ann", "--json")
+        assert (gone.exit_code, gone.stdout) == (0, "")
+    finally:
+        services.stop()
+    log = (tmp_path / "log").read_text()
+    assert root["secret_key"] not in log
+    assert ann["secret_key"] not in log
+    assert '"account changed"' in log
+    assert '"denied"' in log
+
+
+def test_one_key_without_the_other_is_refused(monkeypatch):
+    monkeypatch.setenv("PENSTOCK_ACCESS_KEY", "ann")
+    monkeypatch.delenv("PENSTOCK_SECRET_KEY", raising=False)
+    refused = penstock("topic", "list")
+    assert refused.exit_code == ExitCode.USAGE
+    assert "given together" in refused.stderr
+
+
+def test_accounts_without_a_user_do_not_start(tmp_path):
+    result = penstock(
+        "serve", "--store", tmp_path / "store", "--accounts", "--writer-listen=127.0.0.1:0"
+    )
+    assert result.exit_code == ExitCode.USAGE

@@ -1,0 +1,479 @@
+"""Accounts through real ports: who is let in, what a right covers, and how soon a change is in force."""
+
+import threading
+import time
+
+import grpc
+import pytest
+from certificates import Certificates
+from messaging_bed import message
+from real_processes import until
+
+from penstock import Client, PermissionDenied, Policy, RecordBatch, Unauthenticated, Unavailable
+from penstock.credentials import Credentials
+from penstock.errors import InvalidArgument
+from penstock.tls import TLS
+from penstock.v1 import accounts_pb2, accounts_pb2_grpc, transactions_pb2, writer_pb2
+from services.config.settings import (
+    GatewaySettings,
+    IndexerSettings,
+    ReaderSettings,
+    WriterSettings,
+)
+from services.gateway.__main__ import serve as serve_gateway
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2
+from services.indexer.__main__ import serve as serve_indexer
+from services.reader.__main__ import serve as serve_reader
+from services.testing import FREE_PORT, SMALL_FILES, BackgroundService, RunningStore
+from services.writer.__main__ import serve as serve_writer
+from storage.accounts.account_table import AccountTable
+from storage.accounts.rules import UserKind
+from storage.errors import BrokenAccounts
+from storage.files.filesystem import OsFileSystem
+
+TOPICS = ("orders", "bills")
+SOON_S = 1.0  # a change of the rules ends open calls by then, with the time that a slow machine takes on top
+
+
+class GuardedStore(RunningStore):
+    """A running store with accounts, and the keys of its users."""
+
+    keys: dict[str, str]
+
+    def as_user(self, name, **options):
+        return self.client(access_key=name, secret_key=self.keys[name], **options)
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("guarded") / "store"
+    table = AccountTable(OsFileSystem(), directory / "config")
+    keys = {"root": table.create_user("root", UserKind.SUPER).secrets[0]}
+    common = {"store": directory, "listen": FREE_PORT, "accounts": True}
+    with (
+        BackgroundService(serve_writer, WriterSettings(**common, **SMALL_FILES)) as writer,
+        BackgroundService(
+            serve_reader,
+            ReaderSettings(**common, writer_address=writer.address, gateway_listen=FREE_PORT),
+        ) as reader,
+        BackgroundService(serve_indexer, IndexerSettings(**common)) as indexer,
+    ):
+        store = GuardedStore(
+            directory, writer.address, reader.address, indexer.address, reader.gateway_address
+        )
+        object.__setattr__(store, "keys", keys)
+        with store.as_user("root") as root:
+            root.wait_ready()
+            for topic in TOPICS:
+                root.create_topic(topic, queues=1)
+                root.produce(topic, b"first", keys=["k"])
+        yield store
+
+
+@pytest.fixture
+def root(guarded):
+    with guarded.as_user("root") as client:
+        yield client
+
+
+@pytest.fixture
+def ann(guarded, root):
+    """A user without any policy."""
+    guarded.keys["ann"] = root.create_user("ann").secret_key
+    with guarded.as_user("ann") as client:
+        yield client
+    root.delete_user("ann")
+
+
+def allow(root, resource, *actions, **changes):
+    return root.put_policy(Policy(user="ann", resource=resource, actions=actions, **changes))
+
+
+CALLS = {
+    "produce": lambda client, topic: client.produce(topic, b"x"),
+    "produce_batch": lambda client, topic: client.produce_batch(encoded(topic)),
+    "pull": lambda client, topic: client.pull(topic, 0, 0),
+    "query": lambda client, topic: list(client.query_by_key(topic, "k")),
+    "receive": lambda client, topic: client.receive(topic, group="group"),
+    "create": lambda client, topic: client.create_topic(f"{topic}-new", queues=1),
+    "update": lambda client, topic: client.update_topic(topic, queues=1),
+    "delete": lambda client, topic: client.delete_topic(f"{topic}-new"),
+    "commit": lambda client, topic: client.commit_offset("group", topic, 0, 0),
+    "status": lambda client, _: client.writer_status(),
+    "create group": lambda client, _: client.create_group("group-new"),
+    "users": lambda client, _: client.users(),
+}
+RIGHTS_OF = {
+    "produce": [("Topic:orders", "Pub")],
+    "produce_batch": [("Topic:orders", "Pub")],
+    "pull": [("Topic:orders", "Sub")],
+    "query": [("Topic:orders", "Sub")],
+    "receive": [("Topic:orders", "Sub"), ("Group:group", "Sub")],
+    "create": [("Topic:orders*", "Create")],
+    "update": [("Topic:orders", "Update")],
+    "delete": [("Topic:orders*", "Delete")],
+    "commit": [("Topic:orders", "Sub"), ("Group:group", "Sub")],
+    "status": [("Cluster:*", "Get")],
+    "create group": [("Group:group-new", "Create")],
+}
+
+
+def encoded(topic):
+    batch = RecordBatch(topic)
+    batch.add(b"x")
+    return batch
+
+
+def staged_records(staged, attempt, topic):
+    batch = RecordBatch(topic)
+    batch.add(b"x", unique_key=staged.unique_key(attempt, 0))
+    return batch.records()
+
+
+@pytest.mark.parametrize("name", RIGHTS_OF)
+def test_a_call_needs_its_rights_and_no_others(ann, root, name):
+    call = CALLS[name]
+    with pytest.raises(PermissionDenied):
+        call(ann, "orders")
+    *others, last = RIGHTS_OF[name]
+    for resource, action in others:
+        allow(root, resource, action)
+        with pytest.raises(PermissionDenied):
+            call(ann, "orders")
+    allow(root, *last)
+    call(ann, "orders")
+    if name not in ("status", "create group"):
+        with pytest.raises(PermissionDenied):
+            call(ann, "bills")
+
+
+def test_nobody_but_a_super_user_changes_accounts(ann, root):
+    allow(root, "*", "All")
+    with pytest.raises(PermissionDenied):
+        CALLS["users"](ann, "")
+    assert "ann" in {user.name for user in root.users()}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_that_says_of_nobody_credibly_is_unauthenticated(guarded, ann, name):
+    for options in (
+        {},
+        {"access_key": "ann", "secret_key": "wrong"},
+        {"access_key": "eve", "secret_key": "x"},
+    ):
+        with guarded.client(**options) as client, pytest.raises(Unauthenticated) as refused:
+            CALLS[name](client, "orders")
+        assert "eve" not in refused.value.message
+
+
+def test_a_disabled_user_and_an_old_key_are_refused_at_once_by_every_service(guarded, ann, root):
+    for resource in ("Topic:*", "Cluster:*"):
+        allow(root, resource, "All")
+    looks = (ann.writer_status, ann.reader_status, ann.indexer_status)
+    for look in looks:
+        look()
+    root.update_user("ann", enabled=False)
+    for look in looks:
+        with pytest.raises(Unauthenticated):
+            look()
+    root.update_user("ann", enabled=True)
+    new = root.add_secret("ann").secret_key
+    for look in looks:
+        look()
+    root.update_user("ann", drop_old_secrets=True)
+    with guarded.client(access_key="ann", secret_key=new) as rotated:
+        for look, again in zip(
+            looks,
+            (rotated.writer_status, rotated.reader_status, rotated.indexer_status),
+            strict=True,
+        ):
+            with pytest.raises(Unauthenticated):
+                look()
+            again()
+
+
+def test_a_source_address_limits_a_policy(ann, root):
+    allow(root, "Topic:orders", "Pub", sources=("10.0.0.0/8",))
+    with pytest.raises(PermissionDenied):
+        ann.produce("orders", b"x")
+    allow(root, "Topic:orders", "Pub", sources=("127.0.0.0/8", "::1"))
+    ann.produce("orders", b"x")
+
+
+def test_lists_show_what_one_may_see(ann, root):
+    assert ann.topics() == []
+    allow(root, "Topic:orders", "Get")
+    assert [topic.name for topic in ann.topics()] == ["orders"]
+    assert {topic.name for topic in root.topics()} >= set(TOPICS)
+    root.create_group("group-a")
+    root.create_group("group-b")
+    allow(root, "Group:group-a", "List")
+    assert [group.name for group in ann.group_settings()] == ["group-a"]
+    root.delete_group("group-a")
+    root.delete_group("group-b")
+
+
+def test_a_message_by_its_id_is_shown_to_who_may_consume_its_topic(ann, root):
+    (record,) = root.pull("orders", 0, 0, max_messages=1).records
+    with pytest.raises(PermissionDenied):
+        ann.message(record.commit_offset)
+    allow(root, "Topic:orders", "Sub")
+    assert ann.message(record.commit_offset).body == b"first"
+
+
+def test_a_denial_says_nothing_about_what_exists(ann):
+    problems = []
+    for topic in ("orders", "no-such"):
+        with pytest.raises(PermissionDenied) as refused:
+            ann.pull(topic, 0, 0)
+        problems.append(refused.value.message.replace(topic, "TOPIC"))
+    assert problems[0] == problems[1]
+
+
+def test_one_batch_with_a_topic_too_many_is_refused_whole_and_the_stream_goes_on(
+    guarded, ann, root
+):
+    allow(root, "Topic:orders", "Pub")
+    before = root.describe_topic("orders").queues[0][1]
+    metadata = Credentials("ann", guarded.keys["ann"]).metadata()
+    frames = [encoded("orders"), encoded("bills"), encoded("orders")]
+    mixed = bytes(encoded("orders").records()) + bytes(encoded("bills").records())
+    with grpc.insecure_channel(guarded.writer) as channel:
+        stream = channel.stream_stream(
+            "/penstock.v1.Writer/ProduceStream",
+            request_serializer=writer_pb2.ProduceBatchRequest.SerializeToString,
+            response_deserializer=writer_pb2.ProduceStreamResponse.FromString,
+        )
+        records = [*(bytes(each.records()) for each in frames), mixed]
+        requests = [writer_pb2.ProduceBatchRequest(records=each) for each in records]
+        answers = list(stream(iter(requests), metadata=metadata))
+    codes = [each.failure.code for each in answers]
+    assert codes == [
+        0,
+        grpc.StatusCode.PERMISSION_DENIED.value[0],
+        0,
+        grpc.StatusCode.PERMISSION_DENIED.value[0],
+    ]
+    assert root.describe_topic("orders").queues[0][1] == before + 2
+
+
+def test_half_messages_and_staged_records_are_checked_by_their_topics(guarded, ann, root):
+    metadata = Credentials("ann", guarded.keys["ann"]).metadata()
+    records = bytes(encoded("bills").records())
+    with grpc.insecure_channel(guarded.writer) as channel:
+        prepare = channel.unary_unary(
+            "/penstock.v1.Transactions/Prepare",
+            request_serializer=transactions_pb2.PrepareRequest.SerializeToString,
+        )
+        with pytest.raises(grpc.RpcError) as refused:
+            prepare(transactions_pb2.PrepareRequest(records=records), metadata=metadata)
+        assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+    allow(root, "Topic:orders", "Pub")
+    allow(root, "Cluster:*", "Pub")
+    staged = ann.staged_commit("app", 1)
+    staged.stage("attempt", [staged_records(staged, "attempt", "orders")])
+    with pytest.raises(PermissionDenied):
+        staged.stage("another", [staged_records(staged, "another", "bills")])
+
+
+def test_a_stream_ends_when_its_right_goes(ann, root):
+    allow(root, "Topic:orders", "Sub")
+    stream = ann.pull_stream("orders", 0, 0, follow=True)
+    assert next(iter(stream)).records
+    ended = threading.Event()
+    raised = []
+
+    def follow():
+        try:
+            for _ in stream:
+                pass
+        except PermissionDenied as error:
+            raised.append(error)
+        ended.set()
+
+    threading.Thread(target=follow, daemon=True).start()
+    began = time.monotonic()
+    root.delete_policies("ann")
+    assert ended.wait(SOON_S + 5)
+    assert time.monotonic() - began < SOON_S + 2
+    assert isinstance(raised[0], PermissionDenied)
+
+
+def test_what_is_stored_is_found_by_a_gateway_that_calls_for_its_users(guarded, ann, root):
+    """A message goes in and comes out through the gateway's port; a topic too many is FORBIDDEN in the answer."""
+    allow(root, "Topic:orders", "Pub", "Sub", "Get")
+    allow(root, "Group:mq", "Sub")
+    metadata = (*Credentials("ann", guarded.keys["ann"]).metadata(), ("x-mq-client-id", "c1"))
+    service = service_pb2.DESCRIPTOR.services_by_name["MessagingService"]
+
+    def call(method, request, metadata=metadata):
+        kinds = service.methods_by_name[method]
+        with grpc.insecure_channel(guarded.gateway) as channel:
+            make = channel.unary_stream if kinds.server_streaming else channel.unary_unary
+            answer = make(
+                f"/{service.full_name}/{method}",
+                request_serializer=type(request).SerializeToString,
+                response_deserializer=getattr(service_pb2, f"{method}Response").FromString,
+            )(request, metadata=metadata, timeout=20)
+            return list(answer) if kinds.server_streaming else answer
+
+    def send(topic):
+        request = service_pb2.SendMessageRequest(
+            messages=[message(v2.Resource(name=topic), b"by the gateway")]
+        )
+        return call("SendMessage", request).status.code
+
+    assert send("orders") == 20_000
+    assert send("bills") == 40_300
+    asked = service_pb2.ReceiveMessageRequest(batch_size=32)
+    asked.group.name, asked.message_queue.topic.name = "mq", "orders"
+    asked.invisible_duration.seconds, asked.long_polling_timeout.seconds = 30, 5
+    bodies = [
+        each.message.body for each in call("ReceiveMessage", asked) if each.HasField("message")
+    ]
+    assert b"by the gateway" in bodies
+    asked.group.name = "other"
+    (refused,) = call("ReceiveMessage", asked)
+    assert refused.status.code == 40_300
+    nobody = (
+        ("x-mq-client-id", "c1"),
+        ("authorization", "MQv2-HMAC-SHA1 Credential=, SignedHeaders=x-mq-date-time, Signature=00"),
+    )
+    route = service_pb2.QueryRouteRequest(topic={"name": "orders"})
+    route.endpoints.scheme = v2.IPv4
+    route.endpoints.addresses.add(host="127.0.0.1", port=1)
+    assert call("QueryRoute", route).status.code == 20_000
+    assert call("QueryRoute", route, nobody).status.code == 40_100
+    assert call("Heartbeat", service_pb2.HeartbeatRequest(), ()).status.code == 20_000
+
+
+def test_health_is_open_and_reflection_is_for_users(guarded, ann):
+    from grpc_health.v1 import health_pb2, health_pb2_grpc
+    from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+    asked = [reflection_pb2.ServerReflectionRequest(list_services="")]
+    with grpc.insecure_channel(guarded.reader) as channel:
+        health = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
+        assert health.status == health_pb2.HealthCheckResponse.SERVING
+        reflection = reflection_pb2_grpc.ServerReflectionStub(channel)
+        with pytest.raises(grpc.RpcError) as refused:
+            list(reflection.ServerReflectionInfo(iter(asked)))
+        assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        metadata = Credentials("ann", guarded.keys["ann"]).metadata()
+        assert list(reflection.ServerReflectionInfo(iter(asked), metadata=metadata))
+
+
+def test_methods_of_the_store_s_own_services_are_nobody_else_s(guarded, root):
+    from penstock.v1 import dead_letters_pb2, dead_letters_pb2_grpc
+
+    metadata = Credentials("root", guarded.keys["root"]).metadata()
+    with grpc.insecure_channel(guarded.writer) as channel, pytest.raises(grpc.RpcError) as refused:
+        dead_letters_pb2_grpc.DeadLettersStub(channel).AppendDeadLetters(
+            dead_letters_pb2.AppendDeadLettersRequest(group="g"), metadata=metadata
+        )
+    assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_an_account_that_breaks_a_rule_is_refused_with_its_field(root):
+    with pytest.raises(InvalidArgument) as refused:
+        root.put_policy(Policy(user="root", resource="orders", actions=("Pub",)))
+    assert refused.value.field == "resource"
+
+
+def test_without_a_user_accounts_refuse_to_start(tmp_path):
+    settings = WriterSettings(
+        store=tmp_path / "store", listen=FREE_PORT, accounts=True, **SMALL_FILES
+    )
+    with (
+        pytest.raises(BrokenAccounts, match="penstock user create"),
+        BackgroundService(serve_writer, settings),
+    ):
+        pass
+
+
+def test_a_gateway_on_another_machine_asks_the_reader(guarded, ann, root, monkeypatch):
+    guarded.keys["gate"] = root.create_user("gate", "service").secret_key
+    monkeypatch.setenv("PENSTOCK_ACCESS_KEY", "gate")
+    monkeypatch.setenv("PENSTOCK_SECRET_KEY", guarded.keys["gate"])
+    settings = GatewaySettings(
+        listen=FREE_PORT,
+        accounts=True,
+        writer_address=guarded.writer,
+        reader_address=guarded.reader,
+    )
+    allow(root, "Topic:orders", "Pub")
+    metadata = (*Credentials("ann", guarded.keys["ann"]).metadata(), ("x-mq-client-id", "c2"))
+    path = "/apache.rocketmq.v2.MessagingService/SendMessage"
+    request = service_pb2.SendMessageRequest(messages=[message(v2.Resource(name="orders"))])
+    with (
+        BackgroundService(serve_gateway, settings) as gateway,
+        grpc.insecure_channel(gateway.address) as channel,
+    ):
+        send = channel.unary_unary(
+            path,
+            request_serializer=service_pb2.SendMessageRequest.SerializeToString,
+            response_deserializer=service_pb2.SendMessageResponse.FromString,
+        )
+
+        def code(metadata):
+            return send(request, metadata=metadata, timeout=20).status.code
+
+        assert code(metadata) == 20_000
+        wrong = Credentials("ann", "wrong").metadata()
+        assert code((*wrong, ("x-mq-client-id", "c2"))) == 40_100
+        root.delete_policies("ann")
+        until(lambda: code(metadata) == 40_300, seconds=SOON_S + 5)
+        root.update_user("ann", enabled=False)
+        until(lambda: code(metadata) == 40_100, seconds=SOON_S + 5)
+    root.delete_user("gate")
+
+
+def test_rules_and_verification_are_for_services_alone(guarded, root):
+    metadata = Credentials("root", guarded.keys["root"]).metadata()
+    with grpc.insecure_channel(guarded.reader) as channel:
+        stub = accounts_pb2_grpc.AuthenticationStub(channel)
+        with pytest.raises(grpc.RpcError) as refused:
+            stub.GetRules(accounts_pb2.GetRulesRequest(), metadata=metadata)
+        assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_a_certificate_s_name_is_a_user_s_and_a_signature_comes_first(tmp_path):
+    certificates = Certificates(tmp_path / "certificates")
+    table = AccountTable(OsFileSystem(), tmp_path / "store" / "config")
+    table.create_user("alice", UserKind.SUPER)
+    bob = table.create_user("bob", UserKind.NORMAL)
+    settings = WriterSettings(
+        store=tmp_path / "store",
+        listen=FREE_PORT,
+        accounts=True,
+        **certificates.mutual,
+        **SMALL_FILES,
+    )
+    stranger = certificates.issue("mallory")
+    with BackgroundService(serve_writer, settings) as writer:
+        with Client(writer=writer.address, tls=certificates.alice) as alice:
+            assert [user.name for user in alice.users()] == ["alice", "bob"]
+        with (
+            Client(
+                writer=writer.address,
+                tls=certificates.alice,
+                access_key="bob",
+                secret_key=bob.secrets[0],
+            ) as signed,
+            pytest.raises(PermissionDenied, match="bob"),
+        ):
+            signed.users()
+        foreign = TLS(ca=certificates.ca, cert=stranger.cert, key=stranger.key)
+        with Client(writer=writer.address, tls=foreign) as mallory, pytest.raises(Unauthenticated):
+            mallory.users()
+        with (
+            Client(writer=writer.address, tls=certificates.one_sided, timeout_s=2) as without,
+            pytest.raises(Unavailable),
+        ):
+            without.users()
+
+
+def test_accounts_on_a_network_need_tls(tmp_path):
+    with pytest.raises(ValueError, match="--accounts it needs --tls-cert"):
+        WriterSettings(store=tmp_path, listen="0.0.0.0:0", accounts=True, plaintext=True)
