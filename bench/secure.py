@@ -47,7 +47,7 @@ class SignedChannel:
         return lambda method, *_, **__: partial(make(method), metadata=self._metadata)
 
 
-class Store(NamedTuple):
+class ServedStore(NamedTuple):
     """Where a store is served, and how it is called."""
 
     writer: str
@@ -67,13 +67,15 @@ class Store(NamedTuple):
 
 
 @contextmanager
-def stores(*, tls: bool = False, accounts: bool = False) -> Iterator[tuple[Store, Store]]:
+def stores(
+    *, tls: bool = False, accounts: bool = False
+) -> Iterator[tuple[ServedStore, ServedStore]]:
     """Run a writer and a reader over a secured store, and others over a plain one."""
     with ExitStack() as stack:
         yield _store(stack, tls=tls, accounts=accounts), _store(stack, tls=False, accounts=False)
 
 
-def _store(stack: ExitStack, *, tls: bool, accounts: bool) -> Store:
+def _store(stack: ExitStack, *, tls: bool, accounts: bool) -> ServedStore:
     home = stack.enter_context(drivers.scratch_store())
     flags: list[str] = []
     authority, credentials = None, None
@@ -91,7 +93,7 @@ def _store(stack: ExitStack, *, tls: bool, accounts: bool) -> Store:
         drivers.service("writer", home, *produce.BURSTS, *produce.COLD, *flags)
     )
     reader, _ = stack.enter_context(drivers.service("reader", home, *flags))
-    return Store(writer, reader, authority, credentials)
+    return ServedStore(writer, reader, authority, credentials)
 
 
 def _user(home: Path) -> Credentials:
@@ -104,7 +106,9 @@ def _user(home: Path) -> Credentials:
     return Credentials("load", secret)
 
 
-async def _measure(secured: Store, plain: Store, what: str, wanted: float, rounds: int) -> Figure:
+async def _measure(
+    secured: ServedStore, plain: ServedStore, what: str, wanted: float, rounds: int
+) -> Figure:
     """Time one kind of load on both: ``produce``, ``pull`` or ``call``."""
     name = "reader" if what == "pull" else "writer"
     async with (
@@ -167,7 +171,7 @@ _TITLES: Final = {
 }
 
 
-def _what(store: Store) -> str:
+def _what(store: ServedStore) -> str:
     return " and ".join(
         word for word, is_there in (("TLS", store.tls), ("accounts", store.credentials)) if is_there
     )

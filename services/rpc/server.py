@@ -16,6 +16,7 @@ from services import logs
 from services.config.settings import ProcessSettings
 from services.config.values import is_open_to_network
 from services.rpc.aio_server import AioServer
+from services.rpc.call_counts import CallCounts
 from services.rpc.calls import PARSED_BYTES_MAX, CallHandlers, Interceptor
 from services.rpc.health import Health
 from services.rpc.limits import server_options
@@ -30,7 +31,7 @@ _REFLECTION: Final = reflection_pb2.DESCRIPTOR.services_by_name["ServerReflectio
 
 @functools.cache  # its warning comes once a process
 def call_server(kind: str) -> type[CallServer]:
-    """Return the server that calls are taken by: gRPC's core, ``grpc.aio`` where the core is not what it was."""
+    """Return the server of a kind; where gRPC's core has changed it is the one on grpc.aio."""
     if kind == "core":
         try:
             from services.rpc.core.server import CoreServer
@@ -67,10 +68,12 @@ class RpcServer:
         *,
         ports: int = 1,
         interceptors: Sequence[Interceptor] = (),
+        counts: CallCounts | None = None,
     ) -> None:
         """Serve every contract; each call goes through all interceptors, the first one outermost.
 
-        ``ports`` is how many its process has: connections are counted on each of them.
+        ``ports`` is how many its process has: connections are counted on each of them. ``counts`` gets all calls
+        but those of health and reflection.
         """
         self._draining = draining
         self._settings = settings
@@ -78,7 +81,9 @@ class RpcServer:
         names = tuple(contract.service.full_name for contract in contracts)
         self._health = Health(("", *names))
         reflected = (*names, _HEALTH.full_name, _REFLECTION.full_name)
-        calls = CallHandlers(access_log=settings.access_log, interceptors=interceptors)
+        calls = CallHandlers(
+            access_log=settings.access_log, interceptors=interceptors, counts=counts
+        )
         own_calls = CallHandlers(access_log=settings.access_log)
         handlers = own_calls.of_service(_HEALTH, self._health)
         handlers |= calls.of_service(_REFLECTION, Reflection(reflected))

@@ -32,6 +32,7 @@ async def test_an_answer_has_the_request_and_what_is_known_of_the_caller(serving
         assert call.peer().startswith("ipv4:127.0.0.1:")
         assert call.time_remaining() is None
         assert not call.cancelled()
+        assert call.peer_identity() is None
         return request[::-1]
 
     async with serving(run) as (_, channel):
