@@ -161,7 +161,7 @@ class EngineSettings(
         return StoreConfig(**values)
 
 
-class WriterSettings(
+class WriterSettings(  # type: ignore[misc]  # the plugin's model_construct of several bases
     MessagingSettings,
     EngineSettings,
     StoreProcessSettings,
