@@ -30,7 +30,8 @@ def test_the_contract_alone_does_not_load_the_client() -> None:
 def test_the_services_do_not_load_the_client() -> None:
     loaded = loaded_by("import services.writer.__main__, services.reader.__main__")
 
-    assert not {name for name in loaded if name.startswith(("penstock.c", "penstock._"))}
+    client = ("penstock.calls", "penstock.channel", "penstock.consuming", "penstock._")
+    assert not {name for name in loaded if name.startswith(client)}
     assert not loaded & {"penstock.errors", "penstock.record"}
 
 
