@@ -1,7 +1,8 @@
 """Traces: a span of each call, exported by OpenTelemetry where an endpoint is set (the extra ``traces``).
 
 A span continues the caller's trace, which the metadata ``traceparent`` names (W3C Trace Context), and has
-OpenTelemetry's attributes of RPCs and of messaging. Events that a call logs carry its ids (``services.logs``).
+OpenTelemetry's attributes of RPCs and of messaging. Events that a call logs carry its ids
+(``services.logs``).
 """
 
 from __future__ import annotations
