@@ -161,7 +161,7 @@ def test_what_every_process_takes_is_declared_once_and_reaches_all_of_them(
     tls = certificates.settings
     given: dict[str, Any] = {
         "log_level": "error", "log_format": "json", "access_log": "all", "rpc_server": "aio",
-        "tls_server_name": "db", **tls,
+        "tls_server_name": "db", "traces_endpoint": "c:4317", "traces_ratio": 0.5, **tls,
     }  # fmt: skip
     value = given.get(name, 1 << 20)
     flags = [flag_of(name), str(value)]
