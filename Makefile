@@ -17,6 +17,8 @@ KERNEL_SOURCES := $(wildcard storage/kernels/*.py storage/kernels/*/*.py storage
 PROTO_SOURCES  := $(wildcard protos/penstock/v1/*.proto protos/services/gateway/v2/*.proto)
 # They try a share of their steps in `make test`, and all of them with ALL_STEPS=1.
 STEP_TESTS = $(shell grep -rl "^from steps_to_try" tests --include "test_*.py" | grep -v tests/faults/ | sort)
+# Stores of tests are in memory where 8 GiB are free: no power is cut for real, and syncs of a disk are much of the waiting.
+MEMORY = $(shell df --output=avail -BG /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 + 0 >= 8 {print "/dev/shm"}')
 PROTOC = $(BIN)/python -m grpc_tools.protoc -I protos $(PROTO_SOURCES)
 
 ##@ Start here
@@ -35,7 +37,7 @@ demo: setup $(if $(filter 0,$(SPARK)),,setup-spark) ## Store and read back 336,7
 ##@ Work on it
 
 test: setup $(if $(filter 0,$(SPARK)),,setup-spark) ## Run the tests (PYTEST_ARGS="-k name" for some; SPARK=0 saves 0.8 GB and leaves out the pipeline)
-	@GRPC_VERBOSITY=NONE $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal \
+	@GRPC_VERBOSITY=NONE $(and $(MEMORY),PYTEST_DEBUG_TEMPROOT=$(MEMORY)) $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal \
 	  -m "not conformance and not compose and not slow$(if $(filter 0,$(SPARK)), and not spark)" \
 	  $(if $(filter 0,$(SPARK)),--ignore tests/pipeline) $(PYTEST_ARGS)
 

@@ -15,7 +15,7 @@ from typing import Final
 
 import grpc
 
-from bench import append, kernels, memory, produce, producer, pull, restart
+from bench import append, kernels, memory, produce, producer, pull, restart, secure
 from bench.figures import Figure, keep, show
 from bench.gateway import idle_clients, pushed
 from bench.latency import cleaning, trickle
@@ -130,6 +130,10 @@ def _pull(effort: Effort, _directory: Path) -> list[Figure]:
     return pull.run(rounds=effort.service_rounds)
 
 
+def _secure(effort: Effort, _directory: Path) -> list[Figure]:
+    return secure.run(rounds=effort.producer_rounds + 2)
+
+
 def _validation(effort: Effort, directory: Path) -> list[Figure]:
     return validation.run(directory, rounds=3 * effort.service_rounds)
 
@@ -181,6 +185,7 @@ BENCHES: Final[Mapping[str, Callable[[Effort, Path], list[Figure]]]] = {
     "producer": _producer,
     "sequences": _sequences,
     "pull": _pull,
+    "secure": _secure,
     "validation": _validation,
     "lease": _lease,
     "transaction": _transactions,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from penstock._sync.staged_commit import StagedCommit
     from penstock._sync.subscription import Subscription
     from penstock._sync.transactions import Transaction, TransactionChecker
-    from penstock.account_values import NewSecret, Policy, User
+    from penstock.account_values import Limits, NewSecret, Policy, User
     from penstock.batch import RecordBatch
     from penstock.errors import (
         BatchFull,
@@ -151,6 +151,7 @@ __all__ = [
     "LeaseStatus",
     "LeasedBatch",
     "LeasedRecord",
+    "Limits",
     "Message",
     "MessageNotFound",
     "NewSecret",
@@ -248,6 +249,7 @@ _HOMES: Final = {
     "LeaseStatus": "penstock.group_values",
     "LeasedBatch": "penstock.leased",
     "LeasedRecord": "penstock.leased",
+    "Limits": "penstock.account_values",
     "Message": "penstock.values",
     "MessageNotFound": "penstock.errors",
     "NewSecret": "penstock.account_values",

@@ -9,6 +9,17 @@ UserKind: TypeAlias = Literal["normal", "super", "service"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much of each service a user may take. 0 is no limit, None what the service is set to."""
+
+    requests_per_second: int | None = None
+    bytes_per_second: int | None = None
+    calls_max: int | None = None
+    call_bytes_max: int | None = None
+    connections_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class User:
     """A user. The name is also its access key; a second secret is good while applications change to it."""
 
@@ -16,6 +27,7 @@ class User:
     kind: UserKind
     enabled: bool
     secret_count: int
+    limits: Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,6 +82,11 @@ class Arrivals:
         word = self._store.change_word  # first: what becomes visible after it changes it again
         return Moment(word, 0 if self._keys is None else self._keys.end)
 
+    @property
+    def waiting_count(self) -> int:
+        """How many wait; from any thread."""
+        return sum(map(len, list(self._waiting.values())))
+
     async def wait(self, seen_word: int, timeout_seconds: float) -> None:
         """Return after the next change, at the latest when time is up; never misses one."""
         if not self._closed and self._store.change_word == seen_word and timeout_seconds > 0:

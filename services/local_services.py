@@ -23,7 +23,7 @@ _WITH_PARENT: Final = (
     "from services.supervisor import main; sys.exit(main(sys.argv[1:]))"
 )
 _SERVING: Final = re.compile(
-    r"^penstock: (writer|reader|indexer|gateway) serves on (\S+)", re.MULTILINE
+    r"^penstock: (writer|reader|indexer|gateway|metrics) serves on (\S+)", re.MULTILINE
 )
 
 
@@ -51,12 +51,12 @@ class LocalServices:
     ) -> LocalServices:
         """Start the services and return once they serve; their output goes to ``log``.
 
-        ``addresses`` are those to listen on, by service; without one for it there is no gateway. The services stop
+        ``addresses`` are those to listen on, by service; without one for it there is no gateway, and there are no metrics. The services stop
         when this thread ends, also if its process is killed, unless they are to ``stay``. Raises ServicesNotStarted.
         """
         listens = [
             f"--{name}-listen={address}"
-            for name, address in {"gateway": "none", **addresses}.items()
+            for name, address in {"gateway": "none", "metrics": "none", **addresses}.items()
         ]
         program = ("-m", "services.supervisor") if stay else ("-c", _WITH_PARENT)
         with log.open("wb") as output:

@@ -12,7 +12,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +25,9 @@ from services.config.settings import (
     ServeSettings,
     WriterSettings,
 )
-from services.config.values import NONE
+from services.config.values import NONE, is_open_to_network
+from services.metrics.endpoint import FOR_EVERYBODY, MetricsEndpoint
+from services.metrics.supervised import SupervisedMetrics
 from services.rpc.ports import CannotListen, check_free, keep_port
 
 SERVICES: Final[dict[str, type[ListenSettings]]] = {
@@ -34,9 +36,11 @@ SERVICES: Final[dict[str, type[ListenSettings]]] = {
     "indexer": IndexerSettings,
 }
 GATEWAY_LISTEN: Final = "gateway_listen"  # of the reader
-LISTENS: Final = (*(f"{service}_listen" for service in SERVICES), GATEWAY_LISTEN)
+METRICS: Final = "metrics_listen"
+LISTENS: Final = (*(f"{service}_listen" for service in SERVICES), GATEWAY_LISTEN, METRICS)
+ANY_PORT: Final = "127.0.0.1:0"
 CALLS: Final = {"reader": ("writer",)}  # services that it is given the addresses of
-NOT_PASSED_ON: Final = frozenset({"listen", "supervised", "config", GATEWAY_LISTEN})
+NOT_PASSED_ON: Final = frozenset({"listen", "supervised", "config", GATEWAY_LISTEN, METRICS})
 EXIT_FAILED: Final = 1
 EXIT_USAGE_CODES: Final = frozenset({2, 3, 4, 5, 6})  # starting again would end the same way
 EXIT_NO_STORE: Final = 4
@@ -65,8 +69,8 @@ def _run(argv: Sequence[str] | None) -> int:
     except CannotListen as error:
         stdio.say(f"penstock serve: {error}", is_error=True)
         return 6
-    with with_ports(settings) as settings:
-        return asyncio.run(_supervise(settings))
+    with with_ports(settings) as settings, _with_pages(settings) as pages:
+        return asyncio.run(_supervise(settings, pages))
 
 
 def listens_of(settings: ServeSettings) -> dict[str, str]:
@@ -86,9 +90,21 @@ def with_ports(settings: ServeSettings) -> Iterator[ServeSettings]:
         yield settings.model_copy(update=chosen)
 
 
-def child_arguments(service: str, settings: ServeSettings) -> list[str]:
-    """Return the flags of one child: what was set, and the addresses."""
+@contextlib.contextmanager
+def _with_pages(settings: ServeSettings) -> Iterator[dict[str, str]]:
+    """Choose where each service shows its metrics to this process, and keep the ports; nowhere without metrics."""
+    with contextlib.ExitStack() as ports:
+        pages = {}
+        for service in SERVICES if settings.metrics_listen else ():
+            pages[service], kept = keep_port(ANY_PORT)
+            ports.enter_context(kept)
+        yield pages
+
+
+def child_arguments(service: str, settings: ServeSettings, page: str = NONE) -> list[str]:
+    """Return the flags of one child: what was set, and the addresses; ``page`` is where it shows its metrics."""
     flags = ["--supervised", "--listen", getattr(settings, f"{service}_listen")]
+    flags += ["--metrics-listen", page]
     for name in SERVICES[service].model_fields:
         if name in NOT_PASSED_ON or name not in settings.model_fields_set:
             continue
@@ -146,6 +162,7 @@ class Child:
         self._arguments = list(arguments)
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = False
+        self.restarts = 0
 
     async def keep_running(self) -> int:
         """Run the process, again and again if it dies; return when it ends for good."""
@@ -182,6 +199,7 @@ class Child:
                 )
                 return EXIT_NO_STORE
             _say(f"the {self.service} {end}; starting it again", error=True)
+            self.restarts += 1
             await asyncio.sleep(delay)
             delay = min(delay * 2, _RESTART_DELAY_MAX_SECONDS)
             if self._stopping:
@@ -217,9 +235,13 @@ class Child:
         return await self._process.wait()
 
 
-async def _supervise(settings: ServeSettings) -> int:
+async def _supervise(settings: ServeSettings, pages: Mapping[str, str]) -> int:
     store = StorePlace(settings.store)
-    children = [Child(name, child_arguments(name, settings), store) for name in SERVICES]
+    children = [
+        Child(name, child_arguments(name, settings, pages.get(name, NONE)), store)
+        for name in SERVICES
+    ]
+    endpoint = _metrics_of(children, settings, pages) if pages else None
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -239,11 +261,33 @@ async def _supervise(settings: ServeSettings) -> int:
     if late:
         await asyncio.wait(late)
     waiting.cancel()
+    if endpoint is not None:
+        endpoint.close()
     ends = [task.result() for task in running]
     if not code and any(ends):
         code = 1
     _say("stopped")
     return code
+
+
+def _metrics_of(
+    children: Sequence[Child], settings: ServeSettings, pages: Mapping[str, str]
+) -> MetricsEndpoint:
+    """Serve the pages of all services as one."""
+    guard = FOR_EVERYBODY
+    if is_open_to_network(settings.metrics_listen):
+        from services.accounts.page_guard import page_guard  # which loads what opens files
+
+        guard = page_guard(settings)
+
+    def restarts() -> dict[str, int]:
+        return {child.service: child.restarts for child in children}
+
+    endpoint = MetricsEndpoint(
+        settings.metrics_listen, SupervisedMetrics(pages, restarts).page, guard
+    )
+    _say(f"metrics serves on {endpoint.address}")
+    return endpoint
 
 
 def reachable(listen: str) -> str:

@@ -127,13 +127,9 @@ TIMER_FILE: Final = FindingKind(
     "nothing: the next start goes by what is whole, or reads the records of delayed messages again",
     START,
 )  # fmt: skip
-TRANSACTION_FILE: Final = FindingKind(
-    "transaction-file", "", "nothing: where both are damaged, the next start reads all half messages",
-    START,
-)  # fmt: skip
-PRODUCER_FILE: Final = FindingKind(
-    "producer-file", "",
-    "nothing; where both are damaged, repeats of requests from before the last 256 MiB of the log are refused",
+JOURNAL: Final = FindingKind(
+    "journal", "",
+    "staged commits are refused while its damaged file is there; the rest goes on from older positions",
     START,
 )  # fmt: skip
 STAGED_COMMIT: Final = FindingKind(
@@ -148,7 +144,7 @@ KINDS: Final = (
     QUEUE_UNIT_MISSING, QUEUE_FILE_MISSING, QUEUE_FILE_LENGTH, QUEUE_END, QUEUE_RECORD, HALF_RECORD,
     HALF_REMOVAL, DELAYED_RECORD, INDEX_FILE,
     INDEX_ENTRIES, INDEX_FILE_MISSING, INDEX_BEHIND, TABLE, TOPIC_ENTRY, GROUP_OFFSET, TABLE_LOST, TABLE_MISSING, CHECKPOINT, CHECKPOINT_SLOT,
-    LEASE_JOURNAL, TIMER_FILE, TRANSACTION_FILE, PRODUCER_FILE, STAGED_COMMIT, STAGED_DAMAGE, STATE,
+    LEASE_JOURNAL, TIMER_FILE, JOURNAL, STAGED_COMMIT, STAGED_DAMAGE, STATE,
 )  # fmt: skip
 
 

@@ -261,16 +261,10 @@ class StoreReader:
                 status=PullStatus.NO_MATCHED_LOGIC_QUEUE, next_offset=0, min_offset=0, max_offset=0
             )
         return pull_queue(
-            self.log,
-            queue,
-            topic=topic,
-            queue_id=queue_id,
-            queue_offset=queue_offset,
-            max_messages=max_messages,
-            max_bytes=max_bytes,
-            tag_filter=self._filters.get(tag_expression),
-            end_offset=end_offset,
-        )
+            self.log, queue, topic=topic, queue_id=queue_id, queue_offset=queue_offset,
+            max_messages=max_messages, max_bytes=max_bytes,
+            tag_filter=self._filters.get(tag_expression), end_offset=end_offset,
+        )  # fmt: skip
 
     def queue_extents(
         self,
@@ -299,6 +293,13 @@ class StoreReader:
             ).of(queues, is_wanted)  # fmt: skip
             if self._settings.load() == settings:
                 return extents
+
+    def store_time_ms(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Return when a record was stored, at most 0 if that is not known; lets no other queue's files go for it."""
+        self._visibility.update()
+        with self._queues.lent(topic, queue_id, among=EVERYTHING) as queue:
+            place = queue.place(queue_offset)
+        return 0 if place is None or place[1] <= 0 else self.log.record_time_ms(*place)
 
     @property
     def store_id(self) -> str:

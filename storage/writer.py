@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, cast
 from storage.clock import Clock, SystemClock
 from storage.config import StoreConfig
 from storage.engine.appender import Appender
+from storage.engine.counts import StoreCounts
 from storage.engine.dead_letters import AppendedDeadLetters, DeadLetterAppender
 from storage.engine.engine import Engine
 from storage.engine.log_access import log_access
@@ -91,19 +92,17 @@ class StoreWriter:
         self._dead_letters = DeadLetterAppender(engine, self._appender, self._topics)
         self.timers = DelayedMessages(engine, self._appender, self._topics, clock, workers)
         self.staged = StagedCommits(
-            engine.filesystem, engine.paths.root,
+            engine.filesystem, engine.paths.root, engine.states,
             log_access(engine, self._appender, self.timers.refuse), clock,
             timeout_ms=self._config.stage_timeout_ms,
         )  # fmt: skip
         self._upkeep = StagedCommitUpkeep(self.staged, workers=workers)
-        self.transactions = StoreTransactions(
-            engine, self._appender, self._topics, clock, workers=workers
-        )
-        self.revive = ReviveWorker(
-            engine, self._appender, self._topics, clock, self.timers.is_done, workers=workers
-        )
+        parts = engine, self._appender, self._topics, clock
+        self.transactions = StoreTransactions(*parts, workers=workers)
+        self.revive = ReviveWorker(*parts, self.timers.is_done, workers=workers)
         engine.followers.register("staged", self.staged.needed_offset)
         self.retention = engine.retention
+        self.counts = StoreCounts(engine, self._appender)
 
     @classmethod
     def open(

@@ -26,7 +26,7 @@ REFUSALS = {
     "TransactionExists", "UnreadableBody", "PermissionDenied", "PolicyNotFound", "Unauthenticated", "UserExists", "UserNotFound",
 }  # fmt: skip
 VALUES = {
-    "EndedTransaction", "ExponentialBackoff", "PendingTransaction", "PendingTransactions", "Policy", "PullResult", "Record", "RetainedFile",
+    "EndedTransaction", "ExponentialBackoff", "Limits", "PendingTransaction", "PendingTransactions", "Policy", "PullResult", "Record", "RetainedFile",
     "RetentionReport", "TransactionCheck", "User", "WriterStatus",
 }  # fmt: skip
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from services import memory
 from services.config.settings import ProcessSettings
-from services.rpc.core.served_call import Handler
 from services.rpc.core.server import CoreServer
 from services.rpc.limits import server_options
+from services.rpc.served_call import Handler
 from storage.files import open_files
 
 
@@ -25,6 +25,6 @@ async def serve(
         calls_max=settings.concurrent_calls_max,
     )
     port = server.add_port("127.0.0.1:0")
-    server.start()
+    await server.start()
     print(f"{name} serves on 127.0.0.1:{port}", flush=True)
     await asyncio.Event().wait()

@@ -10,7 +10,7 @@ from bench.controls import bare_server
 from penstock.v1 import writer_pb2
 from services import loops
 from services.config.settings import WriterSettings
-from services.rpc.core.served_call import Handler, requests_of
+from services.rpc.served_call import Handler, requests_of
 
 UNARY: Final = "/penstock.bench.Echo/Unary"
 SIZED: Final = "/penstock.bench.Echo/Sized"  # an answer of so many bytes

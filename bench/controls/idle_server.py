@@ -11,7 +11,7 @@ from services.config.settings import GatewaySettings
 from services.gateway.messages.statuses import OK
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2
-from services.rpc.core.served_call import Handler, requests_of
+from services.rpc.served_call import Handler, requests_of
 
 POLL_SECONDS: Final = 20.0
 SETTINGS: Final = service_pb2.TelemetryCommand(status=OK).SerializeToString()

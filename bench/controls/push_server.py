@@ -11,7 +11,7 @@ from services.config.settings import GatewaySettings
 from services.gateway.messages.statuses import OK
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2
-from services.rpc.core.served_call import Handler
+from services.rpc.served_call import Handler
 from storage.format.leases.receipt_handle import HANDLE_SIZE
 
 HANDLE: Final = "h" * HANDLE_SIZE

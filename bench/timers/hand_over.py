@@ -36,8 +36,7 @@ from storage.writer import StoreWriter
 SECONDS_WANTED: Final = 5.0
 PATIENCE_S: Final = 120.0
 OURS: Final = (
-    "checkpoint", "timers", "config/penstock.json", "config/transactions.json",
-    "config/producers.sequences",
+    "checkpoint", "timers", "config/penstock.json", "journal",
 )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from storage.clock import SystemClock
 from storage.config import StoreConfig
 from storage.files.filesystem import OsFileSystem
 from storage.files.uncached import aligned_array
+from storage.journal.states import StateJournal
 from storage.kernels import warm
 from storage.scrub.log_windows import WINDOW
 from storage.scrub.worker import ScrubWorker
@@ -59,7 +60,7 @@ def run(
         paths = StorePaths(Path(temporary))
         end = _fill(paths.root, int(gib * GIB), log_file_bytes)
         scrub = ScrubWorker(
-            filesystem, paths, SystemClock(), interval_ms=1, bytes_per_s=1 << 50,
+            filesystem, paths, StateJournal(filesystem, paths.journal), SystemClock(), interval_ms=1, bytes_per_s=1 << 50,
             min_offset=lambda: 0, durable_offset=lambda: end,
         )  # fmt: skip
 

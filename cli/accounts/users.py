@@ -13,10 +13,13 @@ from cli.session import counted, print_json, session_of
 
 if TYPE_CHECKING:
     from cli.session import Session
-    from penstock.account_values import UserKind
+    from penstock.account_values import Limits, UserKind
 
 app = typer.Typer(help="Create, list, change and delete users.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="Name of the user; also its access key.")]
+Limit = Annotated[
+    int | None, typer.Option(min=0, help="Calls, and frames of streams, in a second.")
+]
 Super = Annotated[bool, typer.Option("--super", help="May do everything.")]
 Service = Annotated[
     bool, typer.Option("--service", help="For a gateway that runs on another machine.")
@@ -61,6 +64,9 @@ def list_users(context: typer.Context) -> None:
                 "kind": user.kind,
                 "enabled": user.enabled,
                 "secrets": user.secret_count,
+                "limits": dataclasses.asdict(user.limits)
+                if session.as_json
+                else _limits_text(user.limits),
             }
             for user in users
         ],
@@ -86,14 +92,44 @@ def update(
     drop_old: Annotated[
         bool, typer.Option("--drop-old-secret", help="The newest secret key alone stays good.")
     ] = False,
+    requests_per_second: Limit = None,
+    bytes_per_second: Annotated[
+        int | None, typer.Option(min=0, help="Of requests and answers.")
+    ] = None,
+    calls_max: Annotated[int | None, typer.Option(min=0, help="Calls under way at once.")] = None,
+    call_bytes_max: Annotated[
+        int | None, typer.Option(min=0, help="Bytes of those calls that memory holds.")
+    ] = None,
+    connections_max: Annotated[
+        int | None, typer.Option(min=0, help="Connections with calls under way.")
+    ] = None,
+    reset_limits: Annotated[
+        bool, typer.Option("--reset-limits", help="No others of its own than are given now.")
+    ] = False,
 ) -> None:
-    """Change a user. To rotate its key: --new-secret, change the applications, --drop-old-secret."""
+    """Change a user. To rotate its key: --new-secret, change the applications, --drop-old-secret.
+
+    Limits are of each service, and in force at once; 0 is none.
+    """
+    from penstock import Limits
+
     session = session_of(context)
-    if new_secret and (drop_old or enabled is not None or is_super is not None):
+    limits = Limits(
+        requests_per_second=requests_per_second,
+        bytes_per_second=bytes_per_second,
+        calls_max=calls_max,
+        call_bytes_max=call_bytes_max,
+        connections_max=connections_max,
+    )
+    changes = (
+        drop_old or reset_limits or enabled is not None or is_super is not None
+    ) or limits != Limits()
+    if new_secret and changes:
         raise CommandFailed("--new-secret is given alone", ExitCode.USAGE)
-    if not (new_secret or drop_old) and enabled is None and is_super is None:
+    if not new_secret and not changes:
         raise CommandFailed(
-            "nothing to change: give --enable, --disable, --super, --normal, --new-secret or --drop-old-secret",
+            "nothing to change: give --enable, --disable, --super, --normal, --new-secret, --drop-old-secret or a"
+            " limit",
             ExitCode.USAGE,
         )
     with session.client() as client:
@@ -101,10 +137,17 @@ def update(
             _show_secret(session, name, client.add_secret(name).secret_key)
             return
         kind: UserKind | None = None if is_super is None else "super" if is_super else "normal"
-        user = client.update_user(name, kind=kind, enabled=enabled, drop_old_secrets=drop_old)
+        user = client.update_user(
+            name,
+            kind=kind,
+            enabled=enabled,
+            drop_old_secrets=drop_old,
+            limits=limits,
+            reset_limits=reset_limits,
+        )
     state = "enabled" if user.enabled else "disabled"
     session.say(
-        f"user [bold]{name}[/]: {user.kind}, {state}, {counted(user.secret_count, 'secret key')}",
+        f"user [bold]{name}[/]: {user.kind}, {state}, {counted(user.secret_count, 'secret key')}, limits: {_limits_text(user.limits)}",
         dataclasses.asdict(user),
     )
 
@@ -121,6 +164,14 @@ def delete(
     with session.client() as client:
         client.delete_user(name)
     session.say(f"deleted user [bold]{name}[/]", {"name": name})
+
+
+def _limits_text(limits: Limits) -> str:
+    given = dataclasses.asdict(limits).items()
+    texts = [
+        f"{name.replace('_', ' ')} {value or 'none'}" for name, value in given if value is not None
+    ]
+    return ", ".join(texts) or "as the services are set"
 
 
 def _kind(*, is_super: bool, is_service: bool) -> UserKind:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from penstock._sync.connection import Connection
-from penstock.account_values import NewSecret, Policy, User, UserKind
+from penstock.account_values import Limits, NewSecret, Policy, User, UserKind
 from penstock.calls import accounts
 
 
@@ -24,14 +24,22 @@ class Accounts(Connection):
         kind: UserKind | None = None,
         enabled: bool | None = None,
         drop_old_secrets: bool = False,
+        limits: Limits | None = None,
+        reset_limits: bool = False,
         timeout_s: float | None = None,
     ) -> User:
-        """Change what is given of a user. Raises UserNotFound.
+        """Change what is given of a user. Raises UserNotFound, InvalidArgument.
 
-        With ``drop_old_secrets`` its newest secret alone stays good.
+        With ``drop_old_secrets`` its newest secret alone stays good. With ``reset_limits`` it has no other limits
+        of its own than those that are given.
         """
         call = accounts.update_user(
-            name, kind=kind, enabled=enabled, drop_old_secrets=drop_old_secrets
+            name,
+            kind=kind,
+            enabled=enabled,
+            drop_old_secrets=drop_old_secrets,
+            limits=limits,
+            reset_limits=reset_limits,
         )
         return self.run(call, timeout_s=timeout_s)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any, Final
 
 from penstock import wire
-from penstock.account_values import NewSecret, Policy, User, UserKind
+from penstock.account_values import Limits, NewSecret, Policy, User, UserKind
 from penstock.calls.call import Call
 from penstock.errors import UserNotFound
 from penstock.requests import build
@@ -27,7 +28,13 @@ def create_user(name: str, kind: UserKind) -> Call[NewSecret]:
 
 
 def update_user(
-    name: str, *, kind: UserKind | None, enabled: bool | None, drop_old_secrets: bool
+    name: str,
+    *,
+    kind: UserKind | None,
+    enabled: bool | None,
+    drop_old_secrets: bool,
+    limits: Limits | None,
+    reset_limits: bool,
 ) -> Call[User]:
     """Set what is given; doing so twice sets the same."""
     request = build(
@@ -36,6 +43,8 @@ def update_user(
         kind=pb.USER_KIND_UNSPECIFIED if kind is None else _NUMBER_OF[kind],
         enabled=enabled,
         drop_old_secrets=drop_old_secrets,
+        limits=None if limits is None else build(pb.Limits, **asdict(limits)),
+        reset_limits=reset_limits,
     )
     return Call(
         wire.UPDATE_USER, request, lambda answer: _user(answer.user), not_found=UserNotFound
@@ -106,6 +115,7 @@ def _user(message: Any) -> User:
         kind=_KIND_OF[message.kind],
         enabled=message.enabled,
         secret_count=message.secret_count,
+        limits=Limits(**{field.name: value for field, value in message.limits.ListFields()}),
     )
 
 

@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1apenstock/v1/accounts.proto\x12\x0bpenstock.v1\"%\n\x0fGetRulesRequest\x12\x12\n\ngeneration\x18\x01 \x01(\x03\"5\n\rRulesSnapshot\x12\x12\n\ngeneration\x18\x01 \x01(\x03\x12\x10\n\x08\x64ocument\x18\x02 \x01(\x0c\"M\n\x16VerifySignatureRequest\x12\x12\n\naccess_key\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61te\x18\x02 \x01(\t\x12\x11\n\tsignature\x18\x03 \x01(\t\",\n\x17VerifySignatureResponse\x12\x11\n\tsecret_id\x18\x01 \x01(\t\"`\n\x04User\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x04kind\x18\x02 \x01(\x0e\x32\x15.penstock.v1.UserKind\x12\x0f\n\x07\x65nabled\x18\x03 \x01(\x08\x12\x14\n\x0csecret_count\x18\x04 \x01(\x05\"E\n\x0eUserWithSecret\x12\x1f\n\x04user\x18\x01 \x01(\x0b\x32\x11.penstock.v1.User\x12\x12\n\nsecret_key\x18\x02 \x01(\t\"F\n\x11\x43reateUserRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x04kind\x18\x02 \x01(\x0e\x32\x15.penstock.v1.UserKind\"\x96\x01\n\x11UpdateUserRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x14\n\x07\x65nabled\x18\x02 \x01(\x08H\x00\x88\x01\x01\x12#\n\x04kind\x18\x03 \x01(\x0e\x32\x15.penstock.v1.UserKind\x12\x12\n\nadd_secret\x18\x04 \x01(\x08\x12\x18\n\x10\x64rop_old_secrets\x18\x05 \x01(\x08\x42\n\n\x08_enabled\"!\n\x11\x44\x65leteUserRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x14\n\x12\x44\x65leteUserResponse\"\x12\n\x10ListUsersRequest\"5\n\x11ListUsersResponse\x12 \n\x05users\x18\x01 \x03(\x0b\x32\x11.penstock.v1.User\"i\n\x06Policy\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x10\n\x08resource\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x63tions\x18\x03 \x03(\t\x12\x0f\n\x07sources\x18\x04 \x03(\t\x12\x0c\n\x04\x64\x65ny\x18\x05 \x01(\x08\x12\x0f\n\x07\x64\x65\x66\x61ult\x18\x06 \x01(\x08\"7\n\x15\x44\x65letePoliciesRequest\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x10\n\x08resource\x18\x02 \x01(\t\"/\n\x16\x44\x65letePoliciesResponse\x12\x15\n\rdeleted_count\x18\x01 \x01(\x05\"#\n\x13ListPoliciesRequest\x12\x0c\n\x04user\x18\x01 \x01(\t\"=\n\x14ListPoliciesResponse\x12%\n\x08policies\x18\x01 \x03(\x0b\x32\x13.penstock.v1.Policy*I\n\x08UserKind\x12\x19\n\x15USER_KIND_UNSPECIFIED\x10\x00\x12\n\n\x06NORMAL\x10\x01\x12\t\n\x05SUPER\x10\x02\x12\x0b\n\x07SERVICE\x10\x03\x32\xa2\x04\n\x08\x41\x63\x63ounts\x12I\n\nCreateUser\x12\x1e.penstock.v1.CreateUserRequest\x1a\x1b.penstock.v1.UserWithSecret\x12I\n\nUpdateUser\x12\x1e.penstock.v1.UpdateUserRequest\x1a\x1b.penstock.v1.UserWithSecret\x12M\n\nDeleteUser\x12\x1e.penstock.v1.DeleteUserRequest\x1a\x1f.penstock.v1.DeleteUserResponse\x12J\n\tListUsers\x12\x1d.penstock.v1.ListUsersRequest\x1a\x1e.penstock.v1.ListUsersResponse\x12\x35\n\tPutPolicy\x12\x13.penstock.v1.Policy\x1a\x13.penstock.v1.Policy\x12Y\n\x0e\x44\x65letePolicies\x12\".penstock.v1.DeletePoliciesRequest\x1a#.penstock.v1.DeletePoliciesResponse\x12S\n\x0cListPolicies\x12 .penstock.v1.ListPoliciesRequest\x1a!.penstock.v1.ListPoliciesResponse2\xb4\x01\n\x0e\x41uthentication\x12\x44\n\x08GetRules\x12\x1c.penstock.v1.GetRulesRequest\x1a\x1a.penstock.v1.RulesSnapshot\x12\\\n\x0fVerifySignature\x12#.penstock.v1.VerifySignatureRequest\x1a$.penstock.v1.VerifySignatureResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1apenstock/v1/accounts.proto\x12\x0bpenstock.v1\"%\n\x0fGetRulesRequest\x12\x12\n\ngeneration\x18\x01 \x01(\x03\"5\n\rRulesSnapshot\x12\x12\n\ngeneration\x18\x01 \x01(\x03\x12\x10\n\x08\x64ocument\x18\x02 \x01(\x0c\"M\n\x16VerifySignatureRequest\x12\x12\n\naccess_key\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61te\x18\x02 \x01(\t\x12\x11\n\tsignature\x18\x03 \x01(\t\",\n\x17VerifySignatureResponse\x12\x11\n\tsecret_id\x18\x01 \x01(\t\"\x85\x01\n\x04User\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x04kind\x18\x02 \x01(\x0e\x32\x15.penstock.v1.UserKind\x12\x0f\n\x07\x65nabled\x18\x03 \x01(\x08\x12\x14\n\x0csecret_count\x18\x04 \x01(\x05\x12#\n\x06limits\x18\x05 \x01(\x0b\x32\x13.penstock.v1.Limits\"\xfe\x01\n\x06Limits\x12 \n\x13requests_per_second\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x1d\n\x10\x62ytes_per_second\x18\x02 \x01(\x03H\x01\x88\x01\x01\x12\x16\n\tcalls_max\x18\x03 \x01(\x03H\x02\x88\x01\x01\x12\x1b\n\x0e\x63\x61ll_bytes_max\x18\x04 \x01(\x03H\x03\x88\x01\x01\x12\x1c\n\x0f\x63onnections_max\x18\x05 \x01(\x03H\x04\x88\x01\x01\x42\x16\n\x14_requests_per_secondB\x13\n\x11_bytes_per_secondB\x0c\n\n_calls_maxB\x11\n\x0f_call_bytes_maxB\x12\n\x10_connections_max\"E\n\x0eUserWithSecret\x12\x1f\n\x04user\x18\x01 \x01(\x0b\x32\x11.penstock.v1.User\x12\x12\n\nsecret_key\x18\x02 \x01(\t\"F\n\x11\x43reateUserRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x04kind\x18\x02 \x01(\x0e\x32\x15.penstock.v1.UserKind\"\xd1\x01\n\x11UpdateUserRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x14\n\x07\x65nabled\x18\x02 \x01(\x08H\x00\x88\x01\x01\x12#\n\x04kind\x18\x03 \x01(\x0e\x32\x15.penstock.v1.UserKind\x12\x12\n\nadd_secret\x18\x04 \x01(\x08\x12\x18\n\x10\x64rop_old_secrets\x18\x05 \x01(\x08\x12#\n\x06limits\x18\x06 \x01(\x0b\x32\x13.penstock.v1.Limits\x12\x14\n\x0creset_limits\x18\x07 \x01(\x08\x42\n\n\x08_enabled\"!\n\x11\x44\x65leteUserRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x14\n\x12\x44\x65leteUserResponse\"\x12\n\x10ListUsersRequest\"5\n\x11ListUsersResponse\x12 \n\x05users\x18\x01 \x03(\x0b\x32\x11.penstock.v1.User\"i\n\x06Policy\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x10\n\x08resource\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x63tions\x18\x03 \x03(\t\x12\x0f\n\x07sources\x18\x04 \x03(\t\x12\x0c\n\x04\x64\x65ny\x18\x05 \x01(\x08\x12\x0f\n\x07\x64\x65\x66\x61ult\x18\x06 \x01(\x08\"7\n\x15\x44\x65letePoliciesRequest\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x10\n\x08resource\x18\x02 \x01(\t\"/\n\x16\x44\x65letePoliciesResponse\x12\x15\n\rdeleted_count\x18\x01 \x01(\x05\"#\n\x13ListPoliciesRequest\x12\x0c\n\x04user\x18\x01 \x01(\t\"=\n\x14ListPoliciesResponse\x12%\n\x08policies\x18\x01 \x03(\x0b\x32\x13.penstock.v1.Policy*I\n\x08UserKind\x12\x19\n\x15USER_KIND_UNSPECIFIED\x10\x00\x12\n\n\x06NORMAL\x10\x01\x12\t\n\x05SUPER\x10\x02\x12\x0b\n\x07SERVICE\x10\x03\x32\xa2\x04\n\x08\x41\x63\x63ounts\x12I\n\nCreateUser\x12\x1e.penstock.v1.CreateUserRequest\x1a\x1b.penstock.v1.UserWithSecret\x12I\n\nUpdateUser\x12\x1e.penstock.v1.UpdateUserRequest\x1a\x1b.penstock.v1.UserWithSecret\x12M\n\nDeleteUser\x12\x1e.penstock.v1.DeleteUserRequest\x1a\x1f.penstock.v1.DeleteUserResponse\x12J\n\tListUsers\x12\x1d.penstock.v1.ListUsersRequest\x1a\x1e.penstock.v1.ListUsersResponse\x12\x35\n\tPutPolicy\x12\x13.penstock.v1.Policy\x1a\x13.penstock.v1.Policy\x12Y\n\x0e\x44\x65letePolicies\x12\".penstock.v1.DeletePoliciesRequest\x1a#.penstock.v1.DeletePoliciesResponse\x12S\n\x0cListPolicies\x12 .penstock.v1.ListPoliciesRequest\x1a!.penstock.v1.ListPoliciesResponse2\xb4\x01\n\x0e\x41uthentication\x12\x44\n\x08GetRules\x12\x1c.penstock.v1.GetRulesRequest\x1a\x1a.penstock.v1.RulesSnapshot\x12\\\n\x0fVerifySignature\x12#.penstock.v1.VerifySignatureRequest\x1a$.penstock.v1.VerifySignatureResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'penstock.v1.accounts_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_USERKIND']._serialized_start=1101
-  _globals['_USERKIND']._serialized_end=1174
+  _globals['_USERKIND']._serialized_start=1455
+  _globals['_USERKIND']._serialized_end=1528
   _globals['_GETRULESREQUEST']._serialized_start=43
   _globals['_GETRULESREQUEST']._serialized_end=80
   _globals['_RULESSNAPSHOT']._serialized_start=82
@@ -41,34 +41,36 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_VERIFYSIGNATUREREQUEST']._serialized_end=214
   _globals['_VERIFYSIGNATURERESPONSE']._serialized_start=216
   _globals['_VERIFYSIGNATURERESPONSE']._serialized_end=260
-  _globals['_USER']._serialized_start=262
-  _globals['_USER']._serialized_end=358
-  _globals['_USERWITHSECRET']._serialized_start=360
-  _globals['_USERWITHSECRET']._serialized_end=429
-  _globals['_CREATEUSERREQUEST']._serialized_start=431
-  _globals['_CREATEUSERREQUEST']._serialized_end=501
-  _globals['_UPDATEUSERREQUEST']._serialized_start=504
-  _globals['_UPDATEUSERREQUEST']._serialized_end=654
-  _globals['_DELETEUSERREQUEST']._serialized_start=656
-  _globals['_DELETEUSERREQUEST']._serialized_end=689
-  _globals['_DELETEUSERRESPONSE']._serialized_start=691
-  _globals['_DELETEUSERRESPONSE']._serialized_end=711
-  _globals['_LISTUSERSREQUEST']._serialized_start=713
-  _globals['_LISTUSERSREQUEST']._serialized_end=731
-  _globals['_LISTUSERSRESPONSE']._serialized_start=733
-  _globals['_LISTUSERSRESPONSE']._serialized_end=786
-  _globals['_POLICY']._serialized_start=788
-  _globals['_POLICY']._serialized_end=893
-  _globals['_DELETEPOLICIESREQUEST']._serialized_start=895
-  _globals['_DELETEPOLICIESREQUEST']._serialized_end=950
-  _globals['_DELETEPOLICIESRESPONSE']._serialized_start=952
-  _globals['_DELETEPOLICIESRESPONSE']._serialized_end=999
-  _globals['_LISTPOLICIESREQUEST']._serialized_start=1001
-  _globals['_LISTPOLICIESREQUEST']._serialized_end=1036
-  _globals['_LISTPOLICIESRESPONSE']._serialized_start=1038
-  _globals['_LISTPOLICIESRESPONSE']._serialized_end=1099
-  _globals['_ACCOUNTS']._serialized_start=1177
-  _globals['_ACCOUNTS']._serialized_end=1723
-  _globals['_AUTHENTICATION']._serialized_start=1726
-  _globals['_AUTHENTICATION']._serialized_end=1906
+  _globals['_USER']._serialized_start=263
+  _globals['_USER']._serialized_end=396
+  _globals['_LIMITS']._serialized_start=399
+  _globals['_LIMITS']._serialized_end=653
+  _globals['_USERWITHSECRET']._serialized_start=655
+  _globals['_USERWITHSECRET']._serialized_end=724
+  _globals['_CREATEUSERREQUEST']._serialized_start=726
+  _globals['_CREATEUSERREQUEST']._serialized_end=796
+  _globals['_UPDATEUSERREQUEST']._serialized_start=799
+  _globals['_UPDATEUSERREQUEST']._serialized_end=1008
+  _globals['_DELETEUSERREQUEST']._serialized_start=1010
+  _globals['_DELETEUSERREQUEST']._serialized_end=1043
+  _globals['_DELETEUSERRESPONSE']._serialized_start=1045
+  _globals['_DELETEUSERRESPONSE']._serialized_end=1065
+  _globals['_LISTUSERSREQUEST']._serialized_start=1067
+  _globals['_LISTUSERSREQUEST']._serialized_end=1085
+  _globals['_LISTUSERSRESPONSE']._serialized_start=1087
+  _globals['_LISTUSERSRESPONSE']._serialized_end=1140
+  _globals['_POLICY']._serialized_start=1142
+  _globals['_POLICY']._serialized_end=1247
+  _globals['_DELETEPOLICIESREQUEST']._serialized_start=1249
+  _globals['_DELETEPOLICIESREQUEST']._serialized_end=1304
+  _globals['_DELETEPOLICIESRESPONSE']._serialized_start=1306
+  _globals['_DELETEPOLICIESRESPONSE']._serialized_end=1353
+  _globals['_LISTPOLICIESREQUEST']._serialized_start=1355
+  _globals['_LISTPOLICIESREQUEST']._serialized_end=1390
+  _globals['_LISTPOLICIESRESPONSE']._serialized_start=1392
+  _globals['_LISTPOLICIESRESPONSE']._serialized_end=1453
+  _globals['_ACCOUNTS']._serialized_start=1531
+  _globals['_ACCOUNTS']._serialized_end=2077
+  _globals['_AUTHENTICATION']._serialized_start=2080
+  _globals['_AUTHENTICATION']._serialized_end=2260
 # @@protoc_insertion_point(module_scope)

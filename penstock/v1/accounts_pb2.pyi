@@ -49,16 +49,32 @@ class VerifySignatureResponse(_message.Message):
     def __init__(self, secret_id: _Optional[str] = ...) -> None: ...
 
 class User(_message.Message):
-    __slots__ = ("name", "kind", "enabled", "secret_count")
+    __slots__ = ("name", "kind", "enabled", "secret_count", "limits")
     NAME_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     ENABLED_FIELD_NUMBER: _ClassVar[int]
     SECRET_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
     name: str
     kind: UserKind
     enabled: bool
     secret_count: int
-    def __init__(self, name: _Optional[str] = ..., kind: _Optional[_Union[UserKind, str]] = ..., enabled: _Optional[bool] = ..., secret_count: _Optional[int] = ...) -> None: ...
+    limits: Limits
+    def __init__(self, name: _Optional[str] = ..., kind: _Optional[_Union[UserKind, str]] = ..., enabled: _Optional[bool] = ..., secret_count: _Optional[int] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ...) -> None: ...
+
+class Limits(_message.Message):
+    __slots__ = ("requests_per_second", "bytes_per_second", "calls_max", "call_bytes_max", "connections_max")
+    REQUESTS_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    CALLS_MAX_FIELD_NUMBER: _ClassVar[int]
+    CALL_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    CONNECTIONS_MAX_FIELD_NUMBER: _ClassVar[int]
+    requests_per_second: int
+    bytes_per_second: int
+    calls_max: int
+    call_bytes_max: int
+    connections_max: int
+    def __init__(self, requests_per_second: _Optional[int] = ..., bytes_per_second: _Optional[int] = ..., calls_max: _Optional[int] = ..., call_bytes_max: _Optional[int] = ..., connections_max: _Optional[int] = ...) -> None: ...
 
 class UserWithSecret(_message.Message):
     __slots__ = ("user", "secret_key")
@@ -77,18 +93,22 @@ class CreateUserRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ..., kind: _Optional[_Union[UserKind, str]] = ...) -> None: ...
 
 class UpdateUserRequest(_message.Message):
-    __slots__ = ("name", "enabled", "kind", "add_secret", "drop_old_secrets")
+    __slots__ = ("name", "enabled", "kind", "add_secret", "drop_old_secrets", "limits", "reset_limits")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ENABLED_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     ADD_SECRET_FIELD_NUMBER: _ClassVar[int]
     DROP_OLD_SECRETS_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    RESET_LIMITS_FIELD_NUMBER: _ClassVar[int]
     name: str
     enabled: bool
     kind: UserKind
     add_secret: bool
     drop_old_secrets: bool
-    def __init__(self, name: _Optional[str] = ..., enabled: _Optional[bool] = ..., kind: _Optional[_Union[UserKind, str]] = ..., add_secret: _Optional[bool] = ..., drop_old_secrets: _Optional[bool] = ...) -> None: ...
+    limits: Limits
+    reset_limits: bool
+    def __init__(self, name: _Optional[str] = ..., enabled: _Optional[bool] = ..., kind: _Optional[_Union[UserKind, str]] = ..., add_secret: _Optional[bool] = ..., drop_old_secrets: _Optional[bool] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., reset_limits: _Optional[bool] = ...) -> None: ...
 
 class DeleteUserRequest(_message.Message):
     __slots__ = ("name",)

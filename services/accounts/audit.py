@@ -1,4 +1,4 @@
-"""The audit log: changes of accounts, and calls that were denied."""
+"""The audit log: changes of accounts, and calls that were refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KINDS_MAX: Final = 1_000  # of denials that are told apart
 
 
 class AuditLog:
-    """Writes events to a logger of its own. Denials that are alike are counted, not repeated."""
+    """Writes events to a logger of its own. Refusals that are alike are counted, not repeated."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._log: Any = structlog.stdlib.get_logger(LOGGER)
@@ -31,7 +31,14 @@ class AuditLog:
     def denied(self, *, user: str, address: str, method: str, problem: str) -> None:
         """Log a call that was denied, with how many like it came since the last one."""
         self.denied_count += 1
-        kind, now = (user, address, method, problem), self._monotonic()
+        self._repeated("denied", user, address, method, problem)
+
+    def limited(self, *, address: str, method: str, problem: str) -> None:
+        """Log a call beyond a limit in the same way; the problem names whose."""
+        self._repeated("limited", "", address, method, problem)
+
+    def _repeated(self, event: str, user: str, address: str, method: str, problem: str) -> None:
+        kind, now = (event, user, address, method, problem), self._monotonic()
         logged_at, count = self._denied.get(kind, (-_SAME_S, 0))
         if now - logged_at < _SAME_S:
             self._denied[kind] = logged_at, count + 1
@@ -40,7 +47,7 @@ class AuditLog:
             self._denied.clear()
         self._denied[kind] = now, 0
         self._log.warning(
-            "denied",
+            event,
             user=user,
             address=address,
             method=method,

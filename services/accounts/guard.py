@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import Message
@@ -13,6 +14,7 @@ from services.accounts.audit import AuditLog
 from services.accounts.principal import PRINCIPAL, Principal
 from services.accounts.rights import RIGHTS, Actions, Right, Who, named, names_at
 from services.accounts.signatures import Signed, carried, signed_by, signing_secret_id
+from services.limits.limiter import UserLimits
 from services.rpc.calls import InterceptedCall, Proceed
 from services.rpc.peers import host_of_peer
 from services.rpc.servicer import Context
@@ -44,6 +46,7 @@ class Guard:
         *,
         takes_certificates: bool,
         audit: AuditLog,
+        limits: UserLimits,
         verify: Verify | None = None,
     ) -> None:
         """``rules`` returns the rules as they are now, the same object while they are the same.
@@ -54,6 +57,7 @@ class Guard:
         self._rules = rules
         self._takes_certificates = takes_certificates
         self._audit = audit
+        self._limits = limits
         self._verify = verify or self._verified
         self._callers: dict[tuple[Any, ...], Principal] = {}
         self._open: dict[asyncio.Task[Any], _OpenCall] = {}
@@ -62,7 +66,7 @@ class Guard:
         self._looking: asyncio.TimerHandle | None = None
 
     async def __call__(self, call: InterceptedCall, proceed: Proceed) -> Any:
-        """Make a call if its caller may. Raises Unauthenticated, PermissionDenied.
+        """Make a call if its caller may. Raises Unauthenticated, PermissionDenied, LimitExceeded.
 
         A call that is under way when the right to it goes ends within a second.
         """
@@ -72,9 +76,9 @@ class Guard:
             if right.who is Who.ANYBODY and not await _names_anything(right, call):
                 return await proceed()
             caller = await self._caller(call.context)
-            needs = await _needs(caller, right, call)
-            answer = await self._run(caller, needs, right, proceed)
-            return _answered(caller, right, call, answer)
+            return await self._limits.within(
+                caller.user(), call, partial(self._allowed, caller, right, call, proceed)
+            )
         except (Unauthenticated, PermissionDenied) as error:
             self._audit.denied(
                 user=caller.name if caller else "",
@@ -83,6 +87,19 @@ class Guard:
                 problem=str(error),
             )
             raise
+
+    async def _allowed(
+        self,
+        caller: Principal,
+        right: Right,
+        call: InterceptedCall,
+        proceed: Proceed,
+        context: Context | None = None,
+        /,
+    ) -> Any:
+        needs = await _needs(caller, right, call)
+        answer = await self._run(caller, needs, right, partial(proceed, context))
+        return _answered(caller, right, call, answer)
 
     async def _caller(self, context: Context) -> Principal:
         """Return who calls, by its signature or else its certificate. Raises Unauthenticated."""
@@ -114,12 +131,15 @@ class Guard:
         return signing_secret_id(self._rules(), signed)
 
     def _certificate_name(self, context: Context) -> str:
-        if not self._takes_certificates:
-            return ""
-        names = context.auth_context().get("x509_common_name", ())
-        return names[0].decode(errors="replace") if names else ""
+        return (context.peer_identity() if self._takes_certificates else None) or ""
 
-    async def _run(self, caller: Principal, needs: _Needs, right: Right, proceed: Proceed) -> Any:
+    async def _run(
+        self,
+        caller: Principal,
+        needs: _Needs,
+        right: Right,
+        proceed: Callable[[], Awaitable[Any]],
+    ) -> Any:
         task = asyncio.current_task()
         assert task is not None
         self._open[task] = _OpenCall(caller, needs)
@@ -157,7 +177,7 @@ class Guard:
         self._checked = rules
         for task, (caller, needs) in list(self._open.items()):
             try:
-                caller.user()
+                self._limits.meter(caller.user())
                 for resource, actions in needs:
                     caller.check(resource, *actions)
             except (Unauthenticated, PermissionDenied) as error:

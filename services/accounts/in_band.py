@@ -1,4 +1,4 @@
-"""Denials as RocketMQ's clients read them: a status in the answer, and gRPC's status OK."""
+"""Refusals as RocketMQ's clients read them: a status in the answer, and gRPC's status OK."""
 
 from __future__ import annotations
 
@@ -6,32 +6,34 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
-from services.accounts.guard import Guard
-from services.rpc.calls import InterceptedCall, Proceed
-from services.rpc.status import PermissionDenied, Unauthenticated
+from services.rpc.calls import InterceptedCall, Interceptor, Proceed
+from services.rpc.status import LimitExceeded, PermissionDenied, Unauthenticated
 
 MESSAGING: Final = "apache.rocketmq.v2.MessagingService"
-_UNAUTHORIZED: Final = 40_100
-_FORBIDDEN: Final = 40_300
+_CODES: Final[dict[type[Exception], int]] = {
+    Unauthenticated: 40_100,
+    PermissionDenied: 40_300,
+    LimitExceeded: 42_900,
+}
 _STREAM_OF_REQUESTS: Final = "Telemetry"
 _HANDLE: Final = "receipt_handle"  # clients keep an answer's before they look at its status
 
 
-class InBandGuard:
-    """A guard whose denials of RocketMQ's methods are answers."""
+class InBand:
+    """An interceptor whose refusals of RocketMQ's methods are answers."""
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Interceptor) -> None:
         self._guard = guard
 
     async def __call__(self, call: InterceptedCall, proceed: Proceed) -> Any:
-        """Make a call if its caller may. Raises what ``Guard`` does, of all other services."""
+        """Make a call if its caller may. Raises what the interceptor does, of all other services."""
         try:
             return await self._guard(call, proceed)
-        except (Unauthenticated, PermissionDenied) as error:
+        except tuple(_CODES) as error:
             if call.service != MESSAGING:
                 raise
             answer: Any = call.answer_of(b"")
-            answer.status.code = _UNAUTHORIZED if isinstance(error, Unauthenticated) else _FORBIDDEN
+            answer.status.code = _CODES[type(error)]
             answer.status.message = str(error)
             return await _answered(call, answer)
 

@@ -12,12 +12,15 @@ from penstock.credentials import Credentials, Metadata
 from penstock.v1 import accounts_pb2
 from services.accounts.audit import AuditLog
 from services.accounts.guard import Guard
-from services.accounts.in_band import InBandGuard
+from services.accounts.in_band import InBand
 from services.accounts.remote import RemoteAccounts
 from services.accounts.servicer import AccountServicer, AuthenticationServicer
-from services.config.settings import StoreProcessSettings
-from services.rpc.calls import Interceptor
+from services.config.settings import GatewaySettings, ProcessSettings, StoreProcessSettings
+from services.limits.limiter import ConnectionLimits, UserLimits, limits_connections, set_limits
+from services.rpc.calls import InterceptedCall, Interceptor
+from services.rpc.peers import host_of_peer
 from services.rpc.server import Contract
+from services.rpc.status import LimitExceeded
 from services.upstream import ServiceAddress, Upstream
 from storage.accounts.account_table import SERVICES_USER, AccountFile, AccountTable
 from storage.accounts.rules import Rules
@@ -42,7 +45,7 @@ def own_accounts(settings: StoreProcessSettings) -> tuple[ServedAccounts, Contra
     """
     audit = AuditLog()
     if not settings.accounts:
-        return ServedAccounts(), Contract(ACCOUNTS, AccountServicer(None, audit))
+        return without_accounts(settings), Contract(ACCOUNTS, AccountServicer(None, audit))
     table = AccountTable(OsFileSystem(), _config(settings))
     if not table.rules.users:
         raise BrokenAccounts(
@@ -59,19 +62,36 @@ def read_accounts(settings: StoreProcessSettings) -> tuple[ServedAccounts, Contr
     BrokenAccounts.
     """
     if not settings.accounts:
-        return ServedAccounts(), Contract(AUTHENTICATION, AuthenticationServicer(None))
+        return without_accounts(settings), Contract(AUTHENTICATION, AuthenticationServicer(None))
     rules = AccountFile(OsFileSystem(), _config(settings)).rules
     accounts = _served(settings, rules, AuditLog())
     return accounts, Contract(AUTHENTICATION, AuthenticationServicer(rules))
 
 
-def remote_accounts(reader: ServiceAddress) -> tuple[ServedAccounts, RemoteAccounts]:
+def without_accounts(settings: ProcessSettings) -> ServedAccounts:
+    """Return what limits each connection where accounts are off, if settings ask for it."""
+    if not limits_connections(settings):
+        return ServedAccounts()
+    limits = ConnectionLimits(set_limits(settings), _reporting(AuditLog()))
+    return ServedAccounts((InBand(limits),))
+
+
+def remote_accounts(
+    settings: GatewaySettings, reader: ServiceAddress
+) -> tuple[ServedAccounts, RemoteAccounts]:
     """Return the accounts of a gateway on another machine, which has a service user's keys; and what to
     close.
     """
     remote = RemoteAccounts(Upstream(reader))
-    guard = Guard(remote.rules, takes_certificates=False, audit=AuditLog(), verify=remote.verify)
-    return ServedAccounts((InBandGuard(guard),), reader.metadata), remote
+    audit = AuditLog()
+    guard = Guard(
+        remote.rules,
+        takes_certificates=False,
+        audit=audit,
+        limits=UserLimits(set_limits(settings), _reporting(audit)),
+        verify=remote.verify,
+    )
+    return ServedAccounts((InBand(guard),), reader.metadata), remote
 
 
 def _config(settings: StoreProcessSettings) -> Path:
@@ -89,5 +109,21 @@ def _served(
             signed = Credentials(user.name, user.secrets[-1]).metadata()
         return signed
 
-    guard = Guard(rules, takes_certificates=settings.tls_client_ca is not None, audit=audit)
-    return ServedAccounts((InBandGuard(guard),), metadata)
+    guard = Guard(
+        rules,
+        takes_certificates=settings.tls_client_ca is not None,
+        audit=audit,
+        limits=UserLimits(set_limits(settings), _reporting(audit)),
+    )
+    return ServedAccounts((InBand(guard),), metadata)
+
+
+def _reporting(audit: AuditLog) -> Callable[[InterceptedCall, LimitExceeded], None]:
+    def report(call: InterceptedCall, error: LimitExceeded) -> None:
+        audit.limited(
+            address=host_of_peer(call.context.peer()).rpartition(":")[0],
+            method=f"{call.service}/{call.method}",
+            problem=str(error),
+        )
+
+    return report

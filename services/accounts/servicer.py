@@ -16,6 +16,7 @@ from services.rpc.servicer import Context
 from services.rpc.status import NotServed
 from storage.accounts.account_table import AccountTable, listed_users
 from storage.accounts.document import encode_rules
+from storage.accounts.limits import Limits, checked_limits
 from storage.accounts.rules import (
     Policy,
     Rules,
@@ -101,6 +102,8 @@ class AccountServicer:
             is_enabled=request.enabled if request.HasField("enabled") else None,
             adds_secret=request.add_secret,
             drops_old_secrets=request.drop_old_secrets,
+            limits=_limits(request.limits),
+            resets_limits=request.reset_limits,
         )
         self._changed(
             "update user",
@@ -109,6 +112,7 @@ class AccountServicer:
             enabled=user.is_enabled,
             secret_added=request.add_secret,
             old_secrets_dropped=request.drop_old_secrets,
+            limits=user.limits.given,
         )
         secret = user.secrets[-1] if request.add_secret else ""
         return pb.UserWithSecret(user=_user(user), secret_key=secret)
@@ -183,7 +187,12 @@ def _user(user: User) -> pb.User:
         kind=_NUMBER_OF[user.kind],
         enabled=user.is_enabled,
         secret_count=len(user.secrets),
+        limits=pb.Limits(**user.limits.given),
     )
+
+
+def _limits(message: pb.Limits) -> Limits:
+    return checked_limits({field.name: value for field, value in message.ListFields()})
 
 
 def _policy(policy: Policy) -> pb.Policy:

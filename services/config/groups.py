@@ -24,6 +24,7 @@ from services.config.values import (
     Percent,
     Size,
     SizeOrAuto,
+    SizeOrNone,
 )
 from storage.config import FlushMode, LeaseConfig, StoreConfig
 
@@ -115,9 +116,20 @@ class LogSettings(SettingsGroup):
     """Which calls are logged, each with its request id."""
 
 
-class CallSettings(SettingsGroup):
-    """Limits of calls and connections."""
+class MetricsSettings(SettingsGroup):
+    """Where a process says how it is."""
 
+    metrics_listen: AddressOrNone = ""
+    """HOST:PORT of /metrics over HTTP, for Prometheus; none: nothing is measured for it. Where other machines
+    reach it, it has TLS, and with accounts asks for a user with Get on Cluster:*."""
+
+
+class CallSettings(SettingsGroup):
+    """How calls are taken, and limits of calls and connections."""
+
+    rpc_server: Literal["core", "aio"] = "core"
+    """What takes calls: gRPC's core, or grpc.aio at three times the processor time. grpc.aio also serves
+    where the installed grpcio has another core."""
     message_bytes_max: Annotated[Size, Field(ge=64 << 10, le=1 << 30)] = 16 << 20
     """Largest request; larger ones are refused unread."""
     concurrent_calls_max: Count = 4_096
@@ -133,6 +145,22 @@ class CallSettings(SettingsGroup):
     """A silent connection is pinged after this, and closed if it is dead."""
     drain_grace_seconds: Annotated[float, Field(ge=0)] = 10.0
     """How long calls under way may take after a stop signal."""
+
+
+class LimitSettings(SettingsGroup):
+    """What one user may take of a process; where accounts are off one connection, once one is set."""
+
+    user_requests_per_second: NotNegative = 100_000
+    """Calls, and frames of streams, that a user may make in a second; 0: no limit. Where accounts are off,
+    these five are of a connection, once one of them is given."""
+    user_bytes_per_second: SizeOrNone = 4 << 30
+    """Bytes of requests and answers of one user in a second."""
+    user_calls_max: NotNegative = 3_072
+    """Calls of one user under way at once."""
+    user_call_bytes_max: SizeOrNone = 256 << 20
+    """Bytes of those calls that memory holds; one call alone may hold more."""
+    user_connections_max: NotNegative = 1_024
+    """Connections of one user with calls under way."""
 
 
 class SupervisionSettings(SettingsGroup):
@@ -342,7 +370,8 @@ GROUPS: Final[dict[str, tuple[type[SettingsGroup], ...]]] = {
     "TLS": (TlsSettings, ClientCertificateSettings, GatewayCertificateSettings),
     "Accounts": (AccountSettings,),
     "Logs": (LogSettings,),
-    "Calls and connections": (CallSettings, SupervisionSettings),
+    "Metrics": (MetricsSettings,),
+    "Calls and connections": (CallSettings, LimitSettings, SupervisionSettings),
     "Flushing": (FlushingSettings,),
     "Files": (FileSettings,),
     "Messages": (RecordSettings, StreamSettings, PullSettings),

@@ -8,11 +8,24 @@ from typing import Final, Self
 
 from pydantic import model_validator
 
-from penstock.addresses import DEFAULT_GATEWAY, DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
+from penstock.addresses import (
+    DEFAULT_GATEWAY,
+    DEFAULT_INDEXER,
+    DEFAULT_METRICS,
+    DEFAULT_READER,
+    DEFAULT_WRITER,
+)
 from penstock.tls import PUBLIC, TLS, authorities, identity, tls_of
 from services import memory
 from services.config import groups
-from services.config.values import AUTO, Address, AddressOrNone, Count, is_open_to_network
+from services.config.values import (
+    AUTO,
+    Address,
+    AddressOrNone,
+    Count,
+    NotNegative,
+    is_open_to_network,
+)
 from storage.config import LeaseConfig, StoreConfig
 
 LOOPBACK: Final = "127.0.0.1:0"
@@ -20,7 +33,12 @@ WARM_SHARE: Final = 8  # of the memory, one part for page cache filled ahead of 
 
 
 class ProcessSettings(
-    groups.ConfigFileSettings, groups.LogSettings, groups.CallSettings, groups.TlsSettings
+    groups.ConfigFileSettings,
+    groups.LogSettings,
+    groups.MetricsSettings,
+    groups.CallSettings,
+    groups.LimitSettings,
+    groups.TlsSettings,
 ):
     """What every process takes."""
 
@@ -216,6 +234,8 @@ class GatewaySettings(
     listen: Address = DEFAULT_GATEWAY
     concurrent_calls_max: Count = 20_000
     connections_max: Count = 8_192
+    user_calls_max: NotNegative = 15_000
+    user_connections_max: NotNegative = 6_144
 
     @model_validator(mode="after")
     def _accounts_over_tls(self) -> Self:
@@ -233,6 +253,15 @@ class GatewaySettings(
         """The authorities of clients' certificates, None if its port asks for none."""
         return self.gateway_client_ca
 
+    @model_validator(mode="after")
+    def _metrics_are_for_this_machine(self) -> Self:
+        if self.accounts and is_open_to_network(self.metrics_listen or LOOPBACK):
+            raise ValueError(
+                "--metrics-listen: with --accounts a gateway on another machine shows them on loopback alone: the"
+                " accounts are the store's"
+            )
+        return self
+
 
 class ServeSettings(
     MessagingSettings,
@@ -246,6 +275,7 @@ class ServeSettings(
     """All services under one supervisor."""
 
     gateway_listen: AddressOrNone = DEFAULT_GATEWAY
+    metrics_listen: AddressOrNone = DEFAULT_METRICS
 
     @model_validator(mode="after")
     def _services_check_each_other(self) -> Self:

@@ -71,6 +71,7 @@ AddressOrNone = Annotated[str, AfterValidator(_address_or_none), Metavar("HOST:P
 AuthoritiesFile = Annotated[str, Metavar(f"<path>|{PUBLIC}")]
 Endpoint = Annotated[str, AfterValidator(_endpoint_or_empty), Metavar("HOST:PORT")]
 Size = Annotated[int, BeforeValidator(parse_size), Field(ge=1), Metavar("SIZE")]
+SizeOrNone = Annotated[int, BeforeValidator(parse_size), Field(ge=0), Metavar("SIZE")]
 SizeOrAuto = Annotated[
     int | Literal["auto"], BeforeValidator(parse_size_or_auto), Metavar("SIZE|auto")
 ]

@@ -8,13 +8,14 @@ from typing import Final
 
 from penstock.credentials import Metadata, given_credentials
 from services import process
-from services.accounts.opening import ServedAccounts, remote_accounts
+from services.accounts.opening import remote_accounts, without_accounts
 from services.config.flags import load
 from services.config.settings import GatewaySettings
 from services.gateway.acknowledgements import StreamedAcknowledging
 from services.gateway.messaging import Upstreams
 from services.gateway.port import GatewayPort
 from services.gateway.sends.batch_stream import BatchStream, HalfBatches
+from services.metrics.service import ServiceMetrics
 from services.rpc.ports import check_free
 from services.upstream import ServiceAddress, Upstream, WaitingCalls
 
@@ -42,19 +43,29 @@ async def serve(
         ServiceAddress(address, settings.tls_of_calls, _own_metadata(settings))
         for address in (settings.writer_address, settings.reader_address)
     )
-    accounts, remote = remote_accounts(reading) if settings.accounts else (ServedAccounts(), None)
-    upstreams = _upstreams(settings, writing, reading)
-    port = GatewayPort(
-        settings, upstreams, asyncio.Event(), ports=1, interceptors=accounts.interceptors
+    accounts, remote = (
+        remote_accounts(settings, reading)
+        if settings.accounts
+        else (without_accounts(settings), None)
     )
-    try:
-        ready(await port.start())
-        await stop.wait()
-        await port.drain()
-    finally:
-        await port.close()
-        if remote is not None:
-            await remote.close()
+    with ServiceMetrics(SERVICE, settings) as metrics:
+        port = GatewayPort(
+            settings,
+            _upstreams(settings, writing, reading),
+            asyncio.Event(),
+            ports=1,
+            interceptors=accounts.interceptors,
+            counts=metrics.counts,
+        )
+        metrics.add(port.metrics)
+        try:
+            ready(await port.start())
+            await stop.wait()
+            await port.drain()
+        finally:
+            await port.close()
+            if remote is not None:
+                await remote.close()
 
 
 def _own_metadata(settings: GatewaySettings) -> Callable[[], Metadata]:

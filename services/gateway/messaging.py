@@ -15,6 +15,7 @@ from services.config.settings import MessagingSettings
 from services.gateway.clients import ClientsServicer
 from services.gateway.groups import GroupCache
 from services.gateway.messages.sent_messages import Stamp
+from services.gateway.metrics import GatewayCollector
 from services.gateway.recalls import MessageRecalls
 from services.gateway.receives import LEASES, Receiving
 from services.gateway.routes import Routes, SplitEndpoints, endpoints_of
@@ -92,6 +93,7 @@ class Messaging:
         self._transactions = OrphanedTransactions(upstreams.writer, telemetry)
         self._ticking = self._loop.create_task(self._tick_on())
         room = WaitingRoom(int(settings.sending_bytes_max))
+        self.metrics = GatewayCollector(self._sessions, room)
         topics = TopicCache(upstreams.writer)
         recalls = MessageRecalls(upstreams.writer, settings.broker_name)
         servicer = MessagingServicer(

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from services.config.settings import GatewaySettings
 from services.gateway.messaging import Messaging, Upstreams
+from services.gateway.metrics import GatewayCollector
+from services.rpc.call_counts import CallCounts
 from services.rpc.calls import Interceptor
 from services.rpc.server import Contract, RpcServer
 
@@ -25,17 +27,28 @@ class GatewayPort:
         *,
         ports: int,
         interceptors: Sequence[Interceptor] = (),
+        counts: CallCounts | None = None,
     ) -> None:
         self._settings = settings
         self._messaging = Messaging(settings, upstreams, draining)
         self._server = RpcServer(
-            self._messaging.contracts, settings, draining, ports=ports, interceptors=interceptors
+            self._messaging.contracts,
+            settings,
+            draining,
+            ports=ports,
+            interceptors=interceptors,
+            counts=counts,
         )
 
     @property
     def clients(self) -> Contract:
         """What lists the clients, for another port of the process."""
         return self._messaging.clients
+
+    @property
+    def metrics(self) -> GatewayCollector:
+        """What collects the families of the gateway."""
+        return self._messaging.metrics
 
     async def start(self) -> str:
         """Begin to serve; return HOST:PORT as bound. Raises CannotListen, BadTlsFile."""

@@ -10,10 +10,13 @@ from typing import Final
 from penstock.v1 import indexer_pb2
 from services import process
 from services.accounts.opening import read_accounts
+from services.accounts.page_guard import page_guard
 from services.arrivals import Arrivals
 from services.config.flags import load
 from services.config.settings import IndexerSettings
+from services.indexer.metrics import IndexerCollector
 from services.indexer.servicer import IndexerServicer
+from services.metrics.service import ServiceMetrics
 from services.rpc.server import Contract, RpcServer
 from storage.checkpoint.positions import CHECKPOINT_FILE, CheckpointFile, Role
 from storage.clock import SystemClock
@@ -57,6 +60,16 @@ async def serve(
     settings: IndexerSettings, stop: asyncio.Event, ready: Callable[[str], None] = _announce
 ) -> None:
     """Wait for the store, index and serve until ``stop`` is set, drain, make the index durable."""
+    with ServiceMetrics(SERVICE, settings, page_guard(settings)) as metrics:
+        await _serve(settings, stop, ready, metrics)
+
+
+async def _serve(
+    settings: IndexerSettings,
+    stop: asyncio.Event,
+    ready: Callable[[str], None],
+    metrics: ServiceMetrics,
+) -> None:
     if not await process.wait_for_store(
         settings.store,
         stop,
@@ -81,8 +94,13 @@ async def serve(
         servicer = IndexerServicer(store, arrivals, draining)
         service = indexer_pb2.DESCRIPTOR.services_by_name["Indexer"]
         accounts, _ = read_accounts(settings)
+        metrics.add(IndexerCollector(store))
         server = RpcServer(
-            [Contract(service, servicer)], settings, draining, interceptors=accounts.interceptors
+            [Contract(service, servicer)],
+            settings,
+            draining,
+            interceptors=accounts.interceptors,
+            counts=metrics.counts,
         )
         address = await server.start(settings.listen)
         server.set_serving(serving=True)

@@ -9,6 +9,7 @@ from typing import Final
 from penstock.v1 import groups_pb2, leases_pb2, reader_pb2
 from services import process
 from services.accounts.opening import read_accounts
+from services.accounts.page_guard import page_guard
 from services.arrivals import Arrivals
 from services.config.flags import load
 from services.config.settings import ReaderSettings
@@ -16,13 +17,16 @@ from services.gateway.clients import LIST_CLIENTS
 from services.gateway.messaging import Messaging, Upstreams
 from services.gateway.port import GatewayPort
 from services.gateway.sends.batch_stream import BatchStream, HalfBatches
+from services.metrics.service import ServiceMetrics
 from services.reader.budget import Budget
 from services.reader.catch_up import CatchUp
 from services.reader.leasing import Leasing
+from services.reader.metrics import ReaderCollector
 from services.reader.pulls import Pulls
 from services.reader.read_threads import ReadThreads
 from services.reader.servicer import ReaderServicer
 from services.reader.source import Source
+from services.reader.traffic import Traffic
 from services.rpc.in_process import InProcessService
 from services.rpc.ports import check_free
 from services.rpc.server import Contract, RpcServer
@@ -58,6 +62,16 @@ async def serve(
     """
     if settings.gateway_listen:
         check_free(settings.gateway_listen)
+    with ServiceMetrics(SERVICE, settings, page_guard(settings)) as metrics:
+        await _serve(settings, stop, ready, metrics)
+
+
+async def _serve(
+    settings: ReaderSettings,
+    stop: asyncio.Event,
+    ready: Callable[..., None],
+    metrics: ServiceMetrics,
+) -> None:
     if not await process.wait_for_store(
         settings.store, stop, timeout_seconds=settings.store_wait_seconds
     ):
@@ -65,7 +79,7 @@ async def serve(
     accounts, authentication = read_accounts(settings)
     writer = ServiceAddress(settings.writer_address, settings.tls_of_calls, accounts.metadata)
     source = Source(await asyncio.to_thread(StoreReader.open, settings.store))
-    reads = ReadThreads(_THREADS)
+    reads, looks = ReadThreads(_THREADS), ReadThreads(1)
     draining = asyncio.Event()
     arrivals = Arrivals(source, source.queue_changes)
     index_arrivals = Arrivals(source.index_progress)
@@ -74,7 +88,11 @@ async def serve(
     gateway: GatewayPort | None = None
     try:
         catch_up = CatchUp(source, arrivals, index_arrivals, draining)
-        leasing = Leasing(source.reader, settings, writer, arrivals, catch_up, reads, draining)
+        budget, traffic = Budget(settings.stream_bytes_max), Traffic()
+        leasing = Leasing(
+            source.reader, settings, writer, arrivals, catch_up, reads, draining, traffic
+        )
+        metrics.add(ReaderCollector(source, leasing, traffic, arrivals, budget, looks))
         servicer = ReaderServicer(
             source,
             Pulls(
@@ -83,7 +101,8 @@ async def serve(
                 catch_up,
                 reads,
                 draining,
-                Budget(settings.stream_bytes_max),
+                budget,
+                traffic,
             ),
             catch_up,
             leasing.leases,
@@ -99,6 +118,7 @@ async def serve(
         if settings.splits_routes:
             messaging = Messaging(settings, _upstreams(writer, contracts), draining)
             contracts += messaging.contracts
+            metrics.add(messaging.metrics)
         ports = 2 if settings.gateway_listen else 1
         if settings.gateway_listen:
             upstreams = _upstreams(writer, contracts)
@@ -108,11 +128,18 @@ async def serve(
                 draining,
                 ports=ports,
                 interceptors=accounts.interceptors,
+                counts=metrics.counts,
             )
             if messaging is None:  # else its own port lists them already
                 contracts = [*contracts, gateway.clients]
+                metrics.add(gateway.metrics)
         server = RpcServer(
-            contracts, settings, draining, ports=ports, interceptors=accounts.interceptors
+            contracts,
+            settings,
+            draining,
+            ports=ports,
+            interceptors=accounts.interceptors,
+            counts=metrics.counts,
         )
         address = await server.start(settings.listen)
         addresses = [address] if gateway is None else [address, await gateway.start()]
@@ -129,7 +156,8 @@ async def serve(
             if serving is not None:
                 await serving.close()
         source.reader.end()
-        await asyncio.to_thread(reads.end, _END_SECONDS)
+        for threads in (reads, looks):
+            await asyncio.to_thread(threads.end, _END_SECONDS)
         if leasing is not None:
             await leasing.close()
         arrivals.close()

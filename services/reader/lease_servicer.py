@@ -15,6 +15,7 @@ from services.reader.catch_up import DEADLINE_MARGIN_SECONDS, CatchUp
 from services.reader.dead_letters import DeadLetterCalls
 from services.reader.leases import ReaderLeases
 from services.reader.receives import LineKey, Receives
+from services.reader.traffic import Traffic
 from services.rpc.servicer import Context, raw
 from services.rpc.status import InvalidArgument
 from storage.format.leases.receipt_handle import HANDLE_SIZE
@@ -58,7 +59,9 @@ class LeaseServicer:
         *,
         bytes_max: int,
         wait_ms_max: int,
+        traffic: Traffic,
     ) -> None:
+        self._traffic = traffic
         self._leases = leases
         self._calls = calls
         self._receives = receives
@@ -101,6 +104,8 @@ class LeaseServicer:
         if batch is None:
             return _EMPTY
         answer = received(batch)
+        if batch.record_count:
+            self._traffic.add(key.topic, key.group, batch.record_count, len(answer))
         if batch.record_count and question.client_id and context.ends_late:
             await self._check_caller(key, batch, context)
         return answer

@@ -14,6 +14,7 @@ from services.reader.group_servicer import GroupServicer
 from services.reader.lease_servicer import LeaseServicer
 from services.reader.leases import ReaderLeases
 from services.reader.receives import Receives
+from services.reader.traffic import Traffic
 from services.upstream import ServiceAddress
 from storage.leases.leases import Leases
 from storage.leases.upkeep import LeaseUpkeep
@@ -32,6 +33,7 @@ class Leasing:
         catch_up: CatchUp,
         reads: Executor,
         draining: asyncio.Event,
+        traffic: Traffic,
     ) -> None:
         self._leases = Leases(reader, config=settings.lease_config())
         self._upkeep = LeaseUpkeep(self._leases)
@@ -44,6 +46,7 @@ class Leasing:
             reader, self._leases, auto_create_groups=settings.auto_create_groups
         )
         self._dead_letters = DeadLetterCalls(writer, leases, self._calls)
+        self.all_progress = self._leases.all_progress
         self._receives = Receives(leases, self._calls, arrivals, self._dead_letters.send)
         self._loop = asyncio.get_running_loop()
         leases.add_listener(self._due_earlier)
@@ -57,8 +60,19 @@ class Leasing:
             draining,
             bytes_max=settings.pull_bytes_max,
             wait_ms_max=settings.wait_ms_max,
+            traffic=traffic,
         )
         self.groups = GroupServicer(reader, leases, catch_up, self._receives.wake, reads)
+
+    @property
+    def waiting_count(self) -> int:
+        """How many receives wait; from any thread."""
+        return self._receives.waiting_count
+
+    @property
+    def journal_bytes(self) -> int:
+        """See ``Leases.journal_bytes``."""
+        return self._leases.journal_bytes
 
     def _due_earlier(self, group: str, topic: str) -> None:
         self._loop.call_soon_threadsafe(self._receives.wake, group, topic)

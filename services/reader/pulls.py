@@ -15,6 +15,7 @@ from services.arrivals import Arrivals, Moment
 from services.reader.budget import Budget
 from services.reader.catch_up import DEADLINE_MARGIN_SECONDS, CatchUp
 from services.reader.records import ask_decoded
+from services.reader.traffic import Traffic
 from services.rpc.servicer import Context, Draining
 from services.rpc.status import InvalidArgument
 from storage.message import PullResult, PullStatus
@@ -108,6 +109,7 @@ class Answer(NamedTuple):
     at_end: bool  # of what is visible of the queue
     parts: wire.Parts
     read_at: float  # by the monotonic clock
+    record_count: int
 
     @property
     def size(self) -> int:
@@ -153,7 +155,9 @@ class Pulls:
         executor: Executor,
         draining: asyncio.Event,
         budget: Budget,
+        traffic: Traffic,
     ) -> None:
+        self._traffic = traffic
         self._reader = reader
         self._arrivals = arrivals
         self._catch_up = catch_up
@@ -185,6 +189,8 @@ class Pulls:
                 moment = self._arrivals.moment
                 continue
             if answer.status not in _MORE_MAY_COME or left <= 0 or self._draining.is_set():
+                if answer.record_count:
+                    self._traffic.add(question.topic, "", answer.record_count, answer.size)
                 return answer.joined()
             if (
                 answer.status is PullStatus.NO_MATCHED_MESSAGE
@@ -216,6 +222,7 @@ class Pulls:
                 if goes_on:
                     moment = self._arrivals.moment
                 ahead = await self._write(answer, context, question if goes_on else None)
+                self._traffic.add(question.topic, "", answer.record_count, answer.size)
                 if question.is_answered:
                     return
                 if ahead is not None:
@@ -325,6 +332,7 @@ class Pulls:
             result.next_offset >= result.max_offset,
             pull_answer(result, decoded),
             time.monotonic(),
+            result.record_count if decoded is None else len(decoded),
         )
 
 

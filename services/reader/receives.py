@@ -96,6 +96,11 @@ class Receives:
         """What to pass to ``wait``, read before looking whether there is something."""
         return next(self._wakes)
 
+    @property
+    def waiting_count(self) -> int:
+        """How many wait; from any thread."""
+        return sum(len(line.waiters) for line in list(self._lines.values()))
+
     def has_nothing(self, key: LineKey, question: ReceiveQuestion) -> bool:
         """Whether there was nothing for the same question, and nothing has happened since."""
         line = self._lines.get(key)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Final, NamedTuple, NoReturn, cast
+from typing import Any, Final, NamedTuple, NoReturn, Protocol, cast
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
@@ -27,12 +27,18 @@ from google.protobuf.message_factory import GetMessageClass
 
 from services import logs
 from services.rpc import status
-from services.rpc.core.served_call import CallAborted, CallEnded, Handler, requests_of
+from services.rpc.call_counts import CallCounts, MethodCounts
+from services.rpc.served_call import CallAborted, CallEnded, Handler, requests_of
 from services.rpc.servicer import Context, Draining, is_brief, is_raw, method_of
 from storage.errors import DeviceFailed, StoreError
 
 PARSED_BYTES_MAX: Final = 3 << 20  # in one go, which takes 40 ms if all its elements are empty
-_LOGGED_ELSEWHERE: Final = (Draining, status.Unauthenticated, status.PermissionDenied)
+_LOGGED_ELSEWHERE: Final = (
+    Draining,
+    status.Unauthenticated,
+    status.PermissionDenied,
+    status.LimitExceeded,
+)
 _INTERNAL: Final = "internal error; the service's log has it under this request id"
 
 
@@ -46,9 +52,16 @@ class InterceptedCall(NamedTuple):
         [], Awaitable[Message | None]
     ]  # parsed for who asks; None of a stream of requests
     answer_of: Callable[[bytes], Message]  # an answer parsed
+    request_bytes: int  # 0 of a stream of requests
+    is_stream: bool  # of requests or answers or both
 
 
-Proceed = Callable[[], Awaitable[Any]]
+class Proceed(Protocol):
+    """Makes the call; what reads and writes its streams may be given in the place of its own context."""
+
+    def __call__(self, context: Context | None = None, /) -> Awaitable[Any]: ...
+
+
 Interceptor = Callable[[InterceptedCall, Proceed], Awaitable[Any]]
 Behaviour = Callable[..., Awaitable[Any]]
 
@@ -56,7 +69,15 @@ Behaviour = Callable[..., Awaitable[Any]]
 class CallHandlers:
     """Makes the handlers of a servicer's methods."""
 
-    def __init__(self, *, access_log: str, interceptors: Sequence[Interceptor] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        access_log: str,
+        interceptors: Sequence[Interceptor] = (),
+        counts: CallCounts | None = None,
+    ) -> None:
+        """Calls are counted where there are ``counts``."""
+        self._counts = counts
         self._logs_all = access_log == "all"
         self._logs_refusals = access_log != "none"
         self._interceptors = tuple(interceptors)
@@ -88,6 +109,7 @@ class CallHandlers:
         if not takes_bytes and not method.client_streaming:
             parse = GetMessageClass(method.input_type).FromString
             behaviour = _parsing(parse, behaviour, parsed_bytes_max)
+        service = method.containing_service.full_name
         for interceptor in reversed(self._interceptors):
             behaviour = _intercepted(
                 interceptor,
@@ -96,26 +118,35 @@ class CallHandlers:
                 takes_bytes=takes_bytes,
                 bytes_max=parsed_bytes_max,
             )
-        wraps: dict[tuple[bool, bool], Callable[[str, Behaviour], Any]] = {
+        counts: MethodCounts | None = None
+        if self._counts is not None:
+            is_stream = method.client_streaming or method.server_streaming
+            counts = self._counts.of(service, method.name, is_stream=is_stream)
+        wraps: dict[tuple[bool, bool], Callable[[str, Behaviour, MethodCounts | None], Any]] = {
             (False, False): self._unary,
             (False, True): self._answer_stream,
             (True, False): self._request_stream,
             (True, True): self._both_stream,
         }
         wrap = wraps[method.client_streaming, method.server_streaming]
-        return Handler(method.client_streaming, wrap(method.name, behaviour), brief)
+        return Handler(method.client_streaming, wrap(method.name, behaviour, counts), brief)
 
     def _unary(
-        self, method: str, behaviour: Behaviour
+        self, method: str, behaviour: Behaviour, counts: MethodCounts | None
     ) -> Callable[[bytes, Context], Coroutine[Any, Any, bytes]]:
         logs_all = self._logs_all
+        is_timed = logs_all or counts is not None
 
         async def call(data: bytes, context: Context) -> bytes:
-            started = time.perf_counter() if logs_all else 0.0
+            started = time.perf_counter() if is_timed else 0.0
+            if counts is not None:
+                counts.under_way += 1
             try:
                 answer = await behaviour(data, context)
             except BaseException as error:  # noqa: BLE001  the status table decides
-                await self._refuse(method, context, error)
+                await self._refuse(method, context, error, counts, started)
+            if counts is not None:
+                counts.end("OK", time.perf_counter() - started)
             if logs_all:
                 self._log_call(method, context, "OK", started)
             return answer if type(answer) is bytes else answer.SerializeToString()
@@ -123,47 +154,65 @@ class CallHandlers:
         return call
 
     def _answer_stream(
-        self, method: str, behaviour: Behaviour
+        self, method: str, behaviour: Behaviour, counts: MethodCounts | None
     ) -> Callable[[bytes, Context], Coroutine[Any, Any, bytes | None]]:
         async def call(data: bytes, context: Context) -> bytes | None:
             last: bytes | None = await self._stream(
-                method, context, lambda: behaviour(data, context)
+                method, context, lambda: behaviour(data, context), counts
             )
             return last
 
         return call
 
     def _request_stream(
-        self, method: str, behaviour: Behaviour
+        self, method: str, behaviour: Behaviour, counts: MethodCounts | None
     ) -> Callable[[Context], Coroutine[Any, Any, bytes]]:
         async def call(context: Context) -> bytes:
             requests = requests_of(context)
-            answer = await self._stream(method, context, lambda: behaviour(requests, context))
+            answer = await self._stream(
+                method, context, lambda: behaviour(requests, context), counts
+            )
             return bytes(answer.SerializeToString())
 
         return call
 
     def _both_stream(
-        self, method: str, behaviour: Behaviour
+        self, method: str, behaviour: Behaviour, counts: MethodCounts | None
     ) -> Callable[[Context], Coroutine[Any, Any, None]]:
         async def call(context: Context) -> None:
-            await self._stream(method, context, lambda: behaviour(context))
+            await self._stream(method, context, lambda: behaviour(context), counts)
 
         return call
 
-    async def _stream(self, method: str, context: Context, run: Proceed) -> Any:
+    async def _stream(
+        self,
+        method: str,
+        context: Context,
+        run: Callable[[], Awaitable[Any]],
+        counts: MethodCounts | None,
+    ) -> Any:
         started = time.perf_counter()
+        if counts is not None:
+            counts.under_way += 1
         try:
             answer = await run()
         except BaseException as error:  # noqa: BLE001  the status table decides
-            await self._refuse(method, context, error)
+            await self._refuse(method, context, error, counts, started)
+        if counts is not None:
+            counts.end("OK", time.perf_counter() - started)
         if self._logs_all:
             self._log_call(method, context, "OK", started)
         return answer
 
-    async def _refuse(self, method: str, context: Context, error: BaseException) -> NoReturn:
+    async def _refuse(
+        self, method: str, context: Context, error: BaseException,
+        counts: MethodCounts | None, started: float,
+    ) -> NoReturn:  # fmt: skip
         """End a call with the status of what it raised; unexpected errors show no internals."""
+        seconds = time.perf_counter() - started
         if isinstance(error, CallAborted | CallEnded) or not isinstance(error, Exception):
+            if counts is not None:
+                counts.end("CANCELLED", seconds)
             raise error
         request_id = logs.request_id(context.invocation_metadata())
         if isinstance(error, DecodeError):
@@ -190,6 +239,9 @@ class CallHandlers:
                 peer=context.peer(),
                 exc_info=error,
             )
+        if counts is not None and self._counts is not None:
+            counts.end(code.name, seconds)
+            self._counts.refuse(error)
         await context.abort(
             code,
             message,
@@ -235,6 +287,7 @@ def _intercepted(
     bytes_max: int,
 ) -> Behaviour:
     service, name = method.containing_service.full_name, method.name
+    is_stream = method.client_streaming or method.server_streaming
     parse = GetMessageClass(method.input_type).FromString
     parse_answer = GetMessageClass(method.output_type).FromString
 
@@ -246,7 +299,22 @@ def _intercepted(
                 return await asyncio.to_thread(parse, arguments[0])
             return cast("Message", parsed(parse, arguments[0], bytes_max))
 
-        about = InterceptedCall(service, name, arguments[-1], request, parse_answer)
-        return await interceptor(about, lambda: behaviour(*arguments))
+        def proceed(context: Context | None = None, /) -> Awaitable[Any]:
+            if context is None:
+                return behaviour(*arguments)
+            if method.client_streaming and not method.server_streaming:
+                return behaviour(requests_of(context), context)
+            return behaviour(*arguments[:-1], context)
+
+        about = InterceptedCall(
+            service,
+            name,
+            arguments[-1],
+            request,
+            parse_answer,
+            0 if method.client_streaming else len(arguments[0]),
+            is_stream,
+        )
+        return await interceptor(about, proceed)
 
     return call

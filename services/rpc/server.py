@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
@@ -13,16 +15,35 @@ from grpc_reflection.v1alpha import reflection_pb2
 from services import logs
 from services.config.settings import ProcessSettings
 from services.config.values import is_open_to_network
+from services.rpc.aio_server import AioServer
+from services.rpc.call_counts import CallCounts
 from services.rpc.calls import PARSED_BYTES_MAX, CallHandlers, Interceptor
-from services.rpc.core.server import CoreServer
 from services.rpc.health import Health
 from services.rpc.limits import server_options
 from services.rpc.ports import CannotListen
 from services.rpc.reflection import Reflection
+from services.rpc.served_call import CallServer
 from services.rpc.tls import PortTls
 
 _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"]
 _REFLECTION: Final = reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"]
+
+
+@functools.cache  # its warning comes once a process
+def call_server(kind: str) -> type[CallServer]:
+    """Return the server of a kind; where gRPC's core has changed it is the one on grpc.aio."""
+    if kind == "core":
+        try:
+            from services.rpc.core.server import CoreServer
+        except (ImportError, AttributeError, TypeError) as error:
+            logs.get_logger().warning(
+                "this grpcio's core is not known: calls are taken by grpc.aio and cost three times as much",
+                grpcio=grpc.__version__,
+                problem=str(error),
+            )
+        else:
+            return CoreServer
+    return AioServer
 
 
 class Contract(NamedTuple):
@@ -47,10 +68,12 @@ class RpcServer:
         *,
         ports: int = 1,
         interceptors: Sequence[Interceptor] = (),
+        counts: CallCounts | None = None,
     ) -> None:
         """Serve every contract; each call goes through all interceptors, the first one outermost.
 
-        ``ports`` is how many its process has: connections are counted on each of them.
+        ``ports`` is how many its process has: connections are counted on each of them. ``counts`` gets all calls
+        but those of health and reflection.
         """
         self._draining = draining
         self._settings = settings
@@ -58,13 +81,15 @@ class RpcServer:
         names = tuple(contract.service.full_name for contract in contracts)
         self._health = Health(("", *names))
         reflected = (*names, _HEALTH.full_name, _REFLECTION.full_name)
-        calls = CallHandlers(access_log=settings.access_log, interceptors=interceptors)
+        calls = CallHandlers(
+            access_log=settings.access_log, interceptors=interceptors, counts=counts
+        )
         own_calls = CallHandlers(access_log=settings.access_log)
         handlers = own_calls.of_service(_HEALTH, self._health)
         handlers |= calls.of_service(_REFLECTION, Reflection(reflected))
         for service, servicer, bytes_max in contracts:
             handlers |= calls.of_service(service, servicer, parsed_bytes_max=bytes_max)
-        self._server = CoreServer(
+        self._server = call_server(settings.rpc_server)(
             handlers, server_options(settings, ports), calls_max=settings.concurrent_calls_max
         )
         self._serving: bool | None = None
@@ -81,7 +106,7 @@ class RpcServer:
             port = self._server.add_port(listen, None if tls is None else tls.credentials())
         except RuntimeError as error:
             raise CannotListen(listen) from error
-        self._server.start()
+        await self._server.start()
         address = f"{host}:{port}"
         self._log.info("listening", address=address, tls=tls is not None)
         has_accounts = getattr(self._settings, "accounts", False)

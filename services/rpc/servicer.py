@@ -13,10 +13,11 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from services.rpc.core.served_call import EOF as EOF
-from services.rpc.core.served_call import CallEnded as CallEnded
-from services.rpc.core.served_call import Eof as Eof
-from services.rpc.core.served_call import ServedCall
+from services.rpc.served_call import EOF as EOF
+from services.rpc.served_call import CallEnded as CallEnded
+from services.rpc.served_call import Eof as Eof
+from services.rpc.served_call import Metadata as Metadata
+from services.rpc.served_call import ServedCall
 from storage.errors import StoreClosed
 
 Context = ServedCall
@@ -52,8 +53,13 @@ def is_brief(method: Callable[..., Any]) -> bool:
 
 def method_of(servicer: Any, name: str) -> Callable[..., Any]:
     """Return what serves a method of a contract, by the method's name there."""
-    method: Callable[..., Any] = getattr(servicer, re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower())
+    method: Callable[..., Any] = getattr(servicer, snake_case(name))
     return method
+
+
+def snake_case(name: str) -> str:
+    """Return the name of a contract's method as Python writes it."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
 class Draining(StoreClosed):

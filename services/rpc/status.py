@@ -49,6 +49,10 @@ class PermissionDenied(errors.StoreError):
         super().__init__(f"user {user!r} lacks the right: {wanted}")
 
 
+class LimitExceeded(errors.StoreBusy):
+    """A caller has taken as much as it may."""
+
+
 class ServiceNotFound(errors.StoreError):
     """A health check names a service that is not served here."""
 

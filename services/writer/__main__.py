@@ -17,11 +17,13 @@ from penstock.v1 import (
 )
 from services import logs, process
 from services.accounts.opening import own_accounts
+from services.accounts.page_guard import page_guard
 from services.config.flags import load
 from services.config.settings import WriterSettings
 from services.gateway.messaging import Messaging, Upstreams
 from services.gateway.sends.batch_stream import BatchCalls, HalfBatches
 from services.gateway.v2 import service_pb2
+from services.metrics.service import ServiceMetrics
 from services.rpc.in_process import InProcessService
 from services.rpc.ports import check_free
 from services.rpc.server import Contract, RpcServer
@@ -30,6 +32,7 @@ from services.writer.acks import Acks
 from services.writer.dead_letters import DeadLetterServicer
 from services.writer.full_disk import open_with_space
 from services.writer.loop_dispatch import LoopDispatch
+from services.writer.metrics import WriterCollector
 from services.writer.retention import RetentionServicer
 from services.writer.servicer import WriterServicer
 from services.writer.timers import TimerServicer
@@ -69,6 +72,16 @@ async def serve(
 ) -> None:
     """Open the store, serve it until ``stop`` is set, drain, close it."""
     check_free(settings.listen)
+    with ServiceMetrics(SERVICE, settings, page_guard(settings)) as metrics:
+        await _serve(settings, stop, ready, metrics)
+
+
+async def _serve(
+    settings: WriterSettings,
+    stop: asyncio.Event,
+    ready: Callable[[str], None],
+    metrics: ServiceMetrics,
+) -> None:
     accounts, accounts_contract = await asyncio.to_thread(own_accounts, settings)
     served = [
         accounts_contract.service,
@@ -91,8 +104,10 @@ async def serve(
         LoopDispatch(store)
         draining = asyncio.Event()
         servicer = WriterServicer(
-            store, acks, draining, stream_batches_max=settings.stream_batches_max
-        )
+            store, acks, draining,
+            stream_batches_max=settings.stream_batches_max, refused=metrics.refused,
+        )  # fmt: skip
+        metrics.add(WriterCollector(store, lambda: acks.waiting_count))
         contracts = [
             Contract(_SERVICES["Writer"], servicer),
             Contract(_SERVICES["DeadLetters"], DeadLetterServicer(store, acks)),
@@ -109,7 +124,14 @@ async def serve(
             )
             messaging = _messaging(settings, reader, contracts, draining)
             contracts += messaging.contracts
-        server = RpcServer(contracts, settings, draining, interceptors=accounts.interceptors)
+            metrics.add(messaging.metrics)
+        server = RpcServer(
+            contracts,
+            settings,
+            draining,
+            interceptors=accounts.interceptors,
+            counts=metrics.counts,
+        )
         address = await server.start(listen)
         server.set_serving(serving=store.writable)
         ready(address)

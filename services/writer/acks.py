@@ -23,6 +23,11 @@ class Acks:
         self._wake_scheduled = False
         store.add_ack_listener(self._on_ack)
 
+    @property
+    def waiting_count(self) -> int:
+        """How many wait; from any thread."""
+        return len(self._waiting)
+
     def has(self, end_commit_offset: int) -> bool:
         """Return whether everything before the offset may be acknowledged already."""
         return self._store.acknowledged_offset >= end_commit_offset

@@ -32,13 +32,16 @@ class ProduceStream:
         draining: asyncio.Event,
         *,
         in_flight_max: int,
+        refused: Callable[[Exception], None],
     ) -> None:
+        """``refused`` is called with why a frame was."""
         self._context = context
         self._append_few = append_few
         self._append = append
         self._acks = acks
         self._draining = draining
         self._in_flight_max = in_flight_max
+        self._refused = refused
         self._outcomes: asyncio.Queue[Any] = asyncio.Queue()
         self._unanswered = 0
         self._is_reading = False
@@ -98,7 +101,9 @@ class ProduceStream:
             except StoreClosed:
                 raise
             except (StoreError, OSError) as error:
-                await self._queue(status.refusal_of_frame(error, self._context.peer()))
+                refusal = status.refusal_of_frame(error, self._context.peer())
+                self._refused(refusal)
+                await self._queue(refusal)
                 continue
             is_short = len(result.ranges) <= batch_frames.RANGES_OF_A_PART
             if is_short and self._unanswered == 0 and acks.has(result.end_commit_offset):

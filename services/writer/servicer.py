@@ -8,6 +8,7 @@ thread, requests of many messages among it.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from penstock.v1 import writer_pb2
@@ -38,14 +39,17 @@ class WriterServicer(StagedCommitMethods, TopicMethods):
     """The methods of penstock.v1.Writer."""
 
     def __init__(
-        self, store: StoreWriter, acks: Acks, draining: asyncio.Event, *, stream_batches_max: int
-    ) -> None:
+        self, store: StoreWriter, acks: Acks, draining: asyncio.Event, *, stream_batches_max: int,
+        refused: Callable[[Exception], None] = lambda _: None,
+    ) -> None:  # fmt: skip
+        """``refused`` is called with why a frame of a stream was."""
         StagedCommitMethods.__init__(self, store.staged)
         TopicMethods.__init__(self, store)
         self._store = store
         self._acks = acks
         self._draining = draining
         self._stream_batches_max = stream_batches_max
+        self._refused = refused
         self._plain = PlainRequests(store.message_slices(BUFFER_SIZE))
 
     @raw
@@ -85,6 +89,7 @@ class WriterServicer(StagedCommitMethods, TopicMethods):
             self._acks,
             self._draining,
             in_flight_max=self._stream_batches_max,
+            refused=self._refused,
         )
         await stream.serve()
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from storage.accounts.document import ACCOUNTS_FILE, ACCOUNTS_MODE, decode_rules, encode_rules
+from storage.accounts.limits import NOT_GIVEN, Limits
 from storage.accounts.rules import (
     NO_RULES,
     POLICIES_OF_USER_MAX,
@@ -110,11 +111,14 @@ class AccountTable:
         is_enabled: bool | None = None,
         adds_secret: bool = False,
         drops_old_secrets: bool = False,
+        limits: Limits = NOT_GIVEN,
+        resets_limits: bool = False,
     ) -> User:
         """Change a user; return it. Raises UserNotFound, InvalidMessage.
 
         With ``adds_secret`` a new secret, the last one, is good beside the one before; with
-        ``drops_old_secrets`` only the last one is.
+        ``drops_old_secrets`` only the last one is. Of ``limits`` those that are given are set, with
+        ``resets_limits`` no others.
         """
         with self._lock:
             user = self._user(name)
@@ -129,6 +133,8 @@ class AccountTable:
                 user = replace(user, secrets=(*user.secrets, _new_secret()))
             if kind is not None:
                 user = replace(user, kind=kind)
+            limits = limits.over(NOT_GIVEN if resets_limits else user.limits)
+            user = replace(user, limits=limits)
             if is_enabled is not None:
                 user = replace(user, is_enabled=is_enabled)
             self._save(users={**self._rules.users, name: user})

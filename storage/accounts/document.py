@@ -3,7 +3,8 @@
 A JSON document with a checksum (``storage.tables.checked_json``), readable by its owner alone::
 
     {"formatVersion": 1, "generation": 7,
-     "users": {"billing": {"kind": "normal", "enabled": true, "secrets": ["..."]}},
+     "users": {"billing": {"kind": "normal", "enabled": true, "secrets": ["..."],
+                           "limits": {"requests_per_second": 500}}},
      "policies": [{"user": "billing", "resource": "Topic:orders*", "actions": ["Sub"], "sources": [],
                    "decision": "allow", "default": false}]}
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from storage.accounts.limits import checked_limits
 from storage.accounts.rules import Policy, Rules, User, UserKind, checked_policy, checked_user_name
 from storage.errors import BrokenAccounts, InvalidMessage
 from storage.tables.checked_json import decode_checked, encode_checked
@@ -75,7 +77,12 @@ def policy_fields(policy: Policy) -> dict[str, Any]:
 
 
 def _user_fields(user: User) -> dict[str, Any]:
-    return {"kind": user.kind, "enabled": user.is_enabled, "secrets": list(user.secrets)}
+    return {
+        "kind": user.kind,
+        "enabled": user.is_enabled,
+        "secrets": list(user.secrets),
+        "limits": user.limits.given,
+    }
 
 
 def _user(name: str, fields: Mapping[str, Any]) -> User:
@@ -87,6 +94,7 @@ def _user(name: str, fields: Mapping[str, Any]) -> User:
         kind=UserKind(fields["kind"]),
         is_enabled=bool(fields["enabled"]),
         secrets=tuple(secrets),
+        limits=checked_limits(fields["limits"]),
     )
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, Literal, NamedTuple
 
+from storage.accounts.limits import NOT_GIVEN, Limits
 from storage.errors import InvalidMessage
 
 TOPIC: Final = "Topic"
@@ -147,6 +148,7 @@ class User:
     kind: UserKind
     is_enabled: bool = True
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    limits: Limits = NOT_GIVEN
 
     @property
     def secret_ids(self) -> tuple[str, ...]:

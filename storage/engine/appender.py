@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from storage.counts import Histogram
 from storage.engine.parked import ASKS_FOR_DELAY, as_parked, recall_times_ms
 from storage.engine.put_results import OneRecord, put_results
 from storage.engine.queue_checks import check_queues, check_topics
@@ -72,6 +74,8 @@ class Appender:
         self._property_crc = config.append_property_crc
         self._store_host = engine.store_host
         self._ends = QueueEnds(engine.queues, engine.topics, self.lock)
+        self.appended = self._ends.appended
+        self.seconds = Histogram()  # from the wait for the lock until records are stored
         self._park: Callable[[Prepared], Prepared | None] | None = None
         self._expect_parked: Callable[[int], None] = lambda _: None
         self.is_closed = False
@@ -168,10 +172,11 @@ class Appender:
         )  # fmt: skip
         key = (message.topic.encode(), queue_id)
         self._log.check_size(size)
+        began = time.perf_counter()
         with self.lock:
             self._admit(size)
             self.check_queue(key)
-            return self._append_one(key, size, record.write)[0]
+            return self._append_one(key, size, record.write, began)[0]
 
     def message_slices(self, size_bytes: int) -> MessageSlices:
         """Return a buffer for messages to be appended by ``put_slices``."""
@@ -187,6 +192,7 @@ class Appender:
         producer_id, sequence = message.fields.item(PRODUCER_ID), message.fields.item(SEQUENCE)
         if producer_id and message.fields.item(AGE):
             return None
+        began = time.perf_counter()
         with self.lock:
             is_next = self.windows.is_next(producer_id, sequence)
             if producer_id and not is_next and not self.windows.is_new(producer_id, sequence):
@@ -196,14 +202,16 @@ class Appender:
                 return None
             key, size = found
             self._admit(size)
-            end = self._append_one(key, size, partial(plain.write, message))[1]
+            end = self._append_one(key, size, partial(plain.write, message), began)[1]
             if is_next:
                 self.windows.note_next(sequence, end - size, end)
             elif producer_id:
                 self.windows.note(producer_id, sequence, (end - size, end))
             return end
 
-    def _append_one(self, key: QueueKey, size: int, write: Write[Written]) -> tuple[Written, int]:
+    def _append_one(
+        self, key: QueueKey, size: int, write: Write[Written], began: float
+    ) -> tuple[Written, int]:
         """Append the record of ``size`` bytes that ``write`` stores; return its result, and the end.
 
         Runs under the lock. Raises StoreBusy or StoreFull, and then nothing was stored.
@@ -214,8 +222,9 @@ class Appender:
         file = log.file_for(size)
         written = write(file, key[1], queue_offset, store_timestamp_ms)
         end = log.mark_appended(file, file.appended_position + size)
-        self._ends.move(key, queue_offset + 1)
+        self._ends.move(key, queue_offset, queue_offset + 1, size)
         self._engine.appended(store_timestamp_ms)
+        self.seconds.add(time.perf_counter() - began)
         return written, end
 
     def append_batch(
@@ -290,6 +299,7 @@ class Appender:
         places = None
         if len(keys) > QUEUES_UNDER_LOCK_MAX:
             checked, places = highest_of_topics(keys), self._ends.places_of(keys)
+        began = time.perf_counter()
         with self.lock:
             is_next = False
             if producer is not None:
@@ -320,8 +330,9 @@ class Appender:
                     self.windows.note_next(sequence, commit_offset, end)
                 else:
                     self.windows.note(producer_id, sequence, (*torn[:-1], commit_offset, end))
-            self._ends.move_all(keys, next_queue_offsets, places)
+            self._ends.move_all(keys, firsts, next_queue_offsets, prepared.queue_bytes, places)
             self._engine.appended(store_timestamp_ms)
+            self.seconds.add(time.perf_counter() - began)
         return commit_offset, store_timestamp_ms, firsts.tolist()
 
     def _check_not_refused(self) -> None:

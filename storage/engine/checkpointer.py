@@ -8,10 +8,12 @@ which is always true. One that finds no descriptor to open a file with has not f
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from storage.counts import Histogram
 from storage.workers import Worker
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ class Checkpointer(Worker):
         self._synced_only = synced_only
         self._interval_s = interval_ms / 1000
         self._progress = progress
+        self.seconds = Histogram()  # of checkpoints, the syncs of queues among it
         self._hurried = False
         self._stored: tuple[int, int] | None = None
         self._dispatched: deque[tuple[int, int]] = deque()
@@ -119,8 +122,10 @@ class Checkpointer(Worker):
         dispatched = self._durable_units(progress)
         if (progress.flushed_offset, dispatched[0]) == self._stored and not clean and not always:
             return
+        began = time.perf_counter()
         self._queues.sync()
         self._store(progress, dispatched, clean=clean)
+        self.seconds.add(time.perf_counter() - began)
 
     def _store(self, progress: LogProgress, dispatched: tuple[int, int], *, clean: bool) -> None:
         dispatched_offset, unit_count = dispatched

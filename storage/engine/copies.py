@@ -51,7 +51,8 @@ def prepared_copies(
     return Prepared(
         copies, rows, new_rows(0), count, group_of,
         [_queue(copies, rows[row]) for row in first_row[:groups].tolist()],
-        group_size[:groups].tolist(), int(total),
+        group_size[:groups].tolist(), np.bincount(group_of, sizes, groups).astype(np.int64).tolist(),
+        int(total),
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
 from storage.checkpoint.positions import CheckpointFile
+from storage.counts import LatencyProbe
 from storage.engine.checkpointer import Checkpointer, LogProgress
 from storage.errors import StoreError, StoreFailed
 from storage.files.allocator import MappedFileAllocator
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.config import StoreConfig
     from storage.files.filesystem import FileSystem
+    from storage.journal.states import StateJournal
 
 DRAIN_TIMEOUT_S: Final = 60.0
 
@@ -63,6 +65,7 @@ class Engine:
         lock: DirectoryLock,
         topics: TopicTable,
         positions: CheckpointFile,
+        states: StateJournal,
         files: MappedFileQueue,
         queues: QueueTable,
         pool: TransientStorePool | None,
@@ -88,21 +91,18 @@ class Engine:
         self.settings = settings
         self._lock = lock
         self.positions = positions
+        self.states = states
         self._files = files
         self._pool = pool
         self._latch = FailureLatch()
         self._latch.add_listener(lambda _: positions.publish_writable(False))
         end_offset = recovered.end_offset
         self._allocator = MappedFileAllocator(
-            filesystem,
-            paths.commit_log,
-            file_size=config.commit_log_file_size,
+            filesystem, paths.commit_log, file_size=config.commit_log_file_size,
             warm_ahead_bytes=config.warm_ahead_bytes,
             warm_cache_bytes_max=config.warm_cache_bytes_max,
-            pool=pool,
-            waits=waits_for_files,
-            workers=workers,
-        )
+            pool=pool, waits=waits_for_files, workers=workers,
+        )  # fmt: skip
         self.log = CommitLog(
             files,
             end_offset=end_offset,
@@ -111,11 +111,10 @@ class Engine:
             next_file=self._next_file,
         )
         self.flusher = FlushWorker(
-            self.log,
-            on_request=policy.names(FLUSHED),
-            interval_ms=config.flush_interval_ms,
+            self.log, on_request=policy.names(FLUSHED), interval_ms=config.flush_interval_ms,
             workers=workers,
-        )
+        )  # fmt: skip
+        self.flush_latency, self.dispatch_latency = LatencyProbe(), LatencyProbe()
         self.committer = (
             None
             if pool is None
@@ -151,17 +150,15 @@ class Engine:
             workers=workers,
         )  # fmt: skip
         self.scrub = ScrubWorker(
-            filesystem,
-            paths,
-            clock,
-            interval_ms=config.scrub_interval_ms,
-            bytes_per_s=config.scrub_bytes_per_s,
+            filesystem, paths, states, clock,
+            interval_ms=config.scrub_interval_ms, bytes_per_s=config.scrub_bytes_per_s,
             min_offset=lambda: self.log.min_offset,
             durable_offset=lambda: self.checkpointer.durable_offset,
             rebuild=self.queue_rebuild.rebuild,
             workers=workers,
         )  # fmt: skip
         self.flusher.add_listener(positions.publish_flushed)
+        self.flusher.add_listener(self.flush_latency.reached)
         if self.committer is not None:
             self.committer.add_listener(self._committed)
         for worker in self._in_order_of_bytes():
@@ -240,6 +237,8 @@ class Engine:
         """Publish an append; runs under the append lock."""
         offset = self.log.appended_offset
         self.last_timestamp_ms = store_timestamp_ms
+        self.flush_latency.begin(offset)
+        self.dispatch_latency.begin(offset)
         self._allocator.advance()
         if self.committer is not None:
             self.positions.publish_appended(offset)
@@ -274,6 +273,7 @@ class Engine:
 
     def _dispatched(self, offset: int) -> None:
         self.positions.publish_dispatched(offset)
+        self.dispatch_latency.reached(offset)
         if self.on_dispatched is not None:
             self.on_dispatched()
         if offset - self._checkpointed_offset >= self.config.queue_flush_bytes:
@@ -357,6 +357,7 @@ class Engine:
         with ExitStack() as parts:  # from the last to the first, each whatever the others say
             parts.callback(self._lock.release)
             parts.callback(self.positions.close)
+            parts.callback(self.states.close)
             if clean:
                 parts.callback(self._mark_stopped)
             parts.callback(self.queues.close)

@@ -20,6 +20,7 @@ from storage.files import open_files
 from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.files.mapped_file_queue import MappedFileQueue
 from storage.files.transient_store_pool import TransientStorePool
+from storage.journal.states import StateJournal
 from storage.log.acknowledgement import AckPolicy, LogPosition, policy_of
 from storage.queues.batch_queues import refuse_batch_topics
 from storage.queues.queue_table import QueueTable
@@ -106,6 +107,8 @@ def _recover_and_wire(
     filesystem.sync_directory(paths.config)  # what a dead process renamed there is relied on now
     positions = CheckpointFile.open(filesystem, paths.checkpoint, Role.WRITER)
     parts.callback(positions.close)
+    states = StateJournal(filesystem, paths.journal)
+    parts.callback(states.close)
     durable = positions.durable.load()
     if not durable.trusted:
         # A broker ran since: the slot of our first checkpoint vouches for the page again, and must not
@@ -165,7 +168,7 @@ def _recover_and_wire(
     _mark_running(filesystem, paths)
     return wire(
         filesystem=filesystem, paths=paths, config=config, settings=settings,
-        topics=topics, positions=positions, files=files, queues=queues,
+        topics=topics, positions=positions, states=states, files=files, queues=queues,
         pool=pool if config.transient_pool else None, recovered=recovered, abort_found=abort_found,
         broker_ran=not durable.trusted,
     )  # fmt: skip

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from storage.errors import StoreBusy, StoreError
-from storage.producers.loading import BACKUP, PRODUCERS_FILE, load_windows
+from storage.producers.loading import STATE, load_windows
 from storage.workers import Worker
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ class ProducerWorker(Worker):
         self._engine = engine
         self._appender = appender
         self._clock = clock
-        self._path = engine.paths.config / PRODUCERS_FILE
         self._noted: tuple[int, bytes] | None = None
         self._saved_at = clock.monotonic()
         self._saved_offset = 0  # what a start reads from, at the earliest
@@ -55,7 +54,7 @@ class ProducerWorker(Worker):
         """Load what is known, and begin to save. Raises StoreFull, OSError."""
         log = self._engine.log
         must_save, self._saved_offset = load_windows(
-            self._appender.windows, self._engine.filesystem, self._path, log.files,
+            self._appender.windows, self._engine.states.get(STATE), log.files,
             min_offset=log.min_offset, end_offset=log.appended_offset, now_ms=self._clock.now_ms(),
         )  # fmt: skip
         if must_save:
@@ -90,9 +89,11 @@ class ProducerWorker(Worker):
         try:
             self._save()
         except OSError as error:
+            problem = (
+                f"requests of producers are not saved, and a start has to read the log: {error}"
+            )
             if not self._problem:
-                _LOG.warning("%s: %s", self._path, error)
-            problem = f"{self._path} cannot be written, and a start has to read the log: {error}"
+                _LOG.warning("%s", problem)
             raise StoreBusy(problem, retry_delay_ms=round(RETRY_S * 1_000)) from error
 
     def _note(self) -> None:
@@ -106,9 +107,7 @@ class ProducerWorker(Worker):
         """Write what was noted; durable on return. Raises StoreFull, OSError."""
         assert self._noted is not None
         offset, data = self._noted
-        self._engine.filesystem.write_atomically(
-            self._path, data, backup=False, copy=(BACKUP, data)
-        )
+        self._engine.states.put({STATE: data})
         self._saved_offset = offset
         self._noted, self._saved_at = None, self._clock.monotonic()
 

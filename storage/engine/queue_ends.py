@@ -1,4 +1,4 @@
-"""Where queues end: the queue offsets that the next records get."""
+"""Where queues end: the queue offsets that the next records get, and what was appended to each since the start."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ class QueueEnds:
         self._lock = lock
         self._place_of: dict[QueueKey, int] = {}
         self._next_offsets = array("q")
+        self._first_offsets = array("q")  # where each ended when it was met
+        self._bytes = array("q")  # appended since
         self._free_places: list[int] = []
         self._deletion_count = 0  # of topics since the start
 
@@ -71,36 +73,63 @@ class QueueEnds:
                     return None
                 for key, end in zip(some, ends, strict=True):
                     if key not in self._place_of:
-                        self.move(key, end)
+                        self.move(key, end, end, 0)
         places = list(map(self._place_of.get, keys))
         if None in places:  # of a topic that was deleted since
             return None
         return Places(deletion_count, np.array(places, np.int64))
 
-    def move(self, key: QueueKey, offset: int) -> None:
-        """Take in a queue's next offset."""
+    def move(self, key: QueueKey, first: int, next_offset: int, size: int) -> None:
+        """Take in that ``size`` bytes of records were appended at the queue offsets ``[first, next_offset)``."""
         place = self._place_of.get(key)
         if place is not None:
-            self._next_offsets[place] = offset
+            self._next_offsets[place] = next_offset
+            self._bytes[place] += size
         elif self._free_places:
-            place = self._place_of[key] = self._free_places.pop()
-            self._next_offsets[place] = offset
+            place = self._free_places.pop()
+            self._next_offsets[place] = next_offset
+            self._first_offsets[place] = first
+            self._bytes[place] = size
+            self._place_of[key] = place
         else:
-            self._place_of[key] = len(self._next_offsets)
-            self._next_offsets.append(offset)
+            place = len(self._next_offsets)
+            self._next_offsets.append(next_offset)
+            self._first_offsets.append(first)
+            self._bytes.append(size)
+            self._place_of[key] = place
 
     def move_all(
         self,
         keys: Sequence[QueueKey],
+        firsts: npt.NDArray[np.int64],
         next_offsets: npt.NDArray[np.int64],
+        sizes: Sequence[int],
         places: Places | None,
     ) -> None:
-        """Take in the next offsets of queues that records were appended to."""
+        """Do the same for each queue of a batch, ``sizes`` being bytes."""
         if self._are_good(places):
             self._array()[places.indices] = next_offsets
+            np.frombuffer(self._bytes, np.int64)[places.indices] += sizes
             return
-        for key, offset in zip(keys, next_offsets.tolist(), strict=True):
-            self.move(key, offset)
+        moves = zip(keys, firsts.tolist(), next_offsets.tolist(), sizes, strict=True)
+        for key, first, next_offset, size in moves:
+            self.move(key, first, next_offset, size)
+
+    def appended(self) -> dict[bytes, tuple[int, int]]:
+        """Return by topic how many records and bytes were appended since the start; from any thread, without the lock.
+
+        A queue that is just being met may be missing.
+        """
+        found: dict[bytes, tuple[int, int]] = {}
+        places = list(self._place_of.items())
+        next_offsets, firsts, sizes = self._next_offsets[:], self._first_offsets[:], self._bytes[:]
+        for (topic, _), place in places:
+            if place < len(sizes):
+                count, size = found.get(topic, (0, 0))
+                found[topic] = (
+                    count + next_offsets[place] - firsts[place], size + sizes[place],
+                )  # fmt: skip
+        return found
 
     def forget_topic(self, name: str) -> None:
         """Forget the ends of a deleted topic's queues."""

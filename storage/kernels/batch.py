@@ -51,7 +51,7 @@ from storage.kernels.primitives.scratch import free_longs, new_longs
 from storage.kernels.producers.sequences import insert_sequence
 from storage.kernels.properties import write_crc_trailer
 
-QUEUES_COLUMN_COUNT: Final = 4  # of what check_batch reports of the queues of a batch
+QUEUES_COLUMN_COUNT: Final = 5  # of what check_batch reports of the queues of a batch
 CRC_LAG: Final = 2  # records between copying and the property CRC
 
 
@@ -192,7 +192,11 @@ def check_rows(
         queues[group, 1] = length
         queues[group, 2] = rows[row, QUEUE_ID]
         queues[group, 3] = group_size[group]
+        queues[group, 4] = 0
     size = measure_rows(records, rows, count, store_host_size, append_property_crc, sizes)
+    if size >= 0:
+        for i in range(count):
+            queues[group_of[i], 4] += sizes[i]
     return count, bad_index, stop, group_count, size, longest, features
 
 
@@ -210,8 +214,8 @@ def check_batch(
 
     The arrays are those of :func:`validate_batch`, :func:`group_by_queue` and
     :func:`placed_size`, each with room for as many records as ``rows``; ``queues`` gets a line per
-    group: position and length of the topic, queue id, number of records. A group with the topic of
-    the group before has its position, too.
+    group: position and length of the topic, queue id, number of records, bytes once placed. A group with
+    the topic of the group before has its position, too.
 
     Returns ``(count, bad_index, stop, group_count, placed_size, longest, features)``, ``longest`` being the
     most bytes of a body, ``features`` all HAS_* bits of records; the last four are 0 unless ``stop`` is END.

@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from storage.config import LeaseConfig
 from storage.errors import GroupInUse
-from storage.format.leases.journal import EVENT_SIZE
+from storage.format.leases.journal import EVENT_SIZE, encode_blocks
 from storage.format.leases.receipt_handle import HANDLE_SIZE, PACKED_SIZE
+from storage.journal.journal import Journal
 from storage.kernels.leases import columns, handles
-from storage.leases.journal import Journal
 from storage.leases.leased_queue import Events, LeasedQueue, last_place
 from storage.leases.new_records import PULLED_BYTES_MIN, PULLED_MIN, choose, records_of
 from storage.leases.owners import Owners
@@ -78,7 +78,7 @@ class GroupTopic:
     def write(self, events: Events) -> None:
         """Write events to the journal; they survive the process on return."""
         if events.count:
-            self._journal.append(self, events.encoded())
+            self._journal.append(self, encode_blocks(events.encoded()))
 
     # ---- handing out
 

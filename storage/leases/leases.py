@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -257,6 +257,12 @@ class Leases:
                 )
             found[held.group] = counts
         return [counts for _, counts in sorted(found.items())]
+
+    def all_progress(self) -> Iterator[tuple[str, str, list[QueueLeases]]]:
+        """Yield group, topic, and where it is in the queues; nothing before the first call that opens the journal."""
+        opened = self._open
+        for held in () if opened is None else opened.all():
+            yield held.group, held.topic, held.progress(self.clock.now_ms())
 
     def topics_of(self, group: str) -> list[str]:
         """Return the topics of which a group was handed messages, sorted."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from storage.format.journal import Block, blocks_in
 from storage.format.leases.journal import (
     EVENT_COLUMNS,
     EVENT_KIND,
@@ -24,11 +24,9 @@ from storage.format.leases.journal import (
     NAMES,
     NEXT,
     OWNED,
-    Block,
-    blocks_in,
     decode_key,
 )
-from storage.format.names import parse_file_name
+from storage.journal.journal_file import JournalEnd, generations
 from storage.kernels.leases import columns
 from storage.leases.owners import Owners
 from storage.leases.queues import NOWHERE, Place
@@ -37,7 +35,7 @@ from storage.leases.rows import LeaseRows
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from storage.files.filesystem import FileSystem, ReadFileSystem
+    from storage.files.filesystem import FileSystem
 
 Longs = npt.NDArray[np.int64]
 _KIND_MASK: Final = (1 << KIND_BITS) - 1
@@ -64,15 +62,12 @@ class LoadedQueue:
 
 @dataclass(slots=True)
 class LoadedJournal:
-    """What a journal says; ``end`` is where its whole blocks end, and ``problem`` what is wrong after it."""
+    """What a journal says; ``problem`` is what is wrong after its end."""
 
-    generation: int
+    end: JournalEnd
     key: bytes
     queues: dict[int, LoadedQueue] = field(default_factory=dict)
     owners: Owners = field(default_factory=Owners)
-    end: int = 0
-    block_count: int = 0
-    crc: int = 0
     problem: str = ""
     was_set_back: bool = False  # the clock: leases were taken later than now
 
@@ -98,16 +93,6 @@ def _is_back(live: Longs, now_ms: int) -> bool:
 
 class _ImpossibleEvent(Exception):
     """An event that cannot follow those before it: bytes with the right checksum that no code of ours wrote."""
-
-
-def generations(filesystem: ReadFileSystem, directory: Path) -> list[tuple[int, Path]]:
-    """Return the journal's files, the newest first."""
-    found = []
-    for entry in filesystem.list_directory(directory):
-        number = parse_file_name(entry.name)
-        if number is not None and not entry.is_directory:
-            found.append((number, directory / entry.name))
-    return sorted(found, reverse=True)
 
 
 def load_journal(
@@ -146,27 +131,22 @@ def _load(filesystem: FileSystem, path: Path, generation: int) -> LoadedJournal:
     first = next(blocks, None)
     if first is None or first.kind != KEY:
         raise ValueError("it does not begin with a key")
-    loaded = LoadedJournal(generation, decode_key(first.payload))
-    _note_end(loaded, first)
+    loaded = LoadedJournal(JournalEnd(generation), decode_key(first.payload))
+    loaded.end.note(first)
     for block in blocks:
         try:
             _take_in(loaded, block)
         except (_ImpossibleEvent, ValueError, KeyError, TypeError) as error:
-            loaded.problem = f"what stands at {loaded.end} is not understood: {error}"
+            loaded.problem = f"what stands at {loaded.end.position} is not understood: {error}"
             return loaded
-        _note_end(loaded, block)
-    left = np.flatnonzero(array[loaded.end :])
+        loaded.end.note(block)
+    left = np.flatnonzero(array[loaded.end.position :])
     if len(left):
         loaded.problem = (
-            f"after {loaded.end} there are {int(left[-1]) + 1} bytes that are not whole blocks: what"
+            f"after {loaded.end.position} there are {int(left[-1]) + 1} bytes that are not whole blocks: what"
             " was acknowledged with them is handed out again"
         )
     return loaded
-
-
-def _note_end(loaded: LoadedJournal, block: Block) -> None:
-    loaded.end, loaded.crc = block.end, block.crc
-    loaded.block_count += 1
 
 
 def _take_in(loaded: LoadedJournal, block: Block) -> None:
@@ -217,12 +197,3 @@ def _take_in_events(loaded: LoadedJournal, payload: memoryview) -> None:
         for line in (at - 1,) if last == NEXT else range(begin, at):
             if int(events[line, EVENT_KIND]) & _KIND_MASK == NEXT:
                 queue.last = Place(int(events[line, EVENT_STATE]), int(events[line, EVENT_TIME]))
-
-
-def remove_others(filesystem: FileSystem, directory: Path, kept: int) -> None:
-    """Remove what a stopped process left: former generations, and one that had no name yet."""
-    for entry in filesystem.list_directory(directory):
-        number = parse_file_name(entry.name.removesuffix(".tmp"))
-        if number is not None and entry.name != f"{kept:020d}":
-            with suppress(FileNotFoundError):
-                filesystem.unlink(directory / entry.name)

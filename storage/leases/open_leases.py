@@ -13,13 +13,15 @@ import numpy as np
 
 from storage.config import LeaseConfig
 from storage.errors import InvalidMessage, StoreError, StoreFull, TopicNotFound
+from storage.format.leases.journal import KEY, encode_key
 from storage.format.names import RETRY_PREFIX, consumer_group_problem
+from storage.journal.journal import Journal
+from storage.journal.journal_file import generations, remove_others
 from storage.kernels.leases.siphash import hash_of
 from storage.leases.broker_orders import BrokerOrders
 from storage.leases.group_topic import GroupTopic
-from storage.leases.journal import Journal
 from storage.leases.leased_queue import Events, LeasedQueue
-from storage.leases.loading import LoadedJournal, generations, load_journal, remove_others
+from storage.leases.loading import LoadedJournal, load_journal
 from storage.leases.owner_renewals import OwnerRenewals
 from storage.leases.queue_sets import QueueSets
 from storage.leases.queues import retry_topics
@@ -44,10 +46,12 @@ class OpenLeases:
     """Made by ``open_leases``. Safe to use from several threads."""
 
     def __init__(
-        self, queues: StoreQueues, journal: Journal, config: LeaseConfig, clock: Clock,
+        self, queues: StoreQueues, journal: Journal, key: bytes, config: LeaseConfig, clock: Clock,
         orders: BrokerOrders,
     ) -> None:  # fmt: skip
+        """``key`` is that of receipt handles."""
         self.journal = journal
+        self._key = key
         self.renewals = OwnerRenewals(journal, config)
         self.row_count = 0  # as of the last save of offsets
         self.has_begun = False  # a group, in a topic or in new queues of it, since that save
@@ -82,7 +86,7 @@ class OpenLeases:
             held = self._topics.get((group, topic))
             if held is None:
                 held = GroupTopic(
-                    group, topic, key=_key_of(self.journal.key, group, topic),
+                    group, topic, key=_key_of(self._key, group, topic),
                     queues=self._queues, journal=self.journal, owners=self.renewals.owners,
                     config=self._config,
                 )  # fmt: skip
@@ -254,14 +258,14 @@ def open_leases(
     above = max((number for number, _ in generations(filesystem, directory)), default=0)
     for name, problem in problems:
         _LOG.warning("%s/%s: %s", directory.name, name, problem)
+    key = secrets.token_bytes(KEY_SIZE) if loaded is None else loaded.key
+    journal = Journal(filesystem, directory, [(KEY, encode_key(key))])
+    opened = OpenLeases(queues, journal, key, config, clock, orders)
     if loaded is None:
-        journal = Journal(filesystem, directory, secrets.token_bytes(KEY_SIZE))
         journal.begin(above)
-        return OpenLeases(queues, journal, config, clock, orders)
-    journal = Journal(filesystem, directory, loaded.key)
-    journal.go_on(loaded)
-    remove_others(filesystem, directory, loaded.generation)
-    opened = OpenLeases(queues, journal, config, clock, orders)
+        return opened
+    journal.go_on(loaded.end)
+    remove_others(filesystem, directory, loaded.end.generation)
     try:
         opened.restore(loaded, now_ms)
         if loaded.problem:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from storage.config import LeaseConfig
-from storage.format.leases.journal import OWNED
-from storage.leases.journal import Journal
+from storage.format.leases.journal import OWNED, encode_blocks
+from storage.journal.journal import Journal
 from storage.leases.leased_queue import Events
 from storage.leases.owners import Owners
 from storage.leases.queues import Place
@@ -32,7 +32,8 @@ class OwnerRenewals:
         if is_new:
             with self.guard:
                 self.owners.set_until(number, now_ms)
-                self._journal.append(PART, names={"owners": [[number, client_id]]})
+                names = {"owners": [[number, client_id]]}
+                self._journal.append(PART, encode_blocks(names=names))
         return number
 
     def renew(self, client_ids: Iterable[str], now_ms: int) -> int:
@@ -45,7 +46,7 @@ class OwnerRenewals:
                 self.owners.set_until(number, until_ms)
                 add_owned(events, number, until_ms)
             if events.count:
-                self._journal.append(PART, events.encoded())
+                self._journal.append(PART, encode_blocks(events.encoded()))
         return len(numbers)
 
     def end(self, number: int) -> None:
@@ -54,7 +55,7 @@ class OwnerRenewals:
         with self.guard:
             self.owners.set_until(number, 0)
             add_owned(events, number, 0)
-            self._journal.append(PART, events.encoded())
+            self._journal.append(PART, encode_blocks(events.encoded()))
 
 
 def add_owned(events: Events, number: int, until_ms: int) -> None:

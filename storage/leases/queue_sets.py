@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.format.leases import journal as journal_format
+from storage.journal.journal import Journal
 from storage.kernels.leases import columns
 from storage.leases.broker_orders import BrokerOrder, BrokerOrders
 from storage.leases.group_topic import GroupTopic
-from storage.leases.journal import Journal
 from storage.leases.leased_queue import Events, LeasedQueue, last_place
 from storage.leases.loading import LeasedQueueName, LoadedQueue
 from storage.leases.new_records import records_of
@@ -137,7 +137,8 @@ class QueueSets:
                 queue.note_next(events)
             held.have(kept + [queue for queue, _ in new], some_gone=bool(gone))
             if names or events.count:
-                self._journal.append(held, events.encoded(), {"queues": names} if names else None)
+                named = {"queues": names} if names else None
+                self._journal.append(held, journal_format.encode_blocks(events.encoded(), named))
             self._known[held] = (shape, rules.is_orderly)
             return True
 

@@ -14,9 +14,9 @@ from storage.format.leases.journal import (
     NAMES,
     encode_names,
 )
+from storage.journal.journal import Journal
 from storage.kernels.leases import columns, replay
 from storage.leases.group_topic import GroupTopic
-from storage.leases.journal import Journal
 from storage.leases.leased_queue import Events, LeasedQueue
 from storage.leases.owner_renewals import PART, OwnerRenewals, add_owned
 

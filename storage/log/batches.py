@@ -48,7 +48,7 @@ Only the records name their topics, so that nobody before the preparer knows the
 
 
 class Prepared(NamedTuple):
-    """A checked batch. ``queues[g]`` and ``sizes[g]`` say which queue group g is and how long.
+    """A checked batch. ``queues[g]``, ``sizes[g]`` and ``queue_bytes[g]`` say which queue group g is and how long.
 
     ``placed_rows`` has room for the rows of placed records, where they are asked for. Of one that ``tells``
     ``placed_size`` has room for whose it is.
@@ -61,6 +61,7 @@ class Prepared(NamedTuple):
     group_of: npt.NDArray[np.int64]
     queues: list[QueueKey]
     sizes: list[int]
+    queue_bytes: list[int]  # once placed; together ``placed_size``
     placed_size: int
     features: int = 0  # HAS_* bits of its records
     tells: bool = False
@@ -69,7 +70,11 @@ class Prepared(NamedTuple):
         """Return the batch with room for whose it is; without, if its first record has none."""
         if not has_room(self.rows):
             return self
-        return self._replace(placed_size=self.placed_size + SEQUENCE_PROPERTY_SIZE, tells=True)
+        first, *others = self.queue_bytes
+        return self._replace(
+            queue_bytes=[first + SEQUENCE_PROPERTY_SIZE, *others],
+            placed_size=self.placed_size + SEQUENCE_PROPERTY_SIZE, tells=True,
+        )  # fmt: skip
 
 
 def has_room(rows: npt.NDArray[np.int64]) -> bool:
@@ -157,22 +162,26 @@ class BatchPreparer:
             return None
         keys = []
         sizes_of_queues = []
+        bytes_of_queues = []
         topic, topic_position = b"", -1
-        for position, length, queue_id, queue_size in queues[:group_count].tolist():
+        for position, length, queue_id, queue_size, queue_bytes in queues[:group_count].tolist():
             if position != topic_position:
                 topic, topic_position = data[position : position + length].tobytes(), position
             keys.append((topic, queue_id))
             sizes_of_queues.append(queue_size)
+            bytes_of_queues.append(queue_bytes)
         send_check = SEND_CHECK.get()
         if send_check is not None:
             send_check({topic.decode(errors="replace") for topic, _ in keys})
         if tells and has_room(rows):
             size += SEQUENCE_PROPERTY_SIZE
+            bytes_of_queues[0] += SEQUENCE_PROPERTY_SIZE
         else:
             tells = False
         return Prepared(
-            data, rows, placed_rows, count, group_of, keys, sizes_of_queues, size, features, tells
-        )
+            data, rows, placed_rows, count, group_of, keys, sizes_of_queues, bytes_of_queues, size,
+            features, tells,
+        )  # fmt: skip
 
 
 def highest_of_topics(keys: Sequence[QueueKey]) -> list[QueueKey]:

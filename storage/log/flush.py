@@ -9,9 +9,11 @@ nothing is acknowledged again until the store is reopened.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
+from storage.counts import Histogram
 from storage.workers import Worker
 
 if TYPE_CHECKING:
@@ -146,10 +148,15 @@ class FlushWorker(PositionWorker):
     ) -> None:
         super().__init__("flush", interval_ms=interval_ms, on_request=on_request, workers=workers)
         self._log = log
+        self.seconds = Histogram()  # of flushes that made something durable
 
     def move(self) -> int:
         """Make durable what is committed."""
-        return self._log.flush()
+        began = time.perf_counter()
+        offset = self._log.flush()
+        if offset > self.offset:
+            self.seconds.add(time.perf_counter() - began)
+        return offset
 
 
 class CommitWorker(PositionWorker):

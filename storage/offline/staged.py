@@ -6,44 +6,45 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from storage.errors import DamagedLedger, DamagedStage, StoreBusy
-from storage.staged.intent import load_intent
-from storage.staged.ledger import LEDGER_FILE, damaged_ledger_files, load_ledger
+from storage.errors import DamagedStage, StoreBusy
+from storage.format.stage import safe_name
+from storage.journal.states import read_states
+from storage.staged.application import version_directory
+from storage.staged.intent import Intent, load_intents
+from storage.staged.ledger import load_ledgers
 from storage.staged.stages import DIRECTORY, Stage, is_sealed, read_stage, stage_name
-from storage.tables.own_document import missing_file
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
+    from storage.view.layout import StorePaths
 
 Finding = tuple[str, str, str]
 
 _TO_STAGE_AGAIN: Final = "a stage is damaged: its records are to be staged again"
 
 
-def staged_findings(disk: FileSystem, root: Path) -> Iterator[Finding]:
+def staged_findings(disk: FileSystem, paths: StorePaths) -> Iterator[Finding]:
     """Yield ``(severity, file, message)``; nothing is changed."""
-    for app in disk.list_directory(root / DIRECTORY):
-        yield from _application(disk, root / DIRECTORY / app.name, f"{DIRECTORY}/{app.name}")
+    states, root = read_states(disk, paths.journal), paths.root / DIRECTORY
+    ledgers = {safe_name(ledger.app_id): ledger for ledger in load_ledgers(states)}
+    intents = {
+        version_directory(root / safe_name(intent.app_id), intent.version): intent
+        for intent in load_intents(states)
+    }
+    open_commits = {
+        root / app.name / version.name
+        for app in disk.list_directory(root)
+        for version in disk.list_directory(root / app.name)
+        if version.is_directory and version.name.isdecimal()
+    }
+    for directory in sorted(open_commits | intents.keys()):
+        ledger = ledgers.get(directory.parent.name)
+        if ledger is None or not ledger.holds(int(directory.name)):
+            name = str(directory.relative_to(paths.root))
+            yield from _open(disk, directory, name, intents.get(directory))
 
 
-def _application(disk: FileSystem, directory: Path, name: str) -> Iterator[Finding]:
-    try:
-        ledger = load_ledger(disk, directory)
-    except (DamagedLedger, StoreBusy, OSError) as error:
-        yield "damage", name, str(error)
-        return
-    for file, problem in damaged_ledger_files(disk, directory).items():
-        yield "warning", f"{name}/{file}", f"{problem}; the other of the two is used"
-    for file, problem in missing_file(disk, directory / LEDGER_FILE).items():
-        yield "warning", f"{name}/{file}", problem
-    for entry in disk.list_directory(directory):
-        if not entry.is_directory or not entry.name.isdecimal():
-            continue
-        if ledger is None or not ledger.holds(int(entry.name)):
-            yield from _open(disk, directory / entry.name, f"{name}/{entry.name}")
-
-
-def _open(disk: FileSystem, directory: Path, name: str) -> Iterator[Finding]:
+def _open(disk: FileSystem, directory: Path, name: str, intent: Intent | None) -> Iterator[Finding]:
     stages: dict[str, Stage] = {}
     unread: set[str] = set()
     for entry in disk.list_directory(directory):
@@ -64,11 +65,6 @@ def _open(disk: FileSystem, directory: Path, name: str) -> Iterator[Finding]:
             unread.add(entry.name)
         if problem and disk.exists(directory / entry.name):  # else it was committed meanwhile
             yield "damage", f"{name}/{entry.name}", problem
-    try:
-        intent = load_intent(disk, directory)
-    except (DamagedLedger, StoreBusy, OSError) as error:
-        yield "damage", name, str(error)
-        return
     if intent is None:
         count = sum(stage.seal.record_count for stage in stages.values())
         yield "note", name, f"{count} records are staged and not committed"

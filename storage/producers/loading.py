@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -16,40 +15,38 @@ from storage.kernels.producers.sequences import (
     find_sequences,
 )
 from storage.producers.windows import NOWHERE
-from storage.tables.own_document import file_problem
 from storage.view.log.walk import ROWS_MAX, DamagedRange, RecordRun, walk_log
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import numpy.typing as npt
 
-    from storage.files.filesystem import FileSystem, ReadFileSystem
-    from storage.format.producers.windows import ProducerBlock, WindowsHead
     from storage.producers.windows import ProducerWindows
     from storage.view.log.walk import LogFiles
 
-PRODUCERS_FILE: Final = "producers.sequences"
-BACKUP: Final = ".bak"
+STATE: Final = "producers"  # in the writer's journal
 TAIL_BYTES: Final = 256 << 20  # of the log, which is read where nothing whole was saved
 READ_MAX: Final = 512 << 20  # of the log since something was saved; of more the tail is read
-_LOG: Final = logging.getLogger(__name__)
 
 
 def load_windows(
-    windows: ProducerWindows, filesystem: FileSystem, path: Path, files: LogFiles, *,
+    windows: ProducerWindows, saved: bytes, files: LogFiles, *,
     min_offset: int, end_offset: int, now_ms: int,
 ) -> tuple[bool, int]:  # fmt: skip
-    """Fill empty windows; return whether they have to be saved before anything is appended, and from where on the log was read.
+    """Fill empty windows with what was ``saved``, b"" for nothing, and what the log has got since.
 
-    They have where the log from the saved offset on does not say it all a second time: what is appended next
+    Return whether they have to be saved before anything is appended, and from where on the log was read. They
+    have where the log from the saved offset on does not say it all a second time: what is appended next
     stands where it has ended now. Raises OSError.
     """
-    saved, is_damaged = _saved(windows, filesystem, path, end_offset)
-    begin = saved or 0
-    if saved is None or saved < min_offset or saved < end_offset - READ_MAX:
+    saved_offset = None
+    if saved:
+        head, blocks = decode_windows(saved)
+        windows.restore(head, blocks, end_offset)
+        saved_offset = head.commit_offset
+    begin = saved_offset or 0
+    if saved_offset is None or not max(min_offset, end_offset - READ_MAX) <= saved_offset:
         begin = max(min_offset, end_offset - TAIL_BYTES)
-    is_all = begin == (saved or 0)
+    is_all = begin == (saved_offset or 0)
     loading = _Loading(windows, now_ms, is_all=is_all)
     for step in walk_log(files, min(begin, end_offset), end_offset):
         if isinstance(step, RecordRun):
@@ -57,46 +54,8 @@ def load_windows(
         elif isinstance(step, DamagedRange) and (is_all or step.begin_offset > begin):
             loading.lose(step)  # another tail begins in the middle of a record
     loading.end(end_offset)
-    windows.is_changed = loading.found_count > 0 or loading.must_save or is_damaged
+    windows.is_changed = loading.found_count > 0 or loading.must_save
     return loading.must_save or begin > end_offset, begin
-
-
-def _saved(
-    windows: ProducerWindows, filesystem: FileSystem, path: Path, end_offset: int
-) -> tuple[int | None, bool]:
-    """Restore what was saved; return the end of the log that it has, None if nothing whole was, and whether a file is damaged.
-
-    Of two files that differ the one that has more of the log counts.
-    """
-    found, problems = _read(filesystem, path)
-    for name, problem in problems.items():
-        _LOG.warning("%s: %s", path.with_name(name), problem)
-    if not found:
-        return None, bool(problems)
-    head, blocks = max(found, key=lambda each: each[0].commit_offset)
-    windows.restore(head, blocks, end_offset)
-    return head.commit_offset, bool(problems)
-
-
-def damaged_window_files(filesystem: ReadFileSystem, folder: Path) -> dict[str, str]:
-    """Return what is wrong with each file of saved windows; one that is not there is not wrong."""
-    return _read(filesystem, folder / PRODUCERS_FILE)[1]
-
-
-def _read(
-    filesystem: ReadFileSystem, path: Path
-) -> tuple[list[tuple[WindowsHead, list[ProducerBlock]]], dict[str, str]]:
-    """Return what the file and its copy have, and what is wrong with those that are not whole."""
-    found = []
-    problems = {}
-    for candidate in (path, path.with_name(path.name + BACKUP)):
-        try:
-            found.append(decode_windows(filesystem.read_bytes(candidate)))
-        except FileNotFoundError:
-            continue
-        except (OSError, ValueError) as error:
-            problems[candidate.name] = file_problem(error)
-    return found, problems
 
 
 def _verdicts(

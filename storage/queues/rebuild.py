@@ -158,6 +158,7 @@ class QueueRebuild(Worker):
         self._dispatch = dispatch
         self._min_offset = min_offset
         self._file_made = file_made
+        self.rebuilt_count = 0  # units, since the start
 
     def idle_s(self) -> float:
         """Return the time before the first look."""
@@ -211,4 +212,5 @@ class QueueRebuild(Worker):
         )
         if removed:
             self._file_made()
+        self.rebuilt_count += written
         return written

@@ -20,6 +20,7 @@ import numpy as np
 
 from storage.engine.copies import prepared_copies
 from storage.engine.parked_queue import ParkedQueue
+from storage.engine.system_group import SystemGroup
 from storage.errors import StoreBusy, StoreError, StoreFull, TopicExists, TopicNotFound
 from storage.format.names import topic_name_problem
 from storage.kernels.columns import (
@@ -32,6 +33,7 @@ from storage.kernels.columns import (
 from storage.revive.checkpoints import (
     ACK_CODES,
     CHECKPOINT_CODE,
+    REVIVE_GROUP,
     REVIVE_TOPIC_PREFIX,
     Checkpoint,
     CheckpointKey,
@@ -40,7 +42,7 @@ from storage.revive.checkpoints import (
 )
 from storage.revive.copied_before import CopiesBefore
 from storage.revive.copies import retry_copies
-from storage.revive.progress import REVIVE_FILE, ReviveProgress, ReviveProgressFiles
+from storage.revive.progress import ReviveProgress, hand_over, load_progress, save_progress
 from storage.tables.topics import NewTopic
 from storage.view.log.commit_log import CommitLogView
 from storage.workers import Worker, Workers
@@ -102,18 +104,18 @@ class ReviveWorker(Worker):
         self._clock = clock
         self._timers_are_done = timers_are_done
         self._log = CommitLogView(engine.filesystem, engine.paths.commit_log, mapped_files_max=8)
-        self._files = ReviveProgressFiles(engine.filesystem, engine.paths.config, clock)
+        self._group = SystemGroup(engine.filesystem, engine.paths.config, clock, REVIVE_GROUP)
         self._queues: dict[tuple[str, int], _ReviveQueue] = {}
         self._sources: dict[tuple[str, int], ParkedQueue] = {}
         self._before: dict[str, CopiesBefore] = {}  # by retry topic
         self._ends: dict[tuple[str, int], int] = {}  # of the queues, when the store was opened
-        self._kept = self._files.load(broker_ran=engine.broker_ran)
+        self._kept = load_progress(engine.states, self._group, broker_ran=engine.broker_ran)
         self._saved: ReviveProgress = {} if engine.broker_ran else self._kept
         if engine.broker_ran and self._kept:
             with suppress(
                 StoreFull, OSError
             ):  # the next start does not ask a broker; ``_save`` tries it again
-                self._files.save(self._kept)
+                save_progress(self._engine.states, self._kept)
         self._noted: tuple[ReviveProgress, int] | None = None
         self._saved_at = clock.monotonic()
         self._bytes_max = min(BYTES_MAX, engine.log.files.file_size // 8)
@@ -358,10 +360,10 @@ class ReviveWorker(Worker):
         if self._noted is None or self._engine.log.flushed_offset < self._noted[1]:
             return
         try:
-            self._files.save(self._noted[0])
+            save_progress(self._engine.states, self._noted[0])
             self._saved = self._noted[0]
         except OSError as error:  # a start reads more; tried again with the next progress
-            _LOG.warning("config/%s is not saved: %s", REVIVE_FILE, error)
+            _LOG.warning("how far checkpoints are is not saved: %s", error)
         self._noted = None
 
     def finish(self) -> None:
@@ -372,8 +374,8 @@ class ReviveWorker(Worker):
         self._engine.settle()
         with suppress(StoreFull, OSError):
             if progress != self._saved:
-                self._files.save(progress)
-        self._files.hand_over(progress)
+                save_progress(self._engine.states, progress)
+        hand_over(self._group, progress)
 
     def close(self) -> None:
         """End it, and let go of files."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from storage import findings as kinds
@@ -20,7 +20,6 @@ from storage.files.libc import read_only_when_idle
 from storage.findings import DAMAGE, Finding
 from storage.format.names import file_name
 from storage.scrub.log_windows import LogWindows
-from storage.scrub.progress import load_progress, save_progress
 from storage.scrub.units import UnitComparison, WrongUnits
 from storage.view.live_topics import LiveTopics
 from storage.view.log.files import ListedLog
@@ -32,6 +31,7 @@ from storage.workers import Worker
 if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.files.filesystem import FileSystem
+    from storage.journal.states import StateJournal
     from storage.view.layout import StorePaths
     from storage.workers import Workers
 
@@ -41,6 +41,26 @@ BEGIN_S: Final = 10.0  # after the start, which has better things to do
 LOOK_S: Final = 600.0  # between looks at the clock when no pass is due
 SAVE_BYTES: Final = 1 << 30  # read between two notes of how far it is
 FINDINGS_MAX: Final = 1_000  # kept to say each but once
+STATE: Final = "scrub"  # in the writer's journal
+
+
+@dataclass(slots=True, kw_only=True)
+class ScrubProgress:
+    """How far the scrub is, for the next start to go on from there.
+
+    ``position`` is a commit offset in ``[0, end]``; ``end`` is 0 between passes; all are 0 of a store that was
+    never read.
+    """
+
+    position: int = 0
+    end: int = 0
+    began_ms: int = 0
+    completed_ms: int = 0
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a pass was begun and has not come to its end."""
+        return self.end > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +91,7 @@ class ScrubWorker(Worker):
         self,
         filesystem: FileSystem,
         paths: StorePaths,
+        states: StateJournal,
         clock: Clock,
         *,
         interval_ms: int,
@@ -84,6 +105,7 @@ class ScrubWorker(Worker):
         self.status: ScrubStatus  # replaced as one
         self._filesystem = filesystem
         self._paths = paths
+        self._states = states
         self._clock = clock
         self._interval_ms = interval_ms
         self._bytes_per_s = bytes_per_s
@@ -92,7 +114,7 @@ class ScrubWorker(Worker):
         self._rebuild = rebuild
         self._log = LogWindows(filesystem, paths.commit_log)
         self._units = UnitComparison(filesystem, paths.consume_queue)
-        self._progress = load_progress(filesystem, paths.config)
+        self._progress = ScrubProgress(**(states.document(STATE) or {}))
         self._log.rewind(self._progress.position)
         self._saved_bytes = 0
         self._known: set[tuple[str, str, int | None, int | None]] = set()
@@ -225,7 +247,7 @@ class ScrubWorker(Worker):
     def _save(self) -> None:
         self._saved_bytes = self._log.read_bytes
         try:
-            save_progress(self._filesystem, self._paths.config, self._progress)
+            self._states.put_document(STATE, asdict(self._progress))
         except (OSError, StoreError) as error:
             _LOG.warning("scrub: how far it is cannot be noted: %s", error)
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from storage.errors import DamagedLedger, DeviceFailed, StoreBusy, StoreError, StoreFull
-from storage.staged.ledger import Ledger, load_ledger, settle_ledger
+from storage.errors import DamagedLedger, DeviceFailed, StoreBusy, StoreError
+from storage.format.stage import safe_name
+from storage.staged.intent import Intent, load_intents
+from storage.staged.ledger import Ledger, ledger_name, load_ledgers
 from storage.staged.open_commit import OpenCommit, damaged_stages, load_open, remove_open
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
+    from storage.journal.states import StateJournal
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -34,27 +38,27 @@ def version_directory(directory: Path, version: int) -> Path:
     return directory / f"{version:020d}"
 
 
-def load_application(filesystem: FileSystem, directory: Path, before_ms: int) -> Application | None:
+def load_application(
+    filesystem: FileSystem, directory: Path, ledger: Ledger | None,
+    intents: Mapping[int, Intent], before_ms: int,
+) -> Application | None:  # fmt: skip
     """Read an application's directory; what was never acknowledged, or is done with, is removed.
 
-    So are damaged stages that were written before a time. None if nothing is left but such that stay.
-    Raises DamagedLedger for a ledger or an intent that is damaged, OSError and StoreBusy for a file that cannot be
-    read now.
+    So are damaged stages that were written before a time. None if nothing is left but such that stay. Raises
+    OSError and StoreBusy for a file that cannot be read now.
     """
-    with suppress(StoreFull):  # then the next start, or the next commit, writes the second file
-        problem = settle_ledger(filesystem, directory)
-        if problem:
-            _LOG.warning("%s: %s; the other of the two files counts", directory, problem)
-    ledger = load_ledger(filesystem, directory)
+    versions = {
+        int(entry.name)
+        for entry in filesystem.list_directory(directory)
+        if entry.is_directory and entry.name.isdecimal()
+    }
     found: dict[int, OpenCommit] = {}
-    for entry in filesystem.list_directory(directory):
-        if not entry.is_directory or not entry.name.isdecimal():
-            continue
-        version = int(entry.name)
+    for version in sorted(versions | intents.keys()):
+        place = version_directory(directory, version)
         if ledger is not None and ledger.holds(version):
-            remove_open(filesystem, directory / entry.name)
+            remove_open(filesystem, place)
             continue
-        commit = load_open(filesystem, directory / entry.name, version, before_ms)
+        commit = load_open(filesystem, place, version, intents.get(version), before_ms)
         if commit is not None:
             found[version] = commit
     if ledger is None:
@@ -70,6 +74,16 @@ def load_application(filesystem: FileSystem, directory: Path, before_ms: int) ->
     return app
 
 
+def forget(filesystem: FileSystem, states: StateJournal, app: Application) -> None:
+    """Remove an application of which no commit is open. Raises StoreFull with nothing changed, OSError."""
+    if filesystem.exists(app.directory):
+        # Stages that were removed must not come back when the ledger has gone.
+        filesystem.sync_directory(app.directory)
+    states.put({ledger_name(app.ledger.app_id): b""})
+    with suppress(OSError):
+        remove_open(filesystem, app.directory)
+
+
 def holds_damaged_stages(filesystem: FileSystem, directory: Path) -> bool:
     """Return whether there are damaged stages in the directory of an application that has no staged commit open."""
     return any(
@@ -80,56 +94,65 @@ def holds_damaged_stages(filesystem: FileSystem, directory: Path) -> bool:
 
 
 def load_applications(
-    filesystem: FileSystem, root: Path, before_ms: int
+    filesystem: FileSystem, root: Path, states: StateJournal, before_ms: int
 ) -> tuple[dict[str, Application], dict[str, StoreError]]:
-    """Return the applications below ``root`` by id, after making all that is there durable.
+    """Return the applications of the journal and below ``root`` by id, after making all names there durable.
 
     What a process wrote, and was killed before it was durable, counts. The second table has why an
-    application is not among them, by the name of its directory. Raises OSError.
+    application is not among them, by the name of its directory: all of them where the journal is damaged.
+    Raises OSError.
     """
+    ledgers = {safe_name(ledger.app_id): ledger for ledger in load_ledgers(states)}
+    intents: dict[str, dict[int, Intent]] = defaultdict(dict)
+    for intent in load_intents(states):
+        intents[safe_name(intent.app_id)][intent.version] = intent
+    names = (
+        {entry.name for entry in filesystem.list_directory(root)} | ledgers.keys() | intents.keys()
+    )
+    damaged = states.damaged_file()
+    if damaged is not None:
+        problem = DamagedLedger(damaged_journal(damaged))
+        return {}, dict.fromkeys(["", *sorted(names)], problem)
     if filesystem.exists(root):
         filesystem.sync_directory(root)
     found: dict[str, Application] = {}
     refused: dict[str, StoreError] = {}
-    for entry in filesystem.list_directory(root):
+    for name in sorted(names):
         try:
-            _make_durable(filesystem, root / entry.name)
-            app = load_application(filesystem, root / entry.name, before_ms)
-        except DamagedLedger as error:
-            refused[entry.name] = error
+            _sync_directories(filesystem, root / name)
+            app = load_application(
+                filesystem, root / name, ledgers.get(name), intents.get(name, {}), before_ms
+            )
         except StoreBusy as busy:
-            refused[entry.name] = DeviceFailed(
-                f"the start could not read {root / entry.name}: {busy}. Start the writer again when there are"
+            refused[name] = DeviceFailed(
+                f"the start could not read {root / name}: {busy}. Start the writer again when there are"
                 " descriptors and memory"
             )
         except OSError as error:
-            refused[entry.name] = DeviceFailed(
-                f"the device does not give what is in {root / entry.name}: {error}. Look at the device;"
+            refused[name] = DeviceFailed(
+                f"the device does not give what is in {root / name}: {error}. Look at the device;"
                 " then start the writer again"
             )
         else:
             if app is not None:
                 found[app.ledger.app_id] = app
-    for problem in refused.values():
-        _LOG.error("%s", problem)
+    for refusal in refused.values():
+        _LOG.error("%s", refusal)
     return found, refused
 
 
-def _make_durable(filesystem: FileSystem, directory: Path) -> None:
+def damaged_journal(file: Path) -> str:
+    """Return why staged commits are refused while a file of the writer's journal is there."""
+    return (
+        f"{file} is damaged, so what was committed or decided last is not known. Remove it if nothing will be"
+        " committed again that was committed just before it was damaged; then start the writer again"
+    )
+
+
+def _sync_directories(filesystem: FileSystem, directory: Path) -> None:
+    """Make names durable; the content of a file was when it got its name."""
     for entry in filesystem.list_directory(directory):
-        path = directory / entry.name
         if entry.is_directory:
-            _make_durable(filesystem, path)
-        else:
-            file = filesystem.open(path, writable=True)
-            file.sync_all()
-            file.close()
+            filesystem.sync_directory(directory / entry.name)
     if filesystem.exists(directory):
         filesystem.sync_directory(directory)
-
-
-def needed_offset(applications: Mapping[str, Application]) -> int | None:
-    """Return from which commit offset on the records of decided commits are looked for; None without any."""
-    commits = [commit for app in list(applications.values()) for commit in list(app.open.values())]
-    intents = [commit.intent for commit in commits]
-    return min((intent.log_offset for intent in intents if intent is not None), default=None)

@@ -1,22 +1,18 @@
-"""The decision of a commit, ``intent.json``: from here on it will be completed, whatever happens.
+"""The decision of a commit: from here on it will be completed, whatever happens.
 
-It is kept twice and with a checksum (``storage.tables.own_document``).
+It is a state of the writer's journal until the ledger has the version (``storage.staged.ledger``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from storage.errors import DamagedLedger
-from storage.tables.own_document import load_document, save_document
-
 if TYPE_CHECKING:
-    from storage.files.filesystem import FileSystem
+    from storage.journal.states import ReadStates, StateJournal
 
-INTENT_FILE: Final = "intent.json"
+PREFIX: Final = "intent/"  # of names of states
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +20,7 @@ class Intent:
     """The decision: which attempts, in which order; all their records lie after ``log_offset``."""
 
     app_id: str
+    version: int
     one_off: bool
     attempts: tuple[str, ...]
     log_offset: int
@@ -32,6 +29,7 @@ class Intent:
         """Return the document's fields."""
         return {
             "appId": self.app_id,
+            "version": self.version,
             "oneOff": self.one_off,
             "attempts": self.attempts,
             "logOffset": self.log_offset,
@@ -39,32 +37,31 @@ class Intent:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Intent:
-        """Read the document's fields. Raises ValueError, KeyError or TypeError if they are not an intent's."""
+        """Read the document's fields."""
         return cls(
-            app_id=str(document["appId"]),
-            one_off=bool(document["oneOff"]),
-            attempts=tuple(str(attempt) for attempt in document["attempts"]),
-            log_offset=int(document["logOffset"]),
+            app_id=document["appId"],
+            version=document["version"],
+            one_off=document["oneOff"],
+            attempts=tuple(document["attempts"]),
+            log_offset=document["logOffset"],
         )
 
 
-def save_intent(filesystem: FileSystem, directory: Path, intent: Intent) -> None:
+def intent_name(app_id: str, version: int) -> str:
+    """Return the name of a state."""
+    return f"{PREFIX}{version}/{app_id}"
+
+
+def save_intent(states: StateJournal, intent: Intent) -> None:
     """Write the decision; durable on return. Raises StoreFull, OSError."""
-    save_document(filesystem, directory / INTENT_FILE, intent.to_document())
+    states.put_document(intent_name(intent.app_id, intent.version), intent.to_document())
 
 
-def load_intent(filesystem: FileSystem, directory: Path) -> Intent | None:
-    """Return the decision, None if there is none.
+def needed_offset(states: StateJournal) -> int | None:
+    """Return from which commit offset on the records of decided commits are looked for; None without any."""
+    return min((intent.log_offset for intent in load_intents(states)), default=None)
 
-    Raises DamagedLedger if neither of its files is whole, OSError and StoreBusy if a file before the whole one
-    cannot be read now.
-    """
-    path = directory / INTENT_FILE
-    try:
-        return load_document(filesystem, path, Intent.from_document)
-    except ValueError as error:
-        raise DamagedLedger(
-            f"{path} cannot be read, nor its .bak, so which records belong into the log is not known:"
-            f" {error}. Restore one of the two, or remove their directory to give the staged commit up;"
-            " then start the writer again"
-        ) from error
+
+def load_intents(states: StateJournal | ReadStates) -> list[Intent]:
+    """Return all decisions that are not completed."""
+    return [Intent.from_document(states.document(name)) for name in states.names(PREFIX)]

@@ -1,11 +1,10 @@
 """What an application has committed: the exact set of its versions, as ranges, and the last outcome.
 
-One small document an application, ``ledger.json``, twice and with a checksum
-(``storage.tables.own_document``), replaced in one step::
+One small document an application, a state of the writer's journal::
 
     {"appId": "orders", "oneOff": false, "floor": 0, "committed": [[0, 41], [43, 43]],
      "last": {"version": 43, "commitOffset": 17, "endCommitOffset": 1117, "records": 10,
-              "committedMs": 1700000000000}, "checksum": "9ae1f0c2"}
+              "committedMs": 1700000000000}}
 
 A stream commits one version after the other, so its set is one range. Versions that leave gaps, such
 as dates, take a range each; of more than ``RANGES_MAX`` the oldest are dropped. Whether a version below
@@ -17,16 +16,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from storage.errors import DamagedLedger
-from storage.tables.own_document import damaged_files, load_document, save_document, settle_document
+from storage.journal.states import encode_document
+from storage.staged.intent import intent_name
 
 if TYPE_CHECKING:
-    from storage.files.filesystem import FileSystem
+    from storage.journal.states import ReadStates, StateJournal
 
-LEDGER_FILE: Final = "ledger.json"
+PREFIX: Final = "ledger/"  # of names of states
 RANGES_MAX: Final = 10_000
 
 
@@ -111,7 +109,7 @@ class Ledger:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Ledger:
-        """Read the document's fields. Raises ValueError, KeyError or TypeError if they are not a ledger's."""
+        """Read the document's fields."""
         last = document["last"]
         return cls(
             app_id=str(document["appId"]),
@@ -130,33 +128,20 @@ class Ledger:
         )
 
 
-def load_ledger(filesystem: FileSystem, directory: Path) -> Ledger | None:
-    """Return the ledger in an application's directory, None without one.
+def ledger_name(app_id: str) -> str:
+    """Return the name of a state."""
+    return PREFIX + app_id
 
-    Raises DamagedLedger where neither of its files is whole: to go on without it could store rows twice.
-    Raises OSError and StoreBusy where a file before the whole one cannot be read now: the other may be older.
+
+def save_ledger(states: StateJournal, ledger: Ledger, version: int) -> None:
+    """Replace the ledger, and remove the intent of a version that it has by now; durable on return.
+
+    Raises StoreFull, OSError.
     """
-    path = directory / LEDGER_FILE
-    try:
-        return load_document(filesystem, path, Ledger.from_document)
-    except ValueError as error:
-        raise DamagedLedger(
-            f"{path} cannot be read, nor its .bak, so what its application has committed is not known:"
-            f" {error}. Restore one of the two, or remove both if nothing will be committed again that"
-            " they knew; then start the writer again"
-        ) from error
+    saved = encode_document(ledger.to_document())
+    states.put({ledger_name(ledger.app_id): saved, intent_name(ledger.app_id, version): b""})
 
 
-def settle_ledger(filesystem: FileSystem, directory: Path) -> str:
-    """Make both files of a ledger hold the same; return what was wrong, empty if nothing was."""
-    return settle_document(filesystem, directory / LEDGER_FILE, Ledger.from_document)
-
-
-def damaged_ledger_files(filesystem: FileSystem, directory: Path) -> dict[str, str]:
-    """Return which of a ledger's two files are there and not whole, and what is wrong with each."""
-    return damaged_files(filesystem, directory / LEDGER_FILE, Ledger.from_document)
-
-
-def save_ledger(filesystem: FileSystem, directory: Path, ledger: Ledger) -> None:
-    """Replace the ledger; durable on return. Raises StoreFull, OSError."""
-    save_document(filesystem, directory / LEDGER_FILE, ledger.to_document())
+def load_ledgers(states: StateJournal | ReadStates) -> list[Ledger]:
+    """Return the ledgers of all applications."""
+    return [Ledger.from_document(states.document(name)) for name in states.names(PREFIX)]

@@ -23,7 +23,7 @@ from storage.errors import (
 from storage.kernels.columns import POSITION, SIZE
 from storage.kernels.staged import mark_staged
 from storage.log.batches import Prepared
-from storage.staged.intent import Intent, load_intent, save_intent
+from storage.staged.intent import Intent, save_intent
 from storage.staged.ledger import Outcome
 from storage.staged.log_access import LogAccess
 from storage.staged.stages import SUFFIX, Stage, is_sealed, read_stage, stage_name
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.files.filesystem import FileSystem
     from storage.format.stage import StageHeader
+    from storage.journal.states import StateJournal
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ class OpenCommit:
         self.intent = intent
         self._missing = attempt
 
-    def find_in_log(self, log: LogAccess) -> None:
+    def find_in_log(self, log: LogAccess, states: StateJournal) -> None:
         """Find which records are in the log already: after a start, before anything is appended."""
         intent = self.intent
         assert intent is not None
@@ -88,7 +89,7 @@ class OpenCommit:
             # A power cut left the log shorter than it was at the decision. What is appended from here
             # on lies after its present end, and is looked for from there.
             intent = self.intent = replace(intent, log_offset=end_offset)
-            save_intent(self._filesystem, self.directory, intent)
+            save_intent(states, intent)
         order = sorted(range(len(self._chosen)), key=lambda k: self._chosen[k].prefix)
         prefixes = np.frombuffer(b"".join(self._chosen[k].prefix for k in order), np.uint8)
         bases = np.array([self._bases[k] for k in order], np.int64)
@@ -176,13 +177,12 @@ def _without_topic(prepared: Prepared, topic: bytes) -> bytes:
 
 
 def load_open(
-    filesystem: FileSystem, directory: Path, version: int, before_ms: int
+    filesystem: FileSystem, directory: Path, version: int, intent: Intent | None, before_ms: int
 ) -> OpenCommit | None:
     """Read a staged commit's directory; what was never sealed is removed, and the directory if nothing is left.
 
     A stage that is damaged stays, until a time before which it was written, and is none of the stages returned.
-    Raises DamagedLedger for a decision that is damaged, and OSError for a file that the device does not give: it
-    may be a stage that was acknowledged.
+    Raises OSError for a file that the device does not give: it may be a stage that was acknowledged.
     """
     commit = OpenCommit(filesystem, directory, version)
     not_stages = []
@@ -199,7 +199,6 @@ def load_open(
             _LOG.error("%s is damaged: its records are to be staged again", path)
         else:
             not_stages.append(path)
-    intent = load_intent(filesystem, directory)
     if intent is None:
         for path in not_stages:
             filesystem.unlink(path)

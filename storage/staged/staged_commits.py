@@ -3,16 +3,17 @@
 A commit is a version of an application. Its attempts are staged, each in a file of its own; a
 commit names the attempts that count. Files, below ``staged/`` in the store::
 
-    <application>/ledger.json              what it has committed
     <application>/<version>/<attempt>.stage   one sealed stage
-    <application>/<version>/intent.json    the decision: which attempts, and the log's end then
+
+The writer's journal has two states: the *intent* of a commit is the decision, which attempts, and the log's
+end then; the *ledger* of an application says which versions it has committed.
 
 The steps of a commit, each durable before the next begins:
 
 1. the intent is written: from here on the staged commit will be completed, whatever happens;
 2. the stages' records are appended through the log's normal path, block by block;
 3. the log is flushed up to the last of them;
-4. the ledger takes the version in: from here on the commit is known to be done;
+4. the ledger takes the version in, and the intent is removed: the commit is known to be done;
 5. the directory of the version goes.
 
 A start that finds an intent whose version the ledger does not hold completes it before anything is
@@ -33,17 +34,18 @@ from storage.errors import (
     StageExists,
     StoreClosed,
     StoreError,
+    StoreFull,
     VersionTooOld,
 )
 from storage.format.stage import StageHeader, safe_name
 from storage.staged.application import (
     Application,
+    forget,
     holds_damaged_stages,
     load_applications,
-    needed_offset,
     version_directory,
 )
-from storage.staged.intent import Intent, save_intent
+from storage.staged.intent import Intent, needed_offset, save_intent
 from storage.staged.ledger import Ledger, Outcome, save_ledger
 from storage.staged.log_access import LogAccess
 from storage.staged.open_commit import OpenCommit, damaged_stages, remove_open, why_not_staged
@@ -54,25 +56,28 @@ from storage.staged.status import ApplicationState, OpenCommitState
 if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.files.filesystem import FileSystem
+    from storage.journal.states import StateJournal
 
 
 class StagedCommits:
     """All staged commits of a store. Methods are safe to call from several threads."""
 
     def __init__(
-        self, filesystem: FileSystem, root: Path, log: LogAccess, clock: Clock, *, timeout_ms: int
-    ) -> None:
+        self, filesystem: FileSystem, root: Path, states: StateJournal, log: LogAccess, clock: Clock,
+        *, timeout_ms: int,
+    ) -> None:  # fmt: skip
         self.log = log
         self._filesystem = filesystem
         self._root = root / DIRECTORY
+        self._states = states
         self._clock = clock
         self._timeout_ms = timeout_ms
         self._guard = threading.Lock()  # of the table and of the applications' open staged commits
         self._applications: dict[str, Application] = {}
-        # By directory: what is refused until a restart.
+        # By directory, and of all others under "": what is refused until a restart.
         self._refused: dict[str, StoreError] = {}
         self._closing = threading.Event()
-        self.needed_offset = lambda: needed_offset(self._applications)
+        self.needed_offset = lambda: needed_offset(states)
 
     # ---- start and end
 
@@ -81,17 +86,17 @@ class StagedCommits:
 
         A staged commit that cannot be completed, for a full disk or a damaged stage, stays decided:
         ``status`` has its problem, ``resume`` and a repeated commit try again. An
-        application whose ledger or decision is damaged is refused with DamagedLedger, alone; with
-        DeviceFailed where the device does not give its files.
+        application of which the device does not give its files is refused with DeviceFailed, and all with
+        DamagedLedger where the journal is damaged.
         """
         before_ms = self._clock.now_ms() - self._timeout_ms
         self._applications, self._refused = load_applications(
-            self._filesystem, self._root, before_ms
+            self._filesystem, self._root, self._states, before_ms
         )
         for app in list(self._applications.values()):
             for commit in list(app.open.values()):
                 if commit.intent is not None:
-                    commit.find_in_log(self.log)
+                    commit.find_in_log(self.log, self._states)
         self.resume()
         self.expire()
 
@@ -142,11 +147,9 @@ class StagedCommits:
                     continue
                 if last is None and holds_damaged_stages(self._filesystem, app.directory):
                     continue
-                del self._applications[app.ledger.app_id]
-                with suppress(OSError):
-                    # What went before the ledger must not come back when that has gone.
-                    self._filesystem.sync_directory(app.directory)
-                    remove_open(self._filesystem, app.directory)
+                with suppress(StoreFull, OSError):  # it is forgotten the next time
+                    forget(self._filesystem, self._states, app)
+                    del self._applications[app.ledger.app_id]
 
     def close(self) -> None:
         """Stop commits under way between two blocks; the next start completes them."""
@@ -270,12 +273,13 @@ class StagedCommits:
             stage.check()
         intent = Intent(
             app_id=app.ledger.app_id,
+            version=commit.version,
             one_off=app.ledger.one_off,
             attempts=tuple(attempts),
             log_offset=self.log.appended_offset(),
         )
         with self.failing():
-            save_intent(self._filesystem, commit.directory, intent)
+            save_intent(self._states, intent)
         with self._guard:
             commit.decide(intent, stages)
 
@@ -285,7 +289,7 @@ class StagedCommits:
             self._check_going_on()
         ledger = app.ledger.with_committed(outcome)
         with self.failing():
-            save_ledger(self._filesystem, app.directory, ledger)
+            save_ledger(self._states, ledger, commit.version)
         with self._guard:
             app.ledger = ledger
             app.open.pop(commit.version, None)
@@ -329,6 +333,7 @@ class StagedCommits:
         refused = [
             ApplicationState(app_id=name, last_version=-1, last=None, open=(), problem=str(error))
             for name, error in sorted(self._refused.items())
+            if name
         ]
         with self._guard:
             return refused + [
@@ -360,7 +365,7 @@ class StagedCommits:
         return app
 
     def _check_readable(self, directory: Path) -> None:
-        error = self._refused.get(directory.name)
+        error = self._refused.get(directory.name) or self._refused.get("")
         if error is not None:
             raise type(error)(str(error)) from error
 

@@ -1,16 +1,15 @@
-"""Whose words ``config/timercheck`` has: ours, a broker's that ran since, or nobody's.
+"""What a broker's ``config/timercheck`` says: how far it has delivered.
 
-It has no checksum, and a broker's word drops what it says was delivered. So it counts only if a
-broker can have written it, and wrote it after ours: with each second that it reads a broker makes
-time and counter new.
+It counts where a broker ran since our last writer: it has no checksum, and drops what it says was delivered.
+We write it for a broker, too; what it says then holds as well.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final
 
-from storage.format.timers.files import CHECK, decode_check
+from storage.format.timers.files import decode_check
 
 TIMER_CHECK_FILE: Final = "timercheck"
 CLOCK_SLACK_MS: Final = 60_000  # by which a broker's clock may be ahead of ours
@@ -24,34 +23,9 @@ class BrokerProgress:
     queue_offset: int
 
 
-class OwnChecks(NamedTuple):
-    """What we wrote into the file last, without the zeros at its end, and what it held before.
-
-    A stop between the write of our progress and of the file leaves the latter.
-    """
-
-    latest: bytes
-    before: bytes
-
-    @classmethod
-    def parsed(cls, document: dict[str, Any]) -> OwnChecks:
-        """Return those that our progress has."""
-        latest = bytes.fromhex(document["timercheck"])
-        return cls(latest, bytes.fromhex(document.get("timercheck_before", "")))
-
-
-def broker_progress(held: bytes, own: OwnChecks | None, *, now_ms: int) -> BrokerProgress | None:
-    """Return what a broker has written since our progress, None if the file is as we left it.
-
-    Raises ValueError where neither is so: then our progress counts.
-    """
-    if own is not None and held.rstrip(b"\0") in own:
-        return None
+def broker_progress(held: bytes, *, now_ms: int) -> BrokerProgress:
+    """Return what the file says. Raises ValueError where no broker can have written it."""
     check = decode_check(held)
     if check.read_ms > now_ms + CLOCK_SLACK_MS:
         raise ValueError(f"its time, {check.read_ms}, has not come")
-    if own is not None:
-        ours = decode_check(own.latest.ljust(CHECK.size, b"\0"))
-        if check.timestamp_ms == ours.timestamp_ms or check.counter == ours.counter:
-            raise ValueError("it is not as we left it, and no broker has written it since")
     return BrokerProgress(check.read_ms, check.queue_offset)

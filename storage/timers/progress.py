@@ -1,10 +1,10 @@
 """How far delayed messages were delivered, as it is kept on disk.
 
-``timers/progress.json``, in two files with checksums, says what was pending when the log ended at
-``commit_offset``; copies that the log has after that are found by reading it. It is written only once the log
-is synced that far, so it never says of a message that it was delivered whose copy a power cut takes. Rows
-of pending timers are in files of ``timers/`` that are never changed (``storage.format.timers.files``).
-A broker reads ``config/delayOffset.json`` and ``config/timercheck``, which are written with it.
+The writer's journal says what was pending when the log ended at ``commit_offset``; copies that the log has
+after that are found by reading it. It is put there only once the log is synced that far, so it never says of
+a message that it was delivered whose copy a power cut takes. Rows of pending timers are in files of
+``timers/`` that are never changed (``storage.format.timers.files``). A broker reads
+``config/delayOffset.json`` and ``config/timercheck``, which are written with it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from storage.format.timers.files import (
     encode_check,
     encode_rows,
 )
-from storage.tables.own_document import load_document, save_document, settle_document
 from storage.tables.table_copies import TableCopies
 from storage.tables.table_files import (
     DELAYS_FILE,
@@ -31,20 +30,18 @@ from storage.tables.table_files import (
     delays_in,
     read_table,
 )
-from storage.timers.broker_check import (
-    TIMER_CHECK_FILE,
-    BrokerProgress,
-    OwnChecks,
-    broker_progress,
-)
+from storage.timers.broker_check import TIMER_CHECK_FILE, BrokerProgress, broker_progress
 from storage.timers.hand_over import timer_log_file_size
 from storage.timers.pending import TimerBlock
 
 if TYPE_CHECKING:
-    from storage.files.filesystem import FileSystem
+    from pathlib import Path
+
+    from storage.files.filesystem import FileSystem, ReadFileSystem
+    from storage.journal.states import StateJournal
     from storage.view.layout import StorePaths
 
-PROGRESS_FILE: Final = "progress.json"
+STATE: Final = "timers"  # in the writer's journal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,15 +61,34 @@ class TimerProgress:
 
 @dataclass(frozen=True, slots=True)
 class FoundProgress:
-    """What a start finds. ``broker`` is None unless a broker wrote its file last.
+    """What a start finds. ``broker`` is None where our own progress counts.
 
-    ``problem``: why nobody's word in that file counts.
+    ``problem``: why a broker's word does not count.
     """
 
     own: TimerProgress | None
     levels: dict[int, int]
     broker: BrokerProgress | None
     problem: str
+
+
+def progress_in(
+    filesystem: ReadFileSystem, directory: Path, document: dict[str, Any]
+) -> TimerProgress:
+    """Return the progress that a document has, with its blocks. Raises OSError, ValueError where one is damaged."""
+
+    def block(name: str, head: int) -> TimerBlock:
+        base_ms, base_offset, packed = decode_rows(filesystem.read_bytes(directory / name))
+        rows = np.frombuffer(packed, ">u8").astype(np.uint64)
+        return TimerBlock(rows, base_ms, base_offset, head=head, file=name)
+
+    return TimerProgress(
+        commit_offset=document["commit_offset"],
+        queue_offset=document["queue_offset"],
+        levels={int(level): offset for level, offset in document["levels"].items()},
+        blocks=[block(name, head) for name, head in document["blocks"]],
+        recalled=[(a, b, c) for a, b, c in document["recalled"]],
+    )
 
 
 class HandedOverTimers(NamedTuple):
@@ -89,56 +105,38 @@ class TimerProgressFiles:
     here: a broker with another ``mappedFileSizeTimerLog`` does not start.
     """
 
-    def __init__(self, filesystem: FileSystem, paths: StorePaths) -> None:
+    def __init__(self, filesystem: FileSystem, paths: StorePaths, states: StateJournal) -> None:
         self._filesystem = filesystem
         self._root = paths.root
         self._directory = paths.timers
-        self._path = paths.timers / PROGRESS_FILE
+        self._states = states
         self._config = paths.config
         self._check_path = paths.config / TIMER_CHECK_FILE
         self._next_file = 1
         self._saved_levels: dict[int, int] | None = None
         self.log_file_size = TIMER_LOG_FILE_SIZE
 
-    def load(self, now_ms: int) -> FoundProgress:
-        """Return what the files say, None where nothing is whole. Raises OSError, StoreFull."""
-        own, checks, file_size = None, None, self.log_file_size
+    def load(self, now_ms: int, *, broker_ran: bool) -> FoundProgress:
+        """Return what was saved, None where that is not whole. Raises OSError."""
+        own, file_size = None, self.log_file_size
         if self._filesystem.exists(self._directory):
-            settle_document(self._filesystem, self._path, dict)
             names = [entry.name for entry in self._filesystem.list_directory(self._directory)]
             self._next_file = 1 + max((int(name) for name in names if name.isdigit()), default=0)
-            with suppress(ValueError):
-                found = load_document(self._filesystem, self._path, self._parsed)
-                own, checks, file_size = found or (None, None, file_size)
+        document = self._states.document(STATE)
+        if document is not None:
+            file_size = int(document["timer_log_file_size"])
+            with suppress(FileNotFoundError, ValueError):  # without its rows a broker's file counts
+                own = progress_in(self._filesystem, self._directory, document)
         levels = read_table(self._filesystem, self._config, DELAYS_FILE, delays_in) or {}
         broker, problem = None, ""
-        try:
-            held = self._filesystem.read_bytes(self._check_path)
-            broker = broker_progress(held, checks, now_ms=now_ms)
-        except FileNotFoundError:
-            pass
-        except ValueError as error:
-            problem = str(error)
+        if (broker_ran or own is None) and self._filesystem.exists(self._check_path):
+            try:
+                held = self._filesystem.read_bytes(self._check_path)
+                broker = broker_progress(held, now_ms=now_ms)
+            except ValueError as error:
+                problem = str(error)
         self.log_file_size = timer_log_file_size(self._filesystem, self._root) or file_size
         return FoundProgress(own, levels, broker, problem)
-
-    def _parsed(self, document: dict[str, Any]) -> tuple[TimerProgress, OwnChecks, int]:
-        blocks = [self._block(str(name), int(head)) for name, head in document["blocks"]]
-        progress = TimerProgress(
-            commit_offset=int(document["commit_offset"]),
-            queue_offset=int(document["queue_offset"]),
-            levels={int(level): int(offset) for level, offset in document["levels"].items()},
-            blocks=blocks,
-            recalled=[(int(a), int(b), int(c)) for a, b, c in document["recalled"]],
-        )
-        file_size = int(document.get("timer_log_file_size", TIMER_LOG_FILE_SIZE))
-        return progress, OwnChecks.parsed(document), file_size
-
-    def _block(self, name: str, head: int) -> TimerBlock:
-        data = self._filesystem.read_bytes(self._directory / name)
-        base_ms, base_offset, packed = decode_rows(data)
-        rows = np.frombuffer(packed, ">u8").astype(np.uint64)
-        return TimerBlock(rows, base_ms, base_offset, head=head, file=name)
 
     def save(
         self,
@@ -167,9 +165,6 @@ class TimerProgressFiles:
             read_ms, first,
             timestamp_ms=now_ms, counter=progress.commit_offset, log_position=log_position,
         )  # fmt: skip
-        before = b""
-        with suppress(FileNotFoundError):
-            before = filesystem.read_bytes(self._check_path)
         document = {
             "blocks": [
                 [block.file, head] for block, head in zip(progress.blocks, heads, strict=True)
@@ -179,10 +174,8 @@ class TimerProgressFiles:
             "queue_offset": progress.queue_offset,
             "recalled": progress.recalled,
             "timer_log_file_size": self.log_file_size,
-            "timercheck": check.rstrip(b"\0").hex(),
-            "timercheck_before": before.rstrip(b"\0").hex(),
         }
-        save_document(filesystem, self._path, document)
+        self._states.put_document(STATE, document)
         filesystem.write_atomically(self._check_path, check, backup=True)
         self._save_levels(progress.levels, now_ms)
         kept = {block.file for block in progress.blocks}

@@ -94,7 +94,7 @@ class TimerWorker(Worker):
             engine.filesystem, engine.paths.consume_queue, self._log, TIMER_TOPIC, 0
         )
         self._delivery = Delivery(engine, appender, topics)
-        self._files = TimerProgressFiles(engine.filesystem, engine.paths)
+        self._files = TimerProgressFiles(engine.filesystem, engine.paths, engine.states)
         self._pending = PendingTimers()
         self._rolled = RolledRecords(self._pending, self._timers, self._delivery.counts)
         self._next_offset = 0  # of the timer topic: what was not taken up yet
@@ -219,7 +219,7 @@ class TimerWorker(Worker):
 
     def _load(self) -> None:
         """Find what was pending when the store was last written to, by us or by a broker."""
-        found = self._files.load(self._clock.now_ms())
+        found = self._files.load(self._clock.now_ms(), broker_ran=self._engine.broker_ran)
         report(TIMER_CHECK_FILE, found.problem)
         progress, self._broker = resumed(found, self._engine, self._log)
         self._pending.blocks = list(progress.blocks)

@@ -225,6 +225,13 @@ class HalfTable:
         first = int(self._rows[:, _BORN_MS].min())
         return None if first == _NEVER else first
 
+    def topic_counts(self) -> dict[str, int]:
+        """Return how many halves are pending by topic; from any thread, of about one moment."""
+        topics = list(self._topics)
+        numbers = self._rows[:, _TOPIC]
+        counts = np.bincount(numbers[numbers < len(topics)], minlength=len(topics)).tolist()
+        return {topic: count for topic, count in zip(topics, counts, strict=True) if count}
+
     def ids(self) -> list[str]:
         """Return the ids of all pending transactions, the one stored first at the front."""
         rows = np.argsort(self._rows[:, _QUEUE_OFFSET], kind="stable")[: len(self)]

@@ -6,8 +6,17 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from storage.engine.system_group import SystemGroup
 from storage.errors import StoreFull
-from storage.transactions.progress import NO_PROGRESS, TransactionProgress
+from storage.format.names import TRANSACTION_GROUP
+from storage.transactions.progress import (
+    NO_PROGRESS,
+    STATE,
+    TransactionProgress,
+    hand_over,
+    load_progress,
+    save_progress,
+)
 
 if TYPE_CHECKING:
     import threading
@@ -16,19 +25,21 @@ if TYPE_CHECKING:
     from storage.transactions.decided import DecidedCommits
     from storage.transactions.halves import HalfTable
     from storage.transactions.log_access import TransactionLog
-    from storage.transactions.progress import ProgressFiles
 
 
 class KeptProgress:
     """The progress of one store. Methods are safe to call from several threads."""
 
     def __init__(
-        self, log: TransactionLog, files: ProgressFiles, table: HalfTable, decided: DecidedCommits,
-        guard: threading.RLock,
-    ) -> None:  # fmt: skip
+        self, log: TransactionLog, table: HalfTable, decided: DecidedCommits, guard: threading.RLock
+    ) -> None:
         """``guard`` is the lock of both tables."""
         self._log = log
-        self._files = files
+        engine = log.engine
+        self._states = engine.states
+        self._group = SystemGroup(
+            engine.filesystem, engine.paths.config, log.clock, TRANSACTION_GROUP
+        )
         self._table = table
         self._decided = decided
         self._guard = guard
@@ -42,7 +53,9 @@ class KeptProgress:
 
     def load(self) -> TransactionProgress:
         """Return what was kept."""
-        return self._files.load(broker_ran=self._log.engine.broker_ran)
+        return load_progress(
+            self._states.document(STATE), self._group, broker_ran=self._log.engine.broker_ran
+        )
 
     def start(
         self, loaded: TransactionProgress, kept: TransactionProgress, unended: Sequence[int]
@@ -52,12 +65,12 @@ class KeptProgress:
         Raises StoreFull, OSError.
         """
         if loaded != kept:
-            self._files.save(loaded)  # or what is stored next would not be read again
+            save_progress(self._states, loaded)  # or what is stored next would not be read again
         elif self._log.engine.broker_ran and loaded != NO_PROGRESS:
             with suppress(
                 StoreFull, OSError
             ):  # the next start does not ask a broker; ``save`` tries it again
-                self._files.save(loaded)
+                save_progress(self._states, loaded)
         with self._guard:
             self._removal_offset = loaded.removal_offset
             self._copies_offset = loaded.copies_offset
@@ -102,7 +115,7 @@ class KeptProgress:
             noted = self._noted
             if noted is None or self._log.engine.log.flushed_offset < noted[1]:
                 return
-        self._files.save(noted[0])
+        save_progress(self._states, noted[0])
         with self._guard:
             self._saved = noted[0]
             if self._noted is noted:
@@ -110,4 +123,4 @@ class KeptProgress:
 
     def hand_over(self) -> None:
         """Keep the progress where a broker reads it, as far as nobody else keeps that table."""
-        self._files.hand_over(self.now())
+        hand_over(self._group, self.now())

@@ -10,7 +10,6 @@ from storage.errors import StoreError
 from storage.log.followers import DurableNeed
 from storage.transactions.checks import Ask, TransactionChecks
 from storage.transactions.log_access import TransactionLog
-from storage.transactions.progress import ProgressFiles
 from storage.transactions.transactions import Transactions
 from storage.transactions.values import HalfStatus
 
@@ -41,7 +40,6 @@ class StoreTransactions:
         self._is_recovered = False
         self._transactions = Transactions(
             TransactionLog(engine, appender, topics, clock),
-            ProgressFiles(engine.filesystem, engine.paths.config, clock),
             immunity_ms=config.transaction_timeout_ms,
             interval_ms=config.transaction_check_interval_ms,
             age_max_ms=config.transaction_age_max_ms,
@@ -105,6 +103,15 @@ class StoreTransactions:
         """Return what is pending; waits for nobody."""
         table = self._transactions.table
         return HalfStatus(len(table), table.first_born_ms() or 0)
+
+    def pending_counts(self) -> dict[str, int]:
+        """Return how many half messages are pending by topic; waits for nobody."""
+        return self._transactions.table.topic_counts()
+
+    def ended_counts(self, *, commit: bool) -> dict[str, int]:
+        """Return how many half messages were committed, or rolled back, by topic since the start."""
+        counts = self._transactions.ended_counts.copy().items()
+        return {topic: count for (committed, topic), count in counts if committed is commit}
 
     def pending(self) -> PendingTransactions:
         """See ``Transactions.pending``."""

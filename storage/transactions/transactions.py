@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -52,13 +53,10 @@ if TYPE_CHECKING:
     from storage.kernels.columns import ByteArray
     from storage.log.batches import Prepared
     from storage.transactions.log_access import TransactionLog
-    from storage.transactions.progress import ProgressFiles
 
 _LOG: Final = logging.getLogger(__name__)
 TRANSACTION_BYTES_MAX: Final = 64 << 20
-COMMIT_BYTES_MAX: Final = (
-    16 << 20
-)  # of the transactions that go into one batch, but for a larger one
+COMMIT_BYTES_MAX: Final = 16 << 20  # of transactions in one batch, but for a larger one
 ID_BYTES_MAX: Final = 255
 LISTED_MAX: Final = 10_000
 FULL_RETRY_MS: Final = 1_000
@@ -85,16 +83,16 @@ class Transactions:
     """All transactions of a store. Methods are safe to call from several threads."""
 
     def __init__(
-        self, log: TransactionLog, files: ProgressFiles, *, immunity_ms: int, interval_ms: int,
+        self, log: TransactionLog, *, immunity_ms: int, interval_ms: int,
         age_max_ms: int, pending_max: int,
     ) -> None:  # fmt: skip
         self.log = log
         self.guard = threading.RLock()
         self.table = HalfTable()
+        self.ended_counts: Counter[tuple[bool, str]] = Counter()  # halves, by commit and topic
         # A commit has to fit into one file of the log.
-        self._bytes_max = min(
-            TRANSACTION_BYTES_MAX, log.engine.config.commit_log_file_size * 7 // 8
-        )
+        file_size = log.engine.config.commit_log_file_size
+        self._bytes_max = min(TRANSACTION_BYTES_MAX, file_size * 7 // 8)
         self._immunity_ms = immunity_ms
         self._interval_ms = interval_ms
         self._age_max_ms = age_max_ms
@@ -102,7 +100,7 @@ class Transactions:
         self.ended = EndedTransactions()
         self.notes = CheckNotes()
         self.decided = DecidedCommits(log.clock, interval_ms=interval_ms)
-        self.progress = KeptProgress(log, files, self.table, self.decided, self.guard)
+        self.progress = KeptProgress(log, self.table, self.decided, self.guard)
         self._is_recovered = False
 
     # ---- start and end
@@ -324,6 +322,7 @@ class Transactions:
             self.log.append(copies, len(missing), removed, HalfEnd.COMMIT)
         else:
             self.log.append(_NO_BYTES, 0, removed, HalfEnd.COMMIT if commit else HalfEnd.ROLLBACK)
+        self.ended_counts.update((commit, half.topic) for each in endings for half in each.halves)
 
     def _ending(
         self, transaction_id: str, *, commit: bool, topic: str

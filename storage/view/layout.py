@@ -16,6 +16,7 @@ LOG_DIRECTORY: Final = "commitlog"
 QUEUE_DIRECTORY: Final = "consumequeue"
 INDEX_DIRECTORY: Final = "index"
 INDEX_CHECKSUMS_DIRECTORY: Final = "index-checksums"
+JOURNAL_DIRECTORY: Final = "journal"  # of the writer
 TIMERS_DIRECTORY: Final = "timers"
 REBUILDS_DIRECTORY: Final = "rebuilds"
 SETTINGS_FILE: Final = "penstock.json"
@@ -33,6 +34,7 @@ class StorePaths:
         self.consume_queue = root / QUEUE_DIRECTORY
         self.index = root / INDEX_DIRECTORY
         self.index_checksums = root / INDEX_CHECKSUMS_DIRECTORY
+        self.journal = root / JOURNAL_DIRECTORY
         self.timers = root / TIMERS_DIRECTORY
         self.rebuilds = root / REBUILDS_DIRECTORY
         self.config = root / "config"

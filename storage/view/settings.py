@@ -3,7 +3,7 @@
 It is ours alone, twice and with a checksum (``storage.tables.own_document``); a broker ignores it, and a
 directory that a broker made has none::
 
-    {"formatVersion": 2, "storeId": "32 hex digits", "commitLogFileSize": 1073741824,
+    {"formatVersion": 3, "storeId": "32 hex digits", "commitLogFileSize": 1073741824,
      "consumeQueueFileSize": 6000000, "indexSlotCount": 5000000, "indexEntryCount": 20000000,
      "flushMode": "async", "deletedTopics": {"name": commit offset of its deletion},
      "deletingTopic": "name of one whose deletion is decided and not done; else it is not there",
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from storage.config import StoreConfig
     from storage.files.filesystem import FileSystem, ReadFileSystem
 
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 
 _SIZE_FIELDS: Final = {
     "commitLogFileSize": "commit_log_file_size",

@@ -60,10 +60,8 @@ def consumed(client: Client, group: str, topic: str) -> int:
     return sum(max(0, each.queue_offset) for each in client.offsets(group, topic))
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_what_an_encoding_lacks_is_escaped(
-    start: Started, client: Client, spoken: str, encoding: str
-) -> None:
+def test_what_an_encoding_lacks_is_escaped(start: Started, client: Client, spoken: str) -> None:
+    encoding = "latin-1"
     done = start("sub", spoken, "--group", "escaped", encoding=encoding)
 
     shown = done.stdout.decode(encoding).splitlines()
@@ -78,9 +76,8 @@ def test_what_an_encoding_lacks_is_escaped(
     assert start("message", offset, encoding=encoding).returncode == ExitCode.DONE
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
-def test_json_is_json_in_any_encoding(start: Started, spoken: str, encoding: str) -> None:
-    done = start("--json", "sub", spoken, encoding=encoding)
+def test_json_is_json_in_any_encoding(start: Started, spoken: str) -> None:
+    done = start("--json", "sub", spoken, encoding="latin-1")
 
     lines = done.stdout.decode("utf-8").splitlines()
     assert [json.loads(line)["body"] for line in lines] == BODIES
@@ -89,10 +86,8 @@ def test_json_is_json_in_any_encoding(start: Started, spoken: str, encoding: str
 @pytest.mark.parametrize(
     ("to", "problem", "more"),
     [
-        (">&-", "Bad file descriptor", ()),
         (">&-", "Bad file descriptor", ("--json",)),
         (">/dev/full", "No space left on device", ("--bodies",)),
-        (">/dev/full", "No space left on device", ("--max", "2")),
     ],
 )
 def test_what_cannot_be_written_is_not_consumed(
@@ -122,12 +117,7 @@ def test_the_reader_of_a_pipe_that_has_gone_leaves_the_rest_to_the_next_run(
 
 @pytest.mark.parametrize(
     ("arguments", "to"),
-    [
-        (["topic", "list"], ">&-"),
-        (["--json", "status"], ">/dev/full"),
-        (["--help"], ">&-"),
-        (["--version"], ">/dev/full"),
-    ],
+    [(["--json", "status"], ">/dev/full"), (["--help"], ">&-")],
 )
 def test_a_command_whose_output_is_lost_fails_in_one_line(
     start: Started, arguments: list[str], to: str

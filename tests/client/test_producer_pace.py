@@ -6,6 +6,7 @@ import heapq
 from typing import NamedTuple
 
 import pytest
+from steps_to_try import cases_to_try
 
 from penstock.producing.batches import ProducerBatch
 from penstock.producing.options import FRAME_BYTES_MAX, ProducerOptions
@@ -64,7 +65,7 @@ def run(
 
 @pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("queues", [1, 8])
-@pytest.mark.parametrize("link_s", [0.0002, 0.005, 0.1])
+@pytest.mark.parametrize("link_s", cases_to_try([0.005, 0.0002, 0.1]))
 def test_a_producer_that_outruns_its_writer_loses_no_rate_and_waits_little(
     ordered: bool, queues: int, link_s: float
 ) -> None:

@@ -42,7 +42,7 @@ SCENARIOS = {
         Scenario(send_together, frozenset({"together"})),
         Scenario(body_4mib),
         Scenario(unknown_topic),
-        Scenario(readme_example, frozenset({"readme"})),
+        Scenario(readme_example, frozenset({"readme"}), plaintext_only=True),
         Scenario(tls, own_server={TLS: "", ACCOUNTS: ""}, tls=True),
         Scenario(transaction_commit, TRANSACTIONS),
         Scenario(transaction_rollback, TRANSACTIONS),

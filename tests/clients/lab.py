@@ -109,6 +109,7 @@ class Scenario:
     tls: bool = False
     slow: bool = False
     penstock_only: bool = False
+    plaintext_only: bool = False
 
     @property
     def name(self) -> str:

@@ -109,6 +109,7 @@ def run_cell(
         scenario.needs & language.lacks
         or (scenario.tls and not language.tls)
         or (scenario.penstock_only and server != "penstock")
+        or (scenario.plaintext_only and servers.shared.authority is not None)
     ):
         return Cell(server, language.name, scenario.name, NONE)
     reason = known.why(server, language.name, scenario.name)

@@ -96,7 +96,7 @@ class PenstockServer:
         self._running = Running(
             "services.supervisor", "--store", str(store), *(["--accounts"] if accounts else []),
             *(word for name, address in ports.items() for word in (f"--{name}-listen", address)),
-            "--gateway-listen", self.address, "--commit-log-file-size", "64MiB",
+            "--gateway-listen", self.address, "--metrics-listen", "none", "--commit-log-file-size", "64MiB",
             *(word for name, address in endpoints.items() if split for word in (f"--{name}-endpoint", address)),
             *(word for name, value in flags.items() for word in (f"--{name}", value)),
         )  # fmt: skip

@@ -22,7 +22,7 @@ from penstock.v1.writer_pb2 import ProduceRequest
 from penstock.v1.writer_pb2_grpc import WriterStub
 
 KILLS = int(os.environ.get("KILLS", "2"))
-MESSAGES_A_LIFE = 400
+MESSAGES_A_LIFE = 150
 LEASE_MS = 1_500
 GROUP = {"group": "g", "topic": "t"}
 

@@ -26,7 +26,7 @@ class Served:
     """``penstock serve`` of a store, whose output goes where the test says."""
 
     def __init__(self, store: Path, **streams: Any) -> None:
-        self.addresses = {name: free_address() for name in (*SERVICES, "gateway")}
+        self.addresses = {name: free_address() for name in (*SERVICES, "gateway", "metrics")}
         closed = CLOSED[streams.pop("closed", "nothing")]
         command = [sys.executable, "-m", "cli.main", "serve", "--store", str(store), *SMALL_STORE]
         for name, address in self.addresses.items():

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from cut_machine import Machine
 from engine_store import queue_units_on_disk, record, records_on_disk
+from steps_to_try import ALL_STEPS
 
 from storage.errors import StoreFailed, StoreFull
 from storage.queues.queue_files import OpenQueueFiles
@@ -63,7 +64,7 @@ def test_a_deletion_stopped_at_any_step_is_done_or_has_not_begun(
     tmp_path: Path, kills: bool
 ) -> None:
     outcomes = []
-    for step in range(1, STEPS_MAX):
+    for step in range(1, STEPS_MAX, 1 if ALL_STEPS else 2):
         machine = Machine(tmp_path / str(step))
         writer = machine.open(flush_mode="sync")
         writer.create_topic("t", 1)

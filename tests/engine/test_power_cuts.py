@@ -15,8 +15,8 @@ from cut_store import CutStore
 from storage.queues import queue_files
 
 SESSIONS = 9  # of a store; each ends with a cut, a kill, or first a close
-SHARES = 8
-CUTS = int(os.environ.get("CUTS", "320"))
+SHARES = 4
+CUTS = int(os.environ.get("CUTS", "160"))
 ONE_BY_ONE = queue_files.SYNCED_ONE_BY_ONE_MAX
 MODES = [("sync", False), ("async", False), ("sync", True), ("async", True)]
 

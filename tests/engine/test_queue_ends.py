@@ -67,11 +67,11 @@ def test_every_queue_ends_where_its_last_record_was_put(steps: list[tuple[str, A
             make_again(keys[0][0].decode())
         if kind == "one":
             assert [ends.of(given_)] == expected(keys)
-            ends.move(given_, ends.of(given_) + 1)
+            ends.move(given_, ends.of(given_), ends.of(given_) + 1, 10)
         else:
             firsts = ends.of_all(keys, places)
             assert firsts.tolist() == expected(keys)
-            ends.move_all(keys, firsts + 1, places)
+            ends.move_all(keys, firsts, firsts + 1, [10] * len(keys), places)
         model.update(zip(keys, [end + 1 for end in expected(keys)], strict=True))
 
 
@@ -105,7 +105,7 @@ def test_an_append_that_comes_between_counts() -> None:
     ends = ends_of(looks)
 
     def next_offset(_topic: str, _queue_id: int) -> int:
-        ends.move((b"orders", 0), 8)
+        ends.move((b"orders", 0), 7, 8, 10)
         return 7
 
     looks.next_offset = next_offset

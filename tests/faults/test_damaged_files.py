@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from flip_bed import FlipBed, Tally
+from steps_to_try import steps_to_try
 
 PAGE = 512  # as small as the files are
 Changes = dict[Path, bytes | None]
@@ -70,8 +71,12 @@ DAMAGES: list[Damage] = [
 KINDS = ["log", "queues", "index", "index checksums", "tables", "checkpoint"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+EVERY = [(damage, kind) for damage in DAMAGES for kind in KINDS]
+
+
+@pytest.mark.parametrize(
+    ("damage", "kind"), steps_to_try(EVERY, 5), ids=lambda each: getattr(each, "__name__", each)
+)
 def test_a_damaged_file_costs_what_the_log_lost(bed: FlipBed, kind: str, damage: Damage) -> None:
     for path in bed.of_kind(kind):
         changes = damage(bed, path)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from engine_store import small_config
+from steps_to_try import cases_to_try, steps_to_try
 
 from storage.clock import SystemClock
 from storage.config import StoreConfig
@@ -257,7 +258,7 @@ def test_old_copies_of_a_file_and_of_the_table_cost_no_key(
     assert contents(store) == wanted
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", steps_to_try(list(DAMAGES), 4))
 def test_doctor_names_it_and_repair_repairs_it(store: Path, damage: str) -> None:
     wanted, files = contents(store), [f"index/{path.name}" for path in index_files(store)]
     DAMAGES[damage](index_files(store))
@@ -269,7 +270,7 @@ def test_doctor_names_it_and_repair_repairs_it(store: Path, damage: str) -> None
     assert [line for line in doctor(store) if line["severity"] in ("warning", "damage")] == []
 
 
-@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("place", cases_to_try([0, 1, 2]))
 @pytest.mark.parametrize("part", ["entry", "slot"])
 def test_doctor_compares_a_file_without_a_checksum_with_the_log(
     store: Path, place: int, part: str

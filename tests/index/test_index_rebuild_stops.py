@@ -21,7 +21,7 @@ from storage.writer import StoreWriter
 SLOTS, ENTRIES = 30, 40
 CONFIG = small_config(index_slot_count=SLOTS, index_entry_count=ENTRIES, scrub_interval_ms=0)
 KEYS = [f"key-{n}" for n in range(50)]
-STRIDE = int(os.environ.get("STRIDE", "3"))  # of the steps at which it is stopped
+STRIDE = int(os.environ.get("STRIDE", "9"))  # of the steps at which it is stopped
 
 
 def repair(store: Path, filesystem: FileSystem) -> None:

@@ -285,7 +285,10 @@ def test_check_batch_returns_what_the_three_loops_return(store_host_size: int) -
         assert all(map(np.array_equal, got, wanted))
         topics = [data[at : at + length].tobytes() for at, length in queues[:3, :2].tolist()]
         assert topics == [b"a", b"b", b"a"]
-        assert queues[:3, 2:].tolist() == [[1, 2], [1, 1], [2, 1]]
+        sizes = wanted[3].tolist()
+        assert queues[:3, 2:].tolist() == [
+            [1, 2, sizes[0] + sizes[2]], [1, 1, sizes[1]], [2, 1, sizes[3]],
+        ]  # fmt: skip
 
 
 def test_queues_of_one_topic_in_turn_have_its_position_in_common() -> None:

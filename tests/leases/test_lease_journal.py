@@ -14,7 +14,8 @@ from steps_to_try import steps_to_try
 from storage.errors import StoreFailed, StoreFull
 from storage.files.filesystem import OsFileSystem
 from storage.format.config_json import decode_config, encode_config
-from storage.format.leases.journal import KEY, KEY_PAYLOAD, VERSION, blocks_in, encode_block
+from storage.format.journal import blocks_in, encode_block
+from storage.format.leases.journal import KEY, KEY_PAYLOAD, VERSION
 from storage.leases.upkeep import LeaseUpkeep
 from storage.leases.values import HandleProblem
 from storage.offline.checks.leases import lease_journal

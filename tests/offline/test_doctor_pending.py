@@ -118,22 +118,22 @@ def test_rows_of_delayed_messages_are_named_and_nothing_is_lost(
     assert wrong(store.directory) == []
 
 
-@pytest.mark.parametrize("names", [(0,), (1,), (0, 1)])
-@pytest.mark.parametrize("damage", [lambda path: flip(path, 60), cut])
-def test_what_producers_have_sent_is_named_and_mended_by_the_next_start(
-    store: TransactionStore, damage: Callable[[Path], None], names: tuple[int, ...]
+def test_damage_of_the_journal_is_named_until_its_file_is_removed(
+    store: TransactionStore,
 ) -> None:
     store.open()
     sent = [Message(topic="orders", body=b"once")]
     [first] = store.writer.put(sent, producer=ProducerSequence(77, 1))
     store.writer.close()
     assert wrong(store.directory) == []
-    files = [("producers.sequences", "producers.sequences.bak")[each] for each in names]
-    for name in files:
-        damage(store.directory / "config" / name)
-    assert wrong(store.directory) == [("warning", "producer-file", f"config/{x}") for x in files]
+    (path,) = (store.directory / "journal").iterdir()
+    flip(path, 60)
+    assert wrong(store.directory) == [("warning", "journal", f"journal/{path.name}")]
     store.open()
     [again] = store.writer.put(sent, producer=ProducerSequence(77, 1, 1_000))
     assert again == first._replace(repeated=True)
     store.writer.close()
+    left = f"journal/{path.name}.damaged"
+    assert wrong(store.directory) == [("warning", "journal", left)]
+    (store.directory / left).unlink()
     assert wrong(store.directory) == []

@@ -520,7 +520,6 @@ def test_a_stop_keeps_all_of_it_and_a_start_reads_no_log_for_it(
         writer.create_topic("t", 4)
         stored = writer.put(messages, producer=first(1))
         end = writer.appended_offset
-    assert (tmp_path / "s" / "config" / "producers.sequences").exists()
     with StoreWriter.open(tmp_path / "s", small_config(), clock=clock) as writer:
         assert not writer._appender.windows.is_changed
         answered = writer.put(messages, producer=again(1))

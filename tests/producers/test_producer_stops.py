@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -19,11 +20,12 @@ from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.format.record import decode_record
 from storage.message import BatchResult, Message, ProducerSequence, PutResult
 from storage.producers import loading, windows
+from storage.producers.loading import STATE
 from storage.testing import ProcessStopped, SteppedClock
 from storage.view.log.walk import RecordRun, walk_log
 from storage.writer import StoreWriter
 
-CUTS = int(os.environ.get("CUTS", "60"))
+CUTS = int(os.environ.get("CUTS", "24"))
 SHARES = 4
 REQUESTS = 14
 ID = 77
@@ -245,22 +247,26 @@ def test_a_request_that_was_cut_short_is_completed_when_it_is_repeated(
     machine.disk.close()
 
 
-@pytest.mark.parametrize("damage", ["removed", "flipped", "cut", "the first alone flipped"])
+def put_back(journal: Path, files: dict[Path, bytes]) -> None:
+    """Let the journal have these files and no others."""
+    for path in journal.iterdir():
+        path.unlink()
+    for path, data in files.items():
+        (journal / path.name).write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", ["removed", "flipped"])
 def test_without_what_was_saved_the_log_is_read(tmp_path: Path, damage: str) -> None:
     clock = SteppedClock()
     with StoreWriter.open(tmp_path / "s", small_config(), clock=clock) as writer:
         writer.create_topic("t", 1)
         [stored] = writer.put([Message("t", b"a")], producer=ProducerSequence(ID, 1))
-    paths = sorted((tmp_path / "s" / "config").glob("producers.sequences*"))
-    assert len(paths) == 2
-    for path in paths[: 1 if damage.startswith("the first") else 2]:
-        data = path.read_bytes()
-        if damage == "removed":
-            path.unlink()
-        elif damage == "cut":
-            path.write_bytes(data[:-9])
-        else:
-            path.write_bytes(data[:60] + bytes([data[60] ^ 1]) + data[61:])
+    (path,) = (tmp_path / "s" / "journal").iterdir()
+    data = path.read_bytes()
+    if damage == "removed":
+        path.unlink()
+    else:
+        path.write_bytes(data[:60] + bytes([data[60] ^ 1]) + data[61:])
     with StoreWriter.open(tmp_path / "s", small_config(), clock=clock) as writer:
         [answered] = writer.put([Message("t", b"a")], producer=ProducerSequence(ID, 1, 5_000))
         assert answered == stored._replace(repeated=True)
@@ -306,8 +312,7 @@ def test_a_tail_that_was_stored_in_the_future_casts_doubt_up_to_now(
         writer.create_topic("t", 1)
         for sequence in range(1, 9):
             writer.put([Message("t", bytes(100))], producer=ProducerSequence(ID, sequence))
-    for path in (tmp_path / "s" / "config").glob("producers.sequences*"):
-        path.unlink()
+    shutil.rmtree(tmp_path / "s" / "journal")
     clock = SteppedClock()  # the day is taken back
     with StoreWriter.open(tmp_path / "s", small_config(), clock=clock) as writer:
         with pytest.raises(OutcomeForgotten):
@@ -324,20 +329,18 @@ def test_what_was_sent_before_the_log_that_is_read_is_refused(
     monkeypatch.setattr(loading, "TAIL_BYTES", 1 << 16)
     monkeypatch.setattr(loading, "READ_MAX", 1 << 17)
     clock = SteppedClock()
-    config = tmp_path / "s" / "config"
+    journal = tmp_path / "s" / "journal"
     with StoreWriter.open(tmp_path / "s", small_config(), clock=clock) as writer:
         writer.create_topic("t", 1)
         [kept] = writer.put([Message("t", b"kept")], producer=ProducerSequence(ID, 1))
-    old = {path: path.read_bytes() for path in config.glob("producers.sequences*")}
-    assert len(old) == 2
+    old = {path: path.read_bytes() for path in journal.iterdir()}
     with StoreWriter.open(tmp_path / "s", small_config(), clock=clock) as writer:
         writer.put([Message("t", b"a")], producer=ProducerSequence(ID, 2))
         for _ in range(5):
             clock.advance(600)
             append(writer, record("t", 0, bytes(50_000)))
         end = writer.appended_offset
-    for path, data in old.items():
-        path.unlink() if saved == "nothing" else path.write_bytes(data)
+    put_back(journal, {} if saved == "nothing" else old)
     clock.advance(600)
     with StoreWriter.open(tmp_path / "s", small_config(), clock=clock) as writer:
         assert end - writer._producers._saved_offset <= loading.TAIL_BYTES
@@ -369,7 +372,7 @@ def test_of_a_torn_request_with_records_of_others_behind_it_nobody_knows(
     send(writer, as_batch, 0)
     end = writer.appended_offset
     torn(machine, 2)
-    old = {path: path.read_bytes() for path in machine.store.glob("config/producers.sequences*")}
+    old = {path: path.read_bytes() for path in machine.store.glob("journal/*")}
     writer = machine.open(flush_mode="sync")
     left = end - writer.appended_offset
     if foreign == "another request":
@@ -383,10 +386,7 @@ def test_of_a_torn_request_with_records_of_others_behind_it_nobody_knows(
         writer.append_batch(record("t", 0, bytes(left - empty - 16)))  # with the property CRC
     machine.workers.step("flush")
     machine.kill()
-    for path in machine.store.glob("config/producers.sequences*"):
-        path.unlink()
-    for path, data in old.items():
-        (machine.store / "config" / path.name).write_bytes(data)
+    put_back(machine.store / "journal", old)
     writer = machine.open(flush_mode="sync")
     end = writer.appended_offset
     for age_ms in (0, 1_000):
@@ -431,19 +431,18 @@ def test_what_cannot_be_saved_is_saved_later_and_the_store_says_so(
     machine.workers.step("flush")
     machine.clock.advance(producers.SAVE_INTERVAL_S)
     machine.workers.step("producers")
-    write = machine.disk.write_atomically
 
-    def fail(path: Path, *args: object, **options: object) -> None:
-        raise OSError(errno.EIO, "Input/output error", str(path))
+    def fail(_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(machine.disk, "write_atomically", fail)
-    with pytest.raises(StoreBusy):
-        writer._producers.step()
-    assert "producers.sequences" in writer.status().problem
+    with monkeypatch.context() as broken:
+        broken.setattr(writer._engine.states, "put", fail)
+        with pytest.raises(StoreBusy):
+            writer._producers.step()
+    assert "requests of producers are not saved" in writer.status().problem
     assert writer.writable
-    monkeypatch.setattr(machine.disk, "write_atomically", write)
     machine.workers.step("producers")
     assert writer.status().problem == ""
-    assert (machine.store / "config" / "producers.sequences").exists()
+    assert writer._engine.states.get(STATE)
     writer.close()
     machine.disk.close()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from golden import golden_acked, golden_copy, golden_dump, golden_spec
+from steps_to_try import steps_to_try
 
 from storage import Message, MessageStore, PullStatus, StoreConfig
 from storage.clock import SystemClock
@@ -93,7 +94,9 @@ def test_a_brokers_store_is_taken_over(name: str, tmp_path: Path) -> None:
                 assert found.record_count >= 1, line
 
 
-@pytest.mark.parametrize("name", sorted({*NAMES, "defaults", "pool", "syncflush", "ext"}))
+@pytest.mark.parametrize(
+    "name", steps_to_try(sorted({*NAMES, "defaults", "pool", "syncflush", "ext"}), 3)
+)
 def test_every_acknowledged_message_is_there(name: str, tmp_path: Path) -> None:
     """What was acknowledged to the broker's producer is served, unless cleaned since."""
     lines = [line for line in dump(golden_copy(name, tmp_path), golden_spec(name)) if "offsetMsgId" in line]  # fmt: skip

@@ -31,8 +31,8 @@ def stored(tmp_path_factory):
 
 
 @pytest.mark.parametrize("queues_lost", [False, True])
-@pytest.mark.parametrize("victim", [0, 1, COUNT - 1])
-@pytest.mark.parametrize("bit", [0, 20, 62, 63])
+@pytest.mark.parametrize("victim", [0, COUNT - 1])
+@pytest.mark.parametrize("bit", [0, 62])
 def test_a_wrong_queue_offset_moves_no_record(tmp_path, stored, queues_lost, victim, bit):
     source, commit_offsets = stored
     directory = tmp_path / "store"

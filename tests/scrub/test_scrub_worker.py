@@ -14,9 +14,8 @@ from storage import MessageStore, StoreConfig, StoreReader
 from storage.errors import StoreFull
 from storage.format.consume_entry import UNIT_SIZE
 from storage.message import Message
-from storage.scrub.progress import ScrubProgress, load_progress, save_progress
-from storage.scrub.worker import ScrubStatus
-from storage.testing import SimulatedDisk, SteppedClock, SteppedWorkers, every_stop
+from storage.scrub.worker import STATE, ScrubStatus
+from storage.testing import SteppedClock, SteppedWorkers
 
 DAY_S = 86_400
 CONFIG = StoreConfig(
@@ -225,43 +224,8 @@ def test_a_position_is_noted_while_a_pass_is_long(
     for _ in range(4):
         scrubbed.step()
 
-    noted = load_progress(scrubbed.store.writer._engine.filesystem, scrubbed.directory / "config")
-    assert 0 < noted.position < noted.end
-
-
-@pytest.mark.parametrize("kills", [True, False])
-def test_a_note_that_is_stopped_at_any_step_is_the_old_or_the_new_one(
-    tmp_path: Path, kills: bool
-) -> None:
-    old = ScrubProgress(position=5, end=9, began_ms=1, completed_ms=0)
-    new = ScrubProgress(position=7, end=9, began_ms=1, completed_ms=0)
-
-    def work(disk: SimulatedDisk) -> None:
-        disk.make_directory(disk.root / "config")
-        save_progress(disk, disk.root / "config", old)
-        save_progress(disk, disk.root / "config", new)
-
-    found = []
-    for run in every_stop(tmp_path / "runs", work, kills=kills):
-        left = load_progress(run.disk, run.disk.root / "config")
-        assert left in (ScrubProgress(), old, new)
-        found.append(left)
-    assert found[-1] == new
-    assert old in found
-
-
-def test_a_flipped_bit_of_the_note_makes_it_unknown(tmp_path: Path) -> None:
-    disk = SimulatedDisk(tmp_path / "disk")
-    disk.make_directory(disk.root / "config")
-    save_progress(disk, disk.root / "config", ScrubProgress(position=5, end=9, began_ms=1))
-    path = disk.root / "config" / "scrub.json"
-    good = path.read_bytes()
-    for position in range(len(good)):
-        for bit in range(8):
-            bad = bytearray(good)
-            bad[position] ^= 1 << bit
-            path.write_bytes(bad)
-            assert load_progress(disk, path.parent).position in (0, 5)
+    noted = scrubbed.store.writer._engine.states.document(STATE)
+    assert 0 < noted["position"] < noted["end"]
 
 
 def test_events_are_warnings(scrubbed: Scrubbed, caplog: pytest.LogCaptureFixture) -> None:

@@ -160,7 +160,8 @@ def test_what_every_process_takes_is_declared_once_and_reaches_all_of_them(
     """A field of a group of ProcessSettings is a flag of each service, and `serve` passes it on to its children."""
     tls = certificates.settings
     given: dict[str, Any] = {
-        "log_level": "error", "log_format": "json", "access_log": "all", "tls_server_name": "db", **tls,
+        "log_level": "error", "log_format": "json", "access_log": "all", "rpc_server": "aio",
+        "tls_server_name": "db", **tls,
     }  # fmt: skip
     value = given.get(name, 1 << 20)
     flags = [flag_of(name), str(value)]
@@ -168,7 +169,7 @@ def test_what_every_process_takes_is_declared_once_and_reaches_all_of_them(
         value, flags = True, ["--plaintext"]
     for other in tls if name in tls else ():  # which go together
         flags += [flag_of(other), str(tls[other])]
-    if name != "config":  # of which serve passes on the name
+    if name not in ("config", "metrics_listen"):  # whose values are serve's own
         serve = load(ServeSettings, ["--store", "s", *flags], prog="serve")
         for service, kind in supervisor.SERVICES.items():
             child = load(kind, child_arguments(service, serve), prog=service)

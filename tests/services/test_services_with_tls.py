@@ -140,8 +140,8 @@ async def test_a_service_shows_the_certificate_that_its_files_hold_by_now(
         other.key.replace(own.key)
         other.cert.replace(own.cert)
         async with asyncio.timeout(10):
-            while port.servicer.callers[-1] != [b"second"]:
+            while port.servicer.callers[-1] != "second":
                 await writer.call(LIST_TOPICS, b"")
                 await asyncio.sleep(0.01)
         await writer.close()
-    assert port.servicer.callers[0] == [b"first"]
+    assert port.servicer.callers[0] == "first"

@@ -116,23 +116,39 @@ def test_resume_completes_what_a_full_disk_stopped(writer, filesystem, tmp_path)
     assert writer.staged.commit("app", 0, ["a"])[1]
 
 
-def test_a_disk_that_is_full_for_the_ledger_stores_nothing_twice(writer, filesystem, tmp_path):
+@contextlib.contextmanager
+def refused(monkeypatch, writer, kind, error):
+    """Let the journal take no state of a kind."""
+    states = writer._engine.states
+    put = states.put
+
+    def refuse(changes):
+        if any(name.startswith(kind) and state for name, state in changes.items()):
+            raise error
+        put(changes)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(states, "put", refuse)
+        yield
+
+
+def test_a_disk_that_is_full_for_the_ledger_stores_nothing_twice(writer, monkeypatch, tmp_path):
     stage(writer.staged, "app", 0, "a", [big(1)])
-    filesystem.full = "ledger"
-    for _ in range(2):
-        with pytest.raises(StoreFull):
-            writer.staged.commit("app", 0, ["a"])
-    filesystem.full = ""
+    with refused(monkeypatch, writer, "ledger", StoreFull("no space left")):
+        for _ in range(2):
+            with pytest.raises(StoreFull):
+                writer.staged.commit("app", 0, ["a"])
     writer.staged.commit("app", 0, ["a"])
     assert bodies_on_disk(tmp_path / "s") == big(1)
 
 
-def test_a_disk_that_is_full_before_the_decision_decides_nothing(writer, filesystem, tmp_path):
+def test_a_disk_that_is_full_before_the_decision_decides_nothing(writer, monkeypatch, tmp_path):
     stage(writer.staged, "app", 0, "a", [big(1)])
-    filesystem.full = "intent"
-    with pytest.raises(StoreFull):
+    with (
+        refused(monkeypatch, writer, "intent", StoreFull("no space left")),
+        pytest.raises(StoreFull),
+    ):
         writer.staged.commit("app", 0, ["a"])
-    filesystem.full = ""
     assert writer.staged.abort("app", 0, None) == 1
     assert bodies_on_disk(tmp_path / "s") == []
 
@@ -155,8 +171,10 @@ def test_a_full_disk_refuses_a_stage_and_keeps_nothing_of_it(
     assert writer.status().writable
 
 
-@pytest.mark.parametrize("name", [".stage", "intent", "ledger", "staged"])
-def test_a_failed_sync_of_a_stages_file_ends_writing_until_a_restart(tmp_path, monkeypatch, name):
+@pytest.mark.parametrize("name", [".stage", "intent", "ledger"])
+def test_a_failed_sync_of_a_stage_or_a_state_ends_writing_until_a_restart(
+    tmp_path, monkeypatch, name
+):
     directory = tmp_path / "s"
     writer = StoreWriter.open(directory, small_config())
     writer.create_topic("t", 2)
@@ -170,7 +188,8 @@ def test_a_failed_sync_of_a_stages_file_ends_writing_until_a_restart(tmp_path, m
     sync = OsFile.sync_all
     with monkeypatch.context() as patch:
         patch.setattr(OsFile, "sync_all", fail)
-        with pytest.raises(StoreFailed):
+        error = OSError(errno.EIO, "Input/output error")
+        with refused(monkeypatch, writer, name, error), pytest.raises(StoreFailed):
             if name == ".stage":
                 stage(writer.staged, "app", 0, "b", [big(1)])
             writer.staged.commit("app", 0, ["a"])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from engine_store import small_config
 from staged_records import bodies_on_disk, intact_bodies_on_disk, stage
+from steps_to_try import ALL_STEPS
 
 from storage.errors import StoreFull
 from storage.files.filesystem import OsFileSystem
@@ -78,7 +79,9 @@ def test_a_step_may_be_stopped_anywhere_and_stores_each_record_once(
     tmp_path: Path, kills: bool
 ) -> None:
     upkeep, completed = _Upkeep(), 0
-    for stop in every_stop(tmp_path / "machine", upkeep.work, kills=kills, step_stride=3):
+    for stop in every_stop(
+        tmp_path / "machine", upkeep.work, kills=kills, step_stride=1 if ALL_STEPS else 9
+    ):
         store = stop.disk.root / "s"
         if not upkeep.is_staged:
             continue

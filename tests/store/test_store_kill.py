@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from engine_store import check_queues_match_log, record, records_on_disk, small_config
+from steps_to_try import steps_to_try
 
 from storage.view.log.recovery_cases import Start
 from storage.writer import StoreWriter
@@ -32,7 +33,9 @@ def produce_and_kill(directory, flush_mode, pool, batches, *options):
     return [(int(queue), int(first), int(count)) for queue, first, count in whole]
 
 
-@pytest.mark.parametrize(("flush_mode", "with_pool"), MODES, ids=lambda value: str(value).lower())
+@pytest.mark.parametrize(
+    ("flush_mode", "with_pool"), steps_to_try(MODES, 9), ids=lambda value: str(value).lower()
+)
 def test_nothing_acknowledged_is_lost_by_two_kills_in_a_row(tmp_path, flush_mode, with_pool):
     pool = tmp_path / "shm"
     pool.mkdir()

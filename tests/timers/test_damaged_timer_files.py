@@ -64,11 +64,11 @@ def files(directory: Path) -> list[Path]:
     return sorted(
         path
         for path in found
-        if path.parent.name == "timers" or path.name.startswith(("timer", *NAMES))
+        if path.parent.name in ("timers", "journal") or path.name.startswith(("timer", *NAMES))
     )
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", steps_to_try(list(DAMAGES), 2))
 def test_what_is_damaged_loses_and_repeats_no_message(
     stopped: Path, tmp_path: Path, damage: str
 ) -> None:

@@ -89,7 +89,7 @@ def test_it_is_delivered_once_wherever_the_store_is_stopped(
     store.close()
 
 
-@pytest.mark.parametrize("time", TIMES, ids=["time", "delay"])
+@pytest.mark.parametrize("time", cases_to_try(TIMES))
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("is_rolled", [False, True])
 def test_its_recall_counts(

@@ -7,11 +7,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from engine_store import note_as_a_broker_does
 from timer_store import NOW_MS, TimerStore
 
 from storage import offline
 from storage.files.filesystem import OsFileSystem
 from storage.format.timers.files import CHECK
+from storage.journal.states import StateJournal
 from storage.offline.checks.pending import pending_files
 from storage.timers.progress import TimerProgressFiles
 from storage.view.layout import StorePaths
@@ -65,22 +67,29 @@ def flipped(check: bytes, bit: int) -> bytes:
     return bytes(content)
 
 
-def test_each_bit_that_flips_is_named_and_ignored(stopped: Path, tmp_path: Path) -> None:
-    """By the doctor and by a start alike."""
+def test_no_bit_that_flips_counts_while_no_broker_ran(stopped: Path, tmp_path: Path) -> None:
     check = (stopped / NAME).read_bytes()
     directory = changed(stopped, tmp_path / "copy", check)
     disk, paths = OsFileSystem(), StorePaths(directory)
-    files = TimerProgressFiles(disk, paths)
-    sound = files.load(STOPPED_MS)
-    assert sound.own is not None and (sound.broker, sound.problem) == (None, "")
-    wrong = []
+    files = TimerProgressFiles(disk, paths, StateJournal(disk, paths.journal))
     for bit in range(8 * CHECK.size):
         (directory / NAME).write_bytes(flipped(check, bit))
-        found = files.load(STOPPED_MS)
-        doctor = [finding.file for finding in pending_files(disk, paths)]
-        if found.broker is not None or not found.problem or doctor != [NAME]:
-            wrong.append((bit, found.broker, found.problem, doctor))
-    assert not wrong
+        found = files.load(STOPPED_MS, broker_ran=False)
+        assert found.own is not None and (found.broker, found.problem) == (None, "")
+
+
+def test_a_broker_that_is_ahead_of_the_clock_is_not_believed(stopped: Path, tmp_path: Path) -> None:
+    """Nor is one whose file is no check; the doctor names both."""
+    read_ms, *others = CHECK.unpack_from((stopped / NAME).read_bytes())
+    later = CHECK.pack(read_ms + 10_000_000_000_000, *others)
+    directory = changed(stopped, tmp_path / "copy", later)
+    disk, paths = OsFileSystem(), StorePaths(directory)
+    files = TimerProgressFiles(disk, paths, StateJournal(disk, paths.journal))
+    for content in (later, b"short"):
+        (directory / NAME).write_bytes(content)
+        found = files.load(STOPPED_MS, broker_ran=True)
+        assert found.own is not None and found.broker is None and found.problem
+        assert [finding.file for finding in pending_files(disk, paths)] == [NAME]
 
 
 def test_what_a_broker_wrote_counts(stopped: Path, tmp_path: Path) -> None:
@@ -92,6 +101,7 @@ def test_what_a_broker_wrote_counts(stopped: Path, tmp_path: Path) -> None:
     fields = read_ms, position, offset, offset, state, read_ms + 7, counter + 4
     check = CHECK.pack(*fields).ljust(4_096, b"\0")
     directory = changed(stopped, tmp_path / "copy", check)
+    note_as_a_broker_does(directory)
     assert named(directory) == []
     bodies = delivered(directory, read_ms + 500)
     assert sum(bodies.values()) == 4  # without the two of the seconds that it has read

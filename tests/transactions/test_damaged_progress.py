@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import pytest
 from flips import flipped
 from transaction_store import TransactionStore, message
 
-NAMES = ("transactions.json", "consumerOffset.json")
 STRIDE = 131  # of the bits that are flipped, each of which takes a start
 Damages = Callable[[bytes], list[bytes | None]]
 DAMAGES: dict[str, Damages] = {
@@ -18,7 +18,7 @@ DAMAGES: dict[str, Damages] = {
     "emptied": lambda _: [b""],
     "zeroed": lambda data: [bytes(len(data))],
     "removed": lambda _: [None],
-    "flipped": lambda data: list(flipped(data))[::STRIDE],
+    "flipped": lambda data: list(islice(flipped(data.rstrip(b"\0")), 0, None, STRIDE)),
 }
 
 
@@ -29,13 +29,13 @@ def test_what_is_damaged_loses_no_transaction(tmp_path: Path, damage: str) -> No
     store.prepare(*(message(name.encode(), name) for name in "ABCD"))
     store.end("A", "C", commit=True)
     store.writer.close()
-    paths = [path for path in sorted((whole / "config").iterdir()) if path.name.startswith(NAMES)]
+    paths = [*whole.glob("config/consumerOffset.json*"), *whole.glob("journal/*")]
     assert len(paths) > 2
     for path in paths:
         for number, data in enumerate(DAMAGES[damage](path.read_bytes())):
             copy = tmp_path / f"{path.name} {number}"
             shutil.copytree(whole, copy)
-            place = copy / "config" / path.name
+            place = copy / path.relative_to(whole)
             place.unlink() if data is None else place.write_bytes(data)
             store = TransactionStore(copy)
             assert store.pending() == ["B", "D"], place

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,8 +34,9 @@ def open_with_damage(store: TransactionStore, commit_offset: int) -> None:
     content[commit_offset + 88] ^= 1
     path.write_bytes(content)
     for table in (store.directory / "config").iterdir():
-        if table.name.startswith(("transactions.json", "consumerOffset.json")):
+        if table.name.startswith("consumerOffset.json"):
             table.unlink()
+    shutil.rmtree(store.directory / "journal")
     store.open()
 
 

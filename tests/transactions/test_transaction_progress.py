@@ -13,20 +13,20 @@ from transaction_store import HALF, OP, TransactionStore, message
 from storage.clock import SystemClock
 from storage.errors import InvalidMessage
 from storage.files.filesystem import OsFileSystem
+from storage.journal.states import read_states
 from storage.leases.leases import Leases
 from storage.reader import StoreReader
 from storage.tables.consumer_offsets import ConsumerOffsets
 from storage.tables.groups import GroupConfig
 from storage.transactions import loading
-from storage.transactions.progress import ProgressFiles, TransactionProgress
+from storage.transactions.progress import STATE, TransactionProgress
 
 GROUP = "CID_RMQ_SYS_TRANS"
 
 
 def kept(store: TransactionStore) -> TransactionProgress:
-    return ProgressFiles(OsFileSystem(), store.directory / "config", SystemClock()).load(
-        broker_ran=False
-    )
+    states = read_states(OsFileSystem(), store.directory / "journal")
+    return TransactionProgress(**states.document(STATE))
 
 
 def of_a_broker(store: TransactionStore) -> dict[str, dict[int, int]]:
@@ -112,8 +112,9 @@ def test_without_progress_all_is_read(store: TransactionStore) -> None:
     store.end("A", "C", commit=True)
     store.writer.close()
     for path in (store.directory / "config").iterdir():
-        if path.name.startswith(("transactions.json", "consumerOffset.json")):
+        if path.name.startswith("consumerOffset.json"):
             path.unlink()
+    shutil.rmtree(store.directory / "journal")
     store.open()
     assert store.pending() == ["B", "D"]
     assert store.end("A", "B", commit=True) == [("committed", 1, True), ("committed", 1, False)]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from engine_store import records_on_disk, small_config
 from lease_store import HandClock
+from steps_to_try import ALL_STEPS
 from transaction_store import OP, TransactionStore, message
 
 from storage.errors import InvalidMessage
@@ -96,7 +97,9 @@ def test_a_transaction_is_whole_or_not_there_and_has_one_copy(
         lives[-1].work(disk)
 
     stops = 0
-    for run in every_stop(tmp_path / "disk", work, kills=kills, seed=seed, step_stride=7):
+    for run in every_stop(
+        tmp_path / "disk", work, kills=kills, seed=seed, step_stride=3 if ALL_STEPS else 13
+    ):
         stops += 1
         life = lives[-1]
         writer, clock = opened(run.disk, run.disk.root)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from engine_store import pull_rebuilt
+from steps_to_try import cases_to_try
 from unit_damage import (
     CONFIG,
     COUNT,
@@ -70,7 +71,7 @@ def test_what_is_stored_after_a_flipped_bit_is_seen(store: Path, whole: Whole) -
         assert served(store) == {**expected(whole), COUNT: b"next"}
 
 
-@pytest.mark.parametrize("queue_offset", [0, 1, 299, 300, 500, 998])
+@pytest.mark.parametrize("queue_offset", cases_to_try([0, 299, 998, 1, 300, 500], 3))
 def test_any_flipped_bit_of_a_unit_costs_nothing(
     store: Path, whole: Whole, queue_offset: int
 ) -> None:

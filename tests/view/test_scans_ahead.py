@@ -7,6 +7,7 @@ import zlib
 from pathlib import Path
 
 import pytest
+from steps_to_try import cases_to_try
 
 from storage import MessageStore, StoreConfig
 from storage.files.filesystem import OsFileSystem
@@ -58,8 +59,8 @@ def flip(directory: Path, commit_offset: int, *, size: int = 1) -> None:
         file.write(bytes(byte ^ 0x55 for byte in old))
 
 
-@pytest.mark.parametrize("rows_max", [2, 7, 64, 1000])
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("rows_max", cases_to_try([7, 1000, 2, 64], 2))
+@pytest.mark.parametrize("threads", cases_to_try([3, 1]))
 @pytest.mark.parametrize("damaged", [0, 1, 40])
 def test_it_finds_what_one_scan_after_the_other_finds(
     directory: Path, rows_max: int, threads: int, damaged: int

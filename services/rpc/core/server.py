@@ -9,9 +9,10 @@ from typing import Any, Final
 import grpc
 
 from services.rpc.core import cygrpc
+from services.rpc.core.call import CoreCall
 from services.rpc.core.completions import Completions
 from services.rpc.core.late_watch import LateWatch
-from services.rpc.core.served_call import Handler, ServedCall
+from services.rpc.served_call import Handler
 
 ANNOUNCED_MAX: Final = 32  # calls that come in one turn of the event loop; more have the next one
 CANCEL_SECONDS: Final = 5.0  # for calls to end once they are cancelled
@@ -49,7 +50,7 @@ class CoreServer:
             raise RuntimeError(f"cannot listen on {address}")
         return int(port)
 
-    def start(self) -> None:
+    async def start(self) -> None:
         """Take calls."""
         self._server.start()
         for _ in range(ANNOUNCED_MAX):
@@ -82,7 +83,7 @@ class CoreServer:
             self._await_call()
         self._count += 1
         self._is_idle.clear()
-        call = ServedCall(self._loop, requested, self._ended, self._late_watch)
+        call = CoreCall(self._loop, requested, self._ended, self._late_watch)
         handler = self._handlers.get(requested.call_details.method)
         if handler is None:
             call.refuse(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")

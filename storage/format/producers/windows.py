@@ -1,13 +1,12 @@
-"""The file of what is known of producers' requests: ``config/producers.sequences``, with a copy.
+"""What is known of producers' requests, as a state of the writer's journal.
 
 Big-endian 64-bit numbers, as many as there are::
 
-    MAGIC, version, commit_offset, set_ms, forgotten_ms, doubtful_ms, number of producers
+    commit_offset, set_ms, forgotten_ms, doubtful_ms, number of producers
     for each producer:
         id, last_ms, forgotten, unknown_ms, number of requests
         for each request:
             sequence, number of the numbers that follow, these numbers
-    CRC-32 of all before
 
 The numbers of a request are the commit offsets ``begin, end`` of each part of its records; where there
 is an odd number of them the last is 0, and says that records which should follow are not in the log.
@@ -22,13 +21,9 @@ import sys
 from array import array
 from collections.abc import Iterable
 from typing import Final, NamedTuple
-from zlib import crc32
 
-MAGIC: Final = 0x5053455157494E44  # "PSEQWIND"
-VERSION: Final = 1
-_HEAD_COUNT: Final = 7
+_HEAD_COUNT: Final = 5
 _PRODUCER_COUNT: Final = 5
-_SIZE: Final = 8
 
 Parts = tuple[int, ...]
 """Where a request's records lie: begin, end of each part; then a 0 if that is not all of them."""
@@ -67,21 +62,14 @@ def encode_block(block: ProducerBlock) -> bytes:
 
 
 def encode_windows(head: WindowsHead, blocks: list[bytes]) -> bytes:
-    """Return the bytes of the file."""
-    data = b"".join((_to_bytes(array("q", (MAGIC, VERSION, *head, len(blocks)))), *blocks))
-    return data + _to_bytes(array("q", (crc32(data),)))
+    """Return the bytes of all of it."""
+    return b"".join((_to_bytes(array("q", (*head, len(blocks)))), *blocks))
 
 
 def decode_windows(data: bytes) -> tuple[WindowsHead, list[ProducerBlock]]:
-    """Return what a file says. Raises ValueError if it is not whole."""
-    if len(data) < (_HEAD_COUNT + 1) * _SIZE or len(data) % _SIZE:
-        raise ValueError(f"{len(data)} bytes are no whole file")
+    """Return what was encoded."""
     numbers = _from_bytes(data)
-    if numbers[0] != MAGIC or numbers[1] != VERSION:
-        raise ValueError("the file does not begin as it should")
-    if numbers[-1] != crc32(data[:-_SIZE]):
-        raise ValueError("the checksum is wrong")
-    return WindowsHead(*numbers[2:6]), list(_blocks(numbers, numbers[6]))
+    return WindowsHead(*numbers[:4]), list(_blocks(numbers, numbers[4]))
 
 
 def _blocks(numbers: array[int], count: int) -> Iterable[ProducerBlock]:

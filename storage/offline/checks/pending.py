@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING, Final
 
 from storage import findings as kinds
 from storage.clock import SystemClock
+from storage.engine.system_group import SystemGroup
 from storage.findings import NOTE, WARNING, Finding
 from storage.format.consume_entry import SCHEDULE_TOPIC
-from storage.format.names import HALF_TOPIC, TIMER_TOPIC
-from storage.producers.loading import damaged_window_files
-from storage.tables.own_document import missing_file
+from storage.format.names import HALF_TOPIC, TIMER_TOPIC, TRANSACTION_GROUP
+from storage.journal.states import read_states
 from storage.timers.file_damage import damaged_check, damaged_timer_files
-from storage.timers.progress import TimerProgressFiles
-from storage.transactions.progress import (
-    TRANSACTIONS_FILE,
-    ProgressFiles,
-    damaged_progress_files,
-)
+from storage.timers.progress import STATE as TIMERS
+from storage.timers.progress import progress_in
+from storage.transactions.progress import STATE as TRANSACTIONS
+from storage.transactions.progress import load_progress
 
 if TYPE_CHECKING:
     from storage.files.filesystem import ReadFileSystem
@@ -40,11 +38,9 @@ def pending_files(disk: ReadFileSystem, paths: StorePaths) -> Iterator[Finding]:
     timers, config = paths.timers, paths.config
     now_ms = SystemClock().now_ms()
     for folder, kind, look in (
-        (timers, kinds.TIMER_FILE, partial(damaged_timer_files, disk, timers)),
+        (timers, kinds.TIMER_FILE, partial(damaged_timer_files, disk, paths)),
         (config, kinds.TIMER_FILE, partial(damaged_check, disk, paths, now_ms=now_ms)),
-        (config, kinds.TRANSACTION_FILE, partial(damaged_progress_files, disk, config)),
-        (config, kinds.PRODUCER_FILE, partial(damaged_window_files, disk, config)),
-        (config, kinds.TRANSACTION_FILE, partial(missing_file, disk, config / TRANSACTIONS_FILE)),
+        (paths.journal, kinds.JOURNAL, lambda: read_states(disk, paths.journal).problems),
     ):
         for name, problem in _lasting(look):
             file = str((folder / name).relative_to(paths.root))
@@ -74,15 +70,18 @@ def log_holds(store: OfflineStore) -> Iterator[Finding]:
 
 
 def _halves(store: OfflineStore) -> list[Place]:
-    files = ProgressFiles(store.filesystem, store.paths.config, SystemClock())
-    return [(HALF_TOPIC, 0, files.load(broker_ran=True).half_offset)]
+    disk, paths = store.filesystem, store.paths
+    document = read_states(disk, paths.journal).document(TRANSACTIONS)
+    group = SystemGroup(disk, paths.config, SystemClock(), TRANSACTION_GROUP)
+    return [(HALF_TOPIC, 0, load_progress(document, group, broker_ran=True).half_offset)]
 
 
 def _timers(store: OfflineStore) -> list[Place]:
-    files = TimerProgressFiles(store.filesystem, store.paths)
-    progress = files.load(SystemClock().now_ms()).own
-    if progress is None:
+    disk, paths = store.filesystem, store.paths
+    document = read_states(disk, paths.journal).document(TIMERS)
+    if document is None:
         return []
+    progress = progress_in(disk, paths.timers, document)
     first = min((block.base_offset for block in progress.blocks), default=None)
     return [
         (TIMER_TOPIC, 0, progress.queue_offset if first is None else first),

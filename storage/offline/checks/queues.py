@@ -24,12 +24,13 @@ from storage.view.queues.comparison import (
     uncovered,
     wrong_units,
 )
+from storage.view.queues.held_units import QUEUE_OFFSET_LIMIT
 from storage.view.queues.pull import pull_queue
 from storage.view.queues.queue_files import UNITS_MAX, QueueFiles
 from storage.view.queues.rebuilt_units import Extent, RebuiltUnits
 from storage.view.queues.runs import QueueRun, runs_of
 from storage.view.queues.tag_filter import MATCH_ALL
-from storage.view.queues.units import UnitBuilder
+from storage.view.queues.units import UnitBuilder, Units, same_units
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
@@ -115,57 +116,76 @@ class _ComparedQueue:
         end_offset: int,
     ) -> None:
         self._queue = queue
-        self._runs = runs
+        self._runs = [run for run in runs if 0 <= run.begin < QUEUE_OFFSET_LIMIT]
         self._is_settled = store.settled_offset == EVERYTHING
         begin = queue.begin
-        if runs and queue.files:  # the first unit may be a wrong one
-            begin = min(begin, max(runs[0].begin, queue.files[0].start_offset // UNIT_SIZE))
-        log = store.reader.log
-        self._extent = Extent(begin, self._end(), log.min_offset, end_offset)
+        if self._runs and queue.files:  # the first unit may be a wrong one
+            begin = min(begin, max(self._runs[0].begin, queue.files[0].start_offset // UNIT_SIZE))
+        self._records_end = self._find_records_end(begin)
+        log, end = store.reader.log, max(queue.end, self._records_end)
+        self._extent = Extent(begin, end, log.min_offset, end_offset)
         self._rebuilt = RebuiltUnits(log, *key, lambda: store.topics.since(key[0]))
 
-    def _end(self) -> int:
-        """Return where the queue ends, with what it has no units of.
+    def _find_records_end(self, begin: int) -> int:
+        """Return the queue offset after the last record, whether it has a unit or not.
 
-        Of records ahead of that two have to agree, and there has to be room for what is missing before them.
+        Of records after the last unit two have to agree, and there has to be room for what is missing before them.
         """
-        end, last_offset = self._queue.end, 0
+        records_end, last_offset = begin, 0
+        end = self._queue.end if self._queue.files else sum(run.begin for run in self._runs[:1])
         for run in self._runs:
             is_sure = run.end - run.begin > 1
             room = (run.commit_offset - last_offset) // RECORD_SIZE_MIN if is_sure else 0
             if run.begin <= end + room:
+                records_end = max(records_end, run.end)
                 end = max(end, run.end)
             last_offset = run.last_commit_offset
-        return end
+        return records_end
 
     def ranges(self, found: list[UnitRange]) -> Iterator[_WrongRange]:
         """Yield what is wrong of what was found, and of the units that no record accounts for."""
-        doubted = list(uncovered(self._runs, self._queue.begin, self._queue.end))
+        doubted = list(uncovered(self._runs, self._extent.begin, self._records_end))
         for each in found:
-            if each.is_missing and each.begin < self._extent.end:
-                yield _WrongRange(each, kinds.QUEUE_UNIT_MISSING)
-            elif not each.is_missing:
+            if not each.is_missing:
                 doubted.append((each.begin, each.end))
+            elif 0 <= each.begin < self._records_end:
+                yield _WrongRange(each, kinds.QUEUE_UNIT_MISSING)
+        queue_end = self._records_end
+        if self._is_settled and self._queue.files:
+            queue_end = self._find_end()
+            doubted.append((self._records_end, queue_end))
         for begin, end in doubted:
             for each in self._wrong(begin, end):
                 kind = kinds.QUEUE_UNIT_MISSING if each.is_missing else kinds.QUEUE_UNIT
                 yield _WrongRange(each, kind)
         if self._is_settled and self._queue.files:
-            for each in self._after_the_end():
+            for each in self._after(queue_end):
                 yield _WrongRange(each, kinds.QUEUE_END)
 
-    def _wrong(self, begin: int, end: int) -> Iterator[UnitRange]:
+    def _find_end(self) -> int:
+        """Return where the queue ends: after its last record, or units of damaged ones behind it."""
+        begin, end = self._records_end, self._extent.end
+        if begin >= end:
+            return begin
+        kept = np.flatnonzero(same_units(*self._held_and_made(begin, end)))
+        return begin + int(kept[-1]) + 1 if len(kept) else begin
+
+    def _held_and_made(self, begin: int, end: int) -> tuple[Units, Units]:
         held = self._queue.held
         run = self._rebuilt.rebuild(held, begin, end, self._extent)
-        there = held.units(begin, end - begin)
-        made = run.units[begin - run.begin : end - run.begin]
-        silent = made["size"] == 0
-        made[silent] = there[silent]
-        yield from differences(begin, there, made)
+        return held.units(begin, end - begin), run.units[begin - run.begin : end - run.begin]
 
-    def _after_the_end(self) -> Iterator[UnitRange]:
+    def _wrong(self, begin: int, end: int) -> Iterator[UnitRange]:
+        if begin < end:
+            held, made = self._held_and_made(begin, end)
+            silent = made["size"] == 0
+            made[silent] = held[silent]
+            yield from differences(begin, held, made)
+
+    def _after(self, queue_offset: int) -> Iterator[UnitRange]:
+        """Yield what the files hold from a queue offset on."""
         end = self._queue.files[-1].end_offset // UNIT_SIZE
-        for at in range(self._extent.end, end, UNITS_MAX):
+        for at in range(queue_offset, end, UNITS_MAX):
             units = self._queue.units(at, min(UNITS_MAX, end - at))
             written = np.flatnonzero((units["offset"] != 0) | (units["size"] != 0))
             if len(written):

@@ -10,7 +10,6 @@ from storage.errors import QueueNotFound
 from storage.findings import DAMAGE, NOTE, WARNING, Finding
 from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.offline.staged import staged_findings
-from storage.staged.ledger import LEDGER_FILE
 from storage.tables.table_files import OFFSETS_FILE, TOPICS_FILE
 from storage.view.layout import topics_without_entry
 from storage.view.settings import load_settings
@@ -63,9 +62,7 @@ def _offsets(store: OfflineStore) -> Iterator[Finding]:
 
 
 def staged_commits(disk: FileSystem, paths: StorePaths) -> Iterator[Finding]:
-    """Yield staged commits under way, and what of them and of their ledgers is damaged."""
-    for severity, file, message in staged_findings(disk, paths.root):
+    """Yield staged commits under way, and what of them is damaged."""
+    for severity, file, message in staged_findings(disk, paths):
         kind = kinds.STAGED_DAMAGE if severity == DAMAGE else kinds.STAGED_COMMIT
-        if severity == WARNING and f"/{LEDGER_FILE}" in file:
-            kind = kinds.TABLE
         yield Finding(severity=severity, kind=kind, file=file, message=message)

@@ -13,10 +13,12 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from steps_to_try import examples_to_try
+
 from penstock import AsyncClient, Client, Record
 from penstock.values import Message
 
-PRESSES = 150
+PRESSES = examples_to_try(150, 4)
 PATIENCE_S = 120.0
 GROUP = "interrupted"
 

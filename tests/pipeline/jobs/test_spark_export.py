@@ -249,7 +249,7 @@ class Killed(BaseException):
             for step in ("written", "save-0", "rename-1", "move_in-0", "commit-0", "save-1")
             if (file_format, step) != ("parquet", "commit-0")
         ],
-        4,
+        7,
     ),
 )
 def test_a_run_that_is_killed_counts_once_or_not_at_all(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engine_store import small_config
 from golden import golden_copy, golden_dump, golden_store
 from local_spark import LocalSpark
 from new_stores import (
@@ -224,7 +225,7 @@ def test_light_queues_go_with_the_messages_that_are_in_them(tmp_path: Path) -> N
 
 def test_records_of_a_deleted_topic_are_left_out(tmp_path: Path) -> None:
     """Of one that was made again, what came before its deletion too: no queue serves it."""
-    with MessageStore.open(tmp_path / "store") as store:
+    with MessageStore.open(tmp_path / "store", small_config()) as store:
         for name in ("gone", "again"):
             store.create_topic(name, 1)
             store.put_all([Message(topic=name, body=f"old {n}".encode()) for n in range(5)])

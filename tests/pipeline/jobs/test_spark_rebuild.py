@@ -43,7 +43,7 @@ def contents(directory: Path) -> list[bytes]:
     return [data for _, data in sorted(files_of(directory).items())]
 
 
-@pytest.mark.parametrize("name", DERIVABLE)
+@pytest.mark.parametrize("name", steps_to_try(list(DERIVABLE), 4))
 def test_rebuilt_files_are_the_brokers_byte_for_byte(tmp_path: Path, name: str) -> None:
     """Index files have names of their own: a broker's are by its clock."""
     store = golden_store(name)
@@ -124,7 +124,7 @@ KEYS_OF_DAMAGED_BODIES = ("flip-early-body", "flip-near-end-body")
 """Our indexer does not read bodies, so it indexes these; the job leaves damaged records out."""
 
 
-@pytest.mark.parametrize("variant", TORN)
+@pytest.mark.parametrize("variant", steps_to_try(list(TORN), 6))
 def test_in_place_a_damaged_store_gets_the_files_that_recovery_makes(
     tmp_path: Path, variant: str
 ) -> None:

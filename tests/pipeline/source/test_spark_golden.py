@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from golden import CLEAN, KILLED, golden_dump, golden_store
+from steps_to_try import steps_to_try
 
 from pipeline import read_messages
 
@@ -32,7 +33,7 @@ def dumped(name: str, *kinds: str) -> dict[int, dict[str, Any]]:
     return {line["commitLogOffset"]: line for line in lines}
 
 
-@pytest.mark.parametrize("name", CLEAN + KILLED)
+@pytest.mark.parametrize("name", steps_to_try(CLEAN + KILLED, 4))
 def test_every_record_of_a_brokers_store_field_by_field(spark: Any, name: str) -> None:
     """A read of everything gives each record of the log, queued or not, with every field."""
     wanted = dumped(name, "message", "unqueued")

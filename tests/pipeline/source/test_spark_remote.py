@@ -19,6 +19,7 @@ from golden import golden_copy
 from real_processes import one_service
 from restarting_reader import Restarting
 from spark_schemas import schema_of
+from steps_to_try import cases_to_try
 from three_services import three_services
 
 from penstock.v1 import common_pb2, writer_pb2
@@ -88,7 +89,7 @@ def address(filled: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    "name", ["basic", "features", "lmq", "propcrc", "cleaned", "killed-recovered"]
+    "name", cases_to_try(["features", "cleaned", "basic", "lmq", "propcrc", "killed-recovered"], 2)
 )
 def test_every_record_of_a_brokers_store_is_read_alike(tmp_path: Path, name: str) -> None:
     """Compressed bodies, hosts of IPv6, long topics, light queues: every field of every record."""

@@ -156,10 +156,8 @@ def _json(value: Any) -> Any:
 @pytest.mark.parametrize(
     "options",
     [
-        {},
         {"subscribePattern": ".*", "kafkaColumns": "true", "includeHeaders": "true"},
-        {"subscribe": "orders", "tags": "TagA || TagB"},
-        {"subscribePattern": ".*", "decompress": "false"},
+        {"subscribe": "orders", "tags": "TagA || TagB", "decompress": "false"},
     ],
     ids=str,
 )

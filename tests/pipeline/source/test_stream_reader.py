@@ -28,7 +28,7 @@ from pyspark.sql.types import (
     StructType,
     TimestampType,
 )
-from steps_to_try import steps_to_try
+from steps_to_try import cases_to_try, steps_to_try
 from stream_query import Query, Row, through_json
 
 from pipeline.errors import DataLost, InvalidOption, NotAStore, WrongCheckpoint
@@ -218,7 +218,7 @@ CAPS: list[dict[str, Any]] = [{"maxOffsetsPerTrigger": 150}, {"maxBytesPerTrigge
 
 @pytest.mark.parametrize(
     ("name", "chosen", "cap"),
-    steps_to_try([*itertools.product(CLEAN + KILLED, CHOSEN, CAPS)], 3),
+    steps_to_try([*itertools.product(CLEAN + KILLED, CHOSEN, CAPS)], 7),
     ids=str,
 )
 def test_a_stream_gives_what_a_batch_gives_of_every_brokers_store(
@@ -457,7 +457,7 @@ def test_a_stream_beside_a_running_writer_gives_every_message_once(
         assert mine == queue_rows("t", queue_id, 0, live.max_offset("t", queue_id))
 
 
-@pytest.mark.parametrize(("flush_mode", "pool"), [("sync", False), ("async", True)])
+@pytest.mark.parametrize(("flush_mode", "pool"), cases_to_try([("async", True), ("sync", False)]))
 def test_a_writer_that_is_killed_and_started_again(
     tmp_path: Path, flush_mode: str, pool: bool
 ) -> None:
@@ -469,7 +469,7 @@ def test_a_writer_that_is_killed_and_started_again(
     rows: list[Row] = []
     acknowledged: dict[int, int] = {}
     before: dict[int, int] = {}
-    for _ in range(4):
+    for _ in range(3):
         before = dict(acknowledged)
         process = subprocess.Popen(
             [sys.executable, str(script), str(path), flush_mode, str(pool_path) if pool else "-"],

@@ -3,44 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from typing import Any
 
 import grpc
 import pytest
 
 from services.rpc.core.late_watch import WATCH_SECONDS, LateWatch
-from services.rpc.core.served_call import CallEnded, Handler, ServedCall
-from services.rpc.core.server import CoreServer
-
-OPTIONS = [("grpc.use_local_subchannel_pool", 1)]
+from services.rpc.served_call import CallEnded, ServedCall
 
 
-@asynccontextmanager
-async def answering(run: Callable[..., Any]) -> AsyncIterator[Any]:
-    """Serve one method that streams its answers; give a channel's call of it."""
-    server = CoreServer({"/a.B/C": Handler(False, run)}, (), calls_max=100)
-    port = server.add_port("127.0.0.1:0")
-    server.start()
-    try:
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", OPTIONS) as channel:
-            yield channel.unary_stream("/a.B/C", None, None)
-    finally:
-        await server.stop(0)
-
-
-async def test_answers_come_in_order_and_the_last_one_with_the_end() -> None:
+async def test_answers_come_in_order_and_the_last_one_with_the_end(serving: Any) -> None:
     async def run(_request: bytes, call: ServedCall) -> bytes:
         await call.write_all(b"%d" % number for number in range(100))
         return b"last"
 
-    async with answering(run) as call:
-        got = [answer async for answer in call(b"")]
+    async with serving(run) as (_, channel):
+        got = [answer async for answer in channel.unary_stream("/a.B/C", None, None)(b"")]
     assert got == [*(b"%d" % number for number in range(100)), b"last"]
 
 
-async def test_an_answer_that_cannot_be_made_ends_the_call_after_those_before() -> None:
+async def test_an_answer_that_cannot_be_made_ends_the_call_after_those_before(serving: Any) -> None:
     async def run(_request: bytes, call: ServedCall) -> None:
         def answers() -> Iterator[bytes]:
             yield b"first"
@@ -52,14 +35,14 @@ async def test_an_answer_that_cannot_be_made_ends_the_call_after_those_before() 
             await call.abort(grpc.StatusCode.DATA_LOSS, "damaged")
 
     got = []
-    async with answering(run) as call:
+    async with serving(run) as (_, channel):
         with pytest.raises(grpc.aio.AioRpcError) as refused:
-            async for answer in call(b""):
+            async for answer in channel.unary_stream("/a.B/C", None, None)(b""):
                 got.append(answer)  # noqa: PERF401  what came before the error
     assert (got, refused.value.code()) == ([b"first"], grpc.StatusCode.DATA_LOSS)
 
 
-async def test_a_caller_who_goes_is_sent_no_more_answers() -> None:
+async def test_a_caller_who_goes_is_sent_no_more_answers(serving: Any) -> None:
     made: list[int] = []
     ended: asyncio.Future[type[BaseException] | None] = asyncio.get_running_loop().create_future()
 
@@ -75,8 +58,8 @@ async def test_a_caller_who_goes_is_sent_no_more_answers() -> None:
             ended.set_result(type(error))
             raise
 
-    async with answering(run) as call:
-        asked = call(b"")
+    async with serving(run) as (_, channel):
+        asked = channel.unary_stream("/a.B/C", None, None)(b"")
         assert len(await asked.read()) == 1 << 20
         asked.cancel()
         async with asyncio.timeout(10):

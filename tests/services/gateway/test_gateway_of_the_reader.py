@@ -34,7 +34,13 @@ from services.writer.__main__ import serve as serve_writer
 from storage.leases.values import ReceivedBatch
 
 MESSAGING = ["apache.rocketmq.v2.MessagingService", "penstock.v1.Gateway"]
-READING = ["penstock.v1.Gateway", "penstock.v1.Groups", "penstock.v1.Leases", "penstock.v1.Reader"]
+READING = [
+    "penstock.v1.Gateway",
+    "penstock.v1.Groups",
+    "penstock.v1.Authentication",
+    "penstock.v1.Leases",
+    "penstock.v1.Reader",
+]
 SHARED = ["grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"]
 GROUP = v2.Resource(name="g")
 NEXT_S = Duration(seconds=1)

@@ -19,7 +19,7 @@ from staged_records import stage
 from storage.errors import DamagedStage, StoreError
 from storage.files.filesystem import OsFileSystem
 from storage.format.consume_entry import UNIT_SIZE
-from storage.format.leases.journal import HEAD, blocks_in
+from storage.format.journal import HEAD, blocks_in
 from storage.format.leases.receipt_handle import HANDLE_SIZE
 from storage.format.names import file_name
 from storage.reader import StoreReader

@@ -147,17 +147,23 @@ class Verdict:
 
     damaged: set[Place] = field(default_factory=set)  # named as such: DATA_LOSS
     lost: set[Place] = field(default_factory=set)  # in silence
+    passed_over: set[Place] = field(default_factory=set)  # by a filter of their tag, in silence
     wrong: set[Place] = field(default_factory=set)  # other bytes than were acknowledged
     invented: set[Place] = field(default_factory=set)
     lost_keys: set[str] = field(default_factory=set)  # in silence
-    named_keys: set[str] = field(default_factory=set)  # not found, in a range that the answer names
+    named_keys: set[str] = field(default_factory=set)  # not found, and the answer names a range
     groups: dict[tuple[str, str, int], int | None] = field(default_factory=dict)
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
     topics: set[str] = field(default_factory=set)  # that are not known
 
     @property
     def is_silent_loss(self) -> bool:
-        return bool(self.lost or self.lost_keys or self.groups or self.ends or self.topics)
+        return bool(self.passed_over or self.lost_keys) or self.is_loss_of_records
+
+    @property
+    def is_loss_of_records(self) -> bool:
+        """Whether more is lost in silence than what a query by key or a filter has to find."""
+        return bool(self.lost or self.groups or self.ends or self.topics)
 
     def is_loss_of(self, places: set[Place], ledger: Ledger) -> bool:
         """Whether records of ``places`` are lost in silence, and nothing else but what hangs on them.
@@ -169,7 +175,7 @@ class Verdict:
         return (
             self.is_silent_loss
             and not self.topics
-            and self.lost <= places
+            and self.lost | self.passed_over <= places
             and self.lost_keys <= keys
             and self.ends.keys() <= queues
             and {(topic, queue_id) for _, topic, queue_id in self.groups} <= queues
@@ -269,7 +275,7 @@ def _judge_queue(
         if tag not in ("", entry.tag) or queue_offset in served:
             continue
         if entry.place not in verdict.damaged:
-            verdict.lost.add(entry.place)
+            (verdict.passed_over if tag else verdict.lost).add(entry.place)
     if tag == "":
         verdict.lost |= {
             place
@@ -294,11 +300,15 @@ def _judge_keys(
             continue
         if found:
             verdict.wrong.add(entry.place)
-        elif answer.damaged or entry.place in verdict.damaged:
-            verdict.damaged.add(entry.place)
-        elif entry.commit_offset >= answer.indexed_offset or any(
-            each.begin_commit_offset <= entry.commit_offset < each.end_commit_offset
-            for each in answer.uncovered
+        elif entry.place in verdict.damaged:
+            continue
+        elif (
+            answer.damaged
+            or entry.commit_offset >= answer.indexed_offset
+            or any(
+                each.begin_commit_offset <= entry.commit_offset < each.end_commit_offset
+                for each in answer.uncovered
+            )
         ):
             verdict.named_keys.add(entry.key)
         else:

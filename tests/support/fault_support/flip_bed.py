@@ -18,7 +18,7 @@ from fault_ledger import EVERYBODY, Ledger, Place, Verdict, judge, judge_rebuilt
 from storage import findings
 from storage.errors import StoreError
 from storage.findings import DAMAGE, WARNING
-from storage.format.consume_entry import UNIT_SIZE
+from storage.format.consume_entry import TAG_CODE_IN_UNIT, UNIT_SIZE
 from storage.message import Message
 from storage.offline.doctor import doctor
 from storage.reader import StoreReader
@@ -68,7 +68,7 @@ class Tally:
 NOTHING = "nothing lost"
 NAMED = "the record that was hit is named"
 NOT_COVERED = "keys not found, their range is named"
-UNTIL_SCRUB = "keys not found until the scrub has come by"
+UNTIL_SCRUB = "keys or a tag not found until the scrub has come by"
 GONE = "records gone with their part of the log; doctor names it"
 RETENTION = "records gone with the oldest log file before a start, whose log alone names it"
 SILENT = "silent loss"
@@ -189,18 +189,12 @@ class FlipBed:
     ) -> tuple[str, str]:
         free_stopped_stores()
         try:
-            tags = (
-                TAGS if kind == "log" else ()
-            )  # a filter passes over a unit whose hash was flipped
-            verdict = self._started(tags) if start else self._read(tags)
+            verdict = self._started() if start else self._read()
         except StoreError as error:
             return REFUSED, repr(error)
         may_be_named = self._records_at(kind, hit)
         if verdict.is_wrong:
             return WRONG, repr(verdict)
-        if kind == "index" and not start and not verdict.lost:
-            is_missed = verdict.lost_keys or verdict.damaged
-            return (UNTIL_SCRUB if is_missed else NOTHING), ""
         if verdict.damaged - may_be_named or self._keys_named_in_error(kind, verdict, may_be_named):
             return FALSE, repr(verdict)
         of_a_file = hit is not None and hit[2] - hit[1] > 1
@@ -210,6 +204,8 @@ class FlipBed:
                 return RETENTION, ""
             is_named = self._doctor_names(verdict.lost | verdict.damaged, start=start)
             return (GONE, "") if is_named else (UNNAMED, repr(verdict))
+        if self._is_found_by_a_scrub(kind, hit, verdict, start=start):
+            return UNTIL_SCRUB, ""
         if verdict.is_silent_loss:
             return SILENT, repr(verdict)
         if verdict.damaged:
@@ -226,11 +222,29 @@ class FlipBed:
             return False
         return bool(verdict.named_keys - {self.ledger.entries[place].key for place in hit})
 
-    def _read(self, tags: tuple[str, ...]) -> Verdict:
-        with StoreReader.open(self.directory) as reader:
-            return judge(reader, self.ledger, tags=tags)
+    def _is_found_by_a_scrub(
+        self, kind: str, hit: tuple[Path, int, int] | None, verdict: Verdict, *, start: bool
+    ) -> bool:
+        """Whether all that is missed are keys of a damaged index, or the record whose unit was hit, by its tag.
 
-    def _started(self, tags: tuple[str, ...]) -> Verdict:
+        A start checks the index, and does not look at the tags of units.
+        """
+        if verdict.is_loss_of_records or hit is None:
+            return False
+        if kind == "index":
+            return not start and bool(verdict.lost_keys) and not verdict.passed_over
+        path, begin, end = hit
+        if kind != "queues" or end - begin > 1 or verdict.lost_keys:
+            return False
+        topic, queue_id = path.parent.parent.name, int(path.parent.name)
+        place = Place(topic, queue_id, (int(path.name) + begin) // UNIT_SIZE)
+        return begin % UNIT_SIZE >= TAG_CODE_IN_UNIT and verdict.passed_over == {place}
+
+    def _read(self) -> Verdict:
+        with StoreReader.open(self.directory) as reader:
+            return judge(reader, self.ledger, tags=TAGS)
+
+    def _started(self) -> Verdict:
         """Judge what a start makes of it, and that what is stored next is seen in its place."""
         workers = SteppedWorkers()
         with MessageStore.open(self.copy, CONFIG, clock=SteppedClock(), workers=workers) as store:
@@ -238,7 +252,7 @@ class FlipBed:
             store._indexer.check_all()
             for _ in range(INDEX_STEPS):
                 workers.step("index")
-            verdict = judge_rebuilt(store.reader, self.ledger, workers, tags=tags)
+            verdict = judge_rebuilt(store.reader, self.ledger, workers, tags=TAGS)
             for topic, queue_id in self.ledger.queues:
                 end = store.max_offset(topic, queue_id)
                 result = store.put(Message(topic=topic, queue_id=queue_id, body=b"next"))

@@ -21,7 +21,7 @@ from storage.errors import QueueRebuilding, StoreFailed, StoreFull
 from storage.files.mapped_file import MappedFile
 from storage.files.transient_store_pool import PoolBuffer, TransientStorePool
 from storage.format import checkpoint as checkpoint_layout
-from storage.format.leases import journal
+from storage.format import journal
 from storage.index import scrub
 from storage.index.checkpointer import IndexCheckpointer
 from storage.index.index_file import IndexFile
@@ -415,6 +415,10 @@ DEFECTS = [
     ),
     PlantedDefect(
         "syncs of staged commits dropped", _drop_sync("staged"),
+        checks.a_staged_commit_stores_each_record_once,
+    ),
+    PlantedDefect(
+        "syncs of the writer's journal dropped", _drop_sync("journal"),
         checks.a_staged_commit_stores_each_record_once,
     ),
 ]  # fmt: skip

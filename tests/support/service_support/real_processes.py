@@ -88,7 +88,7 @@ def supervisor(store: Path, *flags: str, **environment: str) -> Running:
     return Running(
         "services.supervisor", "--store", str(store),
         "--writer-listen", "127.0.0.1:0", "--reader-listen", "127.0.0.1:0",
-        "--indexer-listen", "127.0.0.1:0", "--gateway-listen", "none", *SMALL_STORE, *flags,
+        "--indexer-listen", "127.0.0.1:0", "--gateway-listen", "none", "--metrics-listen", "none", *SMALL_STORE, *flags,
         environment=environment,
     )  # fmt: skip
 

@@ -46,7 +46,7 @@ SMALL_FILES = {
 }  # fmt: skip
 SERVICES = {
     "writer": "127.0.0.1:5801", "reader": "127.0.0.1:5802", "indexer": "127.0.0.1:5803",
-    "gateway": "127.0.0.1:8081",
+    "gateway": "127.0.0.1:8081", "metrics": "127.0.0.1:5804",
 }  # fmt: skip
 SHELL = frozenset("|<>$*;&")  # what a shell has to do with
 START_SECONDS = 120

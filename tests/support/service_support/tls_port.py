@@ -20,13 +20,13 @@ class ListingServicer:
     """Lists no topics, and remembers who asked."""
 
     def __init__(self) -> None:
-        self.callers: list[list[bytes]] = []
+        self.callers: list[str | None] = []
 
     def __getattr__(self, _name: str) -> Any:
         return self.list_topics
 
     async def list_topics(self, _request: Any, context: Context) -> Any:
-        self.callers.append(list(context.auth_context().get("x509_common_name", ())))
+        self.callers.append(context.peer_identity())
         return writer_pb2.ListTopicsResponse()
 
 

@@ -104,7 +104,7 @@ records_of_any_kind = st.builds(
 )
 
 
-@settings(max_examples=examples_to_try(500, 3))
+@settings(max_examples=examples_to_try(500, 8))
 @given(st.lists(records_of_any_kind, max_size=4))
 @example([record()])
 def test_what_is_delivered_is_what_the_long_way_delivers(records: list[bytes]) -> None:

@@ -1,99 +1,46 @@
-"""The journal of leases, as the reader that keeps them writes it: blocks, generations, syncs.
+"""A journal of many parts, which go on while a new generation of it is written.
 
 What ``append`` has returned for is in the page cache, so that a killed process loses nothing; what ``sync``
-has returned for is on the disk. A prefix of the journal is what was true at a time: what is lost of its end
-is handed out again.
+has returned for is on the disk. A prefix of the journal is what was true at a time.
 
-A file's blocks are reserved ahead, so that writing one does not meet a full disk, and a sync of it has no
-metadata to write. A new generation is written beside the old one, from what is in memory then; what is
-appended meanwhile goes to the old one, and to the new one where that does not have it already. It gets
-its name when it is synced, and then the old one goes.
+A new generation is written beside the old one, from what is in memory then; what is appended meanwhile goes
+to the old one, and to the new one where that does not have it already. It gets its name when it is synced,
+and then the old one is removed.
 """
 
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from storage.errors import StoreClosed, StoreFailed, StoreFull
-from storage.format.leases.journal import (
-    EVENTS,
-    KEY,
-    NAMES,
-    encode_block,
-    encode_key,
-    encode_names,
-)
+from storage.journal.journal_file import Blocks, JournalEnd, JournalFile
 from storage.workers import FailureLatch
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
+    from pathlib import Path
 
-    from storage.files.filesystem import File, FileSystem
-    from storage.leases.loading import LoadedJournal
+    from storage.files.filesystem import FileSystem
 
 RESERVED_BYTES: Final = 1 << 20
-TEMPORARY: Final = ".tmp"
-
-
-class _JournalFile:
-    """One generation, and where its blocks end."""
-
-    def __init__(
-        self, file: File, path: Path, end: int = 0, block_count: int = 0, crc: int = 0
-    ) -> None:
-        self.file = file
-        self.path = path
-        self.end = end
-        self.synced_end = 0
-        self.begin_size = end  # what it was when it was made
-        self._block_count = block_count
-        self._crc = crc
-        self._reserved = file.size
-        self._unwritten = b""
-
-    def reserve(self, size: int) -> None:
-        """See to it that so many bytes can be written. Raises StoreFull with nothing changed."""
-        if self._unwritten:
-            self._write()
-        needed = self.end + size
-        if needed > self._reserved:
-            until = -(-needed // RESERVED_BYTES) * RESERVED_BYTES
-            self.file.allocate(self._reserved, until - self._reserved)
-            self._reserved = until
-
-    def append(self, blocks: list[tuple[int, bytes]]) -> None:
-        """Add blocks. After an error they are written with the next ones, before those."""
-        for kind, payload in blocks:
-            data, self._crc = encode_block(kind, self._block_count, payload, self._crc)
-            self._block_count += 1
-            self._unwritten += data
-        self._write()
-
-    def _write(self) -> None:
-        self.file.pwrite(self._unwritten, self.end)
-        self.end += len(self._unwritten)
-        self._reserved = max(self._reserved, self.end)
-        self._unwritten = b""
 
 
 class Journal:
-    """All methods may be called from any thread."""
+    """All methods may be called from any thread. Each generation begins with the blocks of ``head``."""
 
-    def __init__(self, filesystem: FileSystem, directory: Path, key: bytes) -> None:
-        self.key = key
+    def __init__(self, filesystem: FileSystem, directory: Path, head: Blocks) -> None:
+        self._head = head
         self._filesystem = filesystem
         self._directory = directory
         self._guard = threading.Lock()
         self._sync_guard = threading.Lock()
         self._latch = FailureLatch()
-        self._current: _JournalFile | None = None
+        self._current: JournalFile | None = None
         self._generation = 0
-        self._successor: _JournalFile | None = None
+        self._successor: JournalFile | None = None
         self._moved: set[Hashable] = set()
-        self._tail: list[tuple[int, bytes]] = []
+        self._tail: Blocks = []
 
     def begin(self, generation: int) -> None:
         """Begin an empty journal, of a generation after the one given; durable on return."""
@@ -105,17 +52,10 @@ class Journal:
             self.abandon()
             raise
 
-    def go_on(self, loaded: LoadedJournal) -> None:
+    def go_on(self, end: JournalEnd) -> None:
         """Append to the file that was read, after what is whole of it."""
-        self._generation = loaded.generation
-        path = self._path(loaded.generation)
-        self._current = _JournalFile(
-            self._filesystem.open(path, writable=True), path, loaded.end, loaded.block_count,
-            loaded.crc,
-        )  # fmt: skip
-
-    def _path(self, generation: int) -> Path:
-        return self._directory / f"{generation:020d}"
+        self._generation = end.generation
+        self._current = JournalFile.go_on(self._filesystem, self._directory, end, RESERVED_BYTES)
 
     def close(self) -> None:
         """Sync what was appended, and let go of the file. Raises StoreFailed, OSError."""
@@ -126,7 +66,7 @@ class Journal:
             with self._guard:
                 for each in (self._current, self._successor):
                     if each is not None:
-                        each.file.close()
+                        each.close()
                 self._current = self._successor = None
 
     @property
@@ -155,10 +95,10 @@ class Journal:
         """Why nothing more is written, or None."""
         return self._latch.failure
 
-    def _open_file(self) -> _JournalFile:
+    def _open_file(self) -> JournalFile:
         self._latch.check()
         if self._current is None:
-            raise StoreClosed("the journal of leases is closed")
+            raise StoreClosed("the journal is closed")
         return self._current
 
     # ---- appending
@@ -168,16 +108,11 @@ class Journal:
         with self._guard:
             self._open_file().reserve(size)
 
-    def append(
-        self, part: Hashable, events: bytes = b"", names: dict[str, Any] | None = None
-    ) -> None:
-        """Add names, then events, of one part of what is journalled; it survives the process on return.
+    def append(self, part: Hashable, blocks: Blocks) -> None:
+        """Add blocks of one part of what is journalled; they survive the process on return.
 
         Raises StoreFull, and then they are written with the next ones; StoreFailed.
         """
-        blocks = [(NAMES, encode_names(names))] if names else []
-        if events:
-            blocks.append((EVENTS, events))
         with self._guard:
             current = self._open_file()
             if part in self._moved:
@@ -187,7 +122,7 @@ class Journal:
             except StoreFull:
                 raise
             except OSError as error:
-                failure = self._latch.fail(StoreFailed(f"the journal of leases: {error}"))
+                failure = self._latch.fail(StoreFailed(f"the journal: {error}"))
                 raise StoreFailed(str(failure)) from error
 
     def sync(self) -> None:
@@ -201,13 +136,11 @@ class Journal:
             self._sync(current)
             current.synced_end = end
 
-    def _sync(self, file: _JournalFile) -> None:
+    def _sync(self, file: JournalFile) -> None:
         try:
-            file.file.sync()
+            file.sync()
         except OSError as error:
-            failure = self._latch.fail(
-                StoreFailed(f"the journal of leases cannot be synced: {error}")
-            )
+            failure = self._latch.fail(StoreFailed(f"the journal cannot be synced: {error}"))
             raise StoreFailed(str(failure)) from error
 
     # ---- a new generation
@@ -217,23 +150,19 @@ class Journal:
 
         Raises StoreFull, and nothing has changed.
         """
-        self._filesystem.make_directory(self._directory)
-        path = self._path(self._generation + 1)
-        temporary = path.with_name(path.name + TEMPORARY)
-        with suppress(FileNotFoundError):
-            self._filesystem.unlink(temporary)
-        file = self._filesystem.create(temporary, 0, allocate=False)
-        successor = _JournalFile(file, path)
+        successor = JournalFile.create(
+            self._filesystem, self._directory, self._generation + 1, RESERVED_BYTES
+        )
         with self._guard:
             self._moved, self._tail = set(), []
             self._successor = successor
         try:
-            self.write([(KEY, encode_key(self.key))])
+            self.write(self._head)
         except BaseException:
             self.abandon()
             raise
 
-    def write(self, blocks: list[tuple[int, bytes]]) -> None:
+    def write(self, blocks: Blocks) -> None:
         """Write what is true of a part now to the new file, under whatever keeps the part as it is."""
         successor = self._successor
         assert successor is not None
@@ -251,9 +180,7 @@ class Journal:
             successor, self._successor = self._successor, None
             self._moved, self._tail = set(), []
         if successor is not None:
-            successor.file.close()
-            with suppress(OSError):
-                self._filesystem.unlink(successor.path.with_name(successor.path.name + TEMPORARY))
+            successor.discard()
 
     def switch(self) -> None:
         """Let the new file take the old one's place; durable on return, and what was appended too.
@@ -269,18 +196,14 @@ class Journal:
             successor.reserve(size + RESERVED_BYTES)
             successor.append(self._tail)
             self._sync(successor)
-            successor.synced_end = successor.begin_size = successor.end
-            temporary = successor.path.with_name(successor.path.name + TEMPORARY)
             try:
-                self._filesystem.rename(temporary, successor.path)
-                self._filesystem.sync_directory(self._directory)
+                successor.publish()
             except OSError as error:  # which of the two a start finds is not known
-                failure = self._latch.fail(StoreFailed(f"the journal of leases: {error}"))
+                failure = self._latch.fail(StoreFailed(f"the journal: {error}"))
                 raise StoreFailed(str(failure)) from error
             former, self._current = self._current, successor
             self._successor = None
             self._generation += 1
             self._moved, self._tail = set(), []
         if former is not None:
-            former.file.close()
-            self._filesystem.unlink(former.path)
+            former.remove()

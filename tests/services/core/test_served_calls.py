@@ -1,42 +1,19 @@
-"""Tests of the server on gRPC's core, with gRPC's own client: what a handler gets, and how a call ends."""
+"""Tests of both servers with gRPC's own client: what a handler gets, and how a call ends."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import weakref
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
 import pytest
 
 from services.rpc.core import completions
-from services.rpc.core.served_call import EOF, Handler, ServedCall, requests_of
-from services.rpc.core.server import CoreServer
+from services.rpc.served_call import EOF, CallServer, ServedCall, requests_of
 
-OPTIONS = [("grpc.use_local_subchannel_pool", 1)]
 METADATA = (("x-name", "value"), ("x-name-bin", b"\0\xff"))
-
-
-@asynccontextmanager
-async def serving(
-    run: Callable[..., Any],
-    *,
-    takes_stream: bool = False,
-    is_brief: bool = False,
-    calls_max: int = 100,
-) -> AsyncIterator[tuple[CoreServer, Any]]:
-    """Serve one method; give the server and a channel to it."""
-    server = CoreServer({"/a.B/C": Handler(takes_stream, run, is_brief)}, (), calls_max=calls_max)
-    port = server.add_port("127.0.0.1:0")
-    server.start()
-    try:
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", OPTIONS) as channel:
-            yield server, channel
-    finally:
-        await server.stop(0)
 
 
 def unary(channel: Any, path: str = "/a.B/C") -> Any:
@@ -49,12 +26,13 @@ async def code_of(call: Any) -> grpc.StatusCode:
     return refused.value.code()
 
 
-async def test_an_answer_has_the_request_and_what_is_known_of_the_caller() -> None:
+async def test_an_answer_has_the_request_and_what_is_known_of_the_caller(serving: Any) -> None:
     async def run(request: bytes, call: ServedCall) -> bytes:
         assert set(METADATA) <= set(call.invocation_metadata())
         assert call.peer().startswith("ipv4:127.0.0.1:")
         assert call.time_remaining() is None
         assert not call.cancelled()
+        assert call.peer_identity() is None
         return request[::-1]
 
     async with serving(run) as (_, channel):
@@ -62,7 +40,7 @@ async def test_an_answer_has_the_request_and_what_is_known_of_the_caller() -> No
 
 
 @pytest.mark.parametrize("size", [0, 1, 100_000, 3 << 20])
-async def test_messages_of_any_size_pass(size: int) -> None:
+async def test_messages_of_any_size_pass(serving: Any, size: int) -> None:
     async def run(request: bytes, _call: ServedCall) -> bytes:
         return request
 
@@ -70,7 +48,7 @@ async def test_messages_of_any_size_pass(size: int) -> None:
         assert len(await unary(channel)(bytes(size))) == size
 
 
-async def test_a_deadline_is_known_and_ends_the_handler() -> None:
+async def test_a_deadline_is_known_and_ends_the_handler(serving: Any) -> None:
     remaining: list[float | None] = []
     ended = asyncio.Event()
 
@@ -93,7 +71,7 @@ async def test_a_deadline_is_known_and_ends_the_handler() -> None:
 
 
 @pytest.mark.parametrize("is_brief", [False, True])
-async def test_a_caller_who_goes_cancels_the_handler(is_brief: bool) -> None:
+async def test_a_caller_who_goes_cancels_the_handler(serving: Any, is_brief: bool) -> None:
     entered, ended = asyncio.Event(), asyncio.Event()
 
     async def run(_request: bytes, _call: ServedCall) -> bytes:
@@ -112,7 +90,7 @@ async def test_a_caller_who_goes_cancels_the_handler(is_brief: bool) -> None:
             await ended.wait()
 
 
-async def test_a_stream_that_was_cut_off_is_not_taken_for_one_that_ended() -> None:
+async def test_a_stream_that_was_cut_off_is_not_taken_for_one_that_ended(serving: Any) -> None:
     """Though the core reads an end of both."""
     first, ended = asyncio.Event(), asyncio.Event()
     read: list[object] = []
@@ -139,7 +117,7 @@ async def test_a_stream_that_was_cut_off_is_not_taken_for_one_that_ended() -> No
     assert "taken for the end" not in read
 
 
-async def test_a_method_that_is_not_served_and_too_many_calls_are_refused() -> None:
+async def test_a_method_that_is_not_served_and_too_many_calls_are_refused(serving: Any) -> None:
     go_on = asyncio.Event()
 
     async def run(_request: bytes, _call: ServedCall) -> bytes:
@@ -159,7 +137,7 @@ async def test_a_method_that_is_not_served_and_too_many_calls_are_refused() -> N
         assert await unary(channel)(b"") == b"done"
 
 
-async def test_a_call_without_a_request_is_refused() -> None:
+async def test_a_call_without_a_request_is_refused(serving: Any) -> None:
     async def run(_request: bytes, _call: ServedCall) -> bytes:
         raise AssertionError("is not run")
 
@@ -169,7 +147,7 @@ async def test_a_call_without_a_request_is_refused() -> None:
         assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_a_status_has_its_message_and_metadata() -> None:
+async def test_a_status_has_its_message_and_metadata(serving: Any) -> None:
     async def run(_request: bytes, call: ServedCall) -> bytes:
         await call.abort(
             grpc.StatusCode.DATA_LOSS, "lost: \u2026", (("x-why", "a"), ("b-bin", b"\1"))
@@ -184,7 +162,9 @@ async def test_a_status_has_its_message_and_metadata() -> None:
     assert dict(error.trailing_metadata()) == {"x-why": "a", "b-bin": b"\1"}
 
 
-async def test_a_handler_that_fails_ends_its_call_alone(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_handler_that_fails_ends_its_call_alone(
+    serving: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     async def run(request: bytes, _call: ServedCall) -> bytes:
         if request:
             raise RuntimeError("a fault")
@@ -197,7 +177,7 @@ async def test_a_handler_that_fails_ends_its_call_alone(caplog: pytest.LogCaptur
     assert "a fault" in caplog.text
 
 
-async def test_a_stream_of_answers_comes_in_order_and_waits_for_who_reads() -> None:
+async def test_a_stream_of_answers_comes_in_order_and_waits_for_who_reads(serving: Any) -> None:
     written = 0
 
     async def run(request: bytes, call: ServedCall) -> None:
@@ -216,7 +196,7 @@ async def test_a_stream_of_answers_comes_in_order_and_waits_for_who_reads() -> N
     assert numbers == list(range(1, 50))
 
 
-async def test_metadata_may_be_sent_ahead() -> None:
+async def test_metadata_may_be_sent_ahead(serving: Any) -> None:
     go_on = asyncio.Event()
 
     async def run(_request: bytes, call: ServedCall) -> None:
@@ -231,7 +211,7 @@ async def test_metadata_may_be_sent_ahead() -> None:
         assert [answer async for answer in call] == [b"one"]
 
 
-async def test_a_stream_both_ways_goes_in_turn() -> None:
+async def test_a_stream_both_ways_goes_in_turn(serving: Any) -> None:
     async def run(call: ServedCall) -> None:
         while (data := await call.read()) is not EOF:
             await call.write(data[::-1])
@@ -247,7 +227,7 @@ async def test_a_stream_both_ways_goes_in_turn() -> None:
         assert await call.code() is grpc.StatusCode.OK
 
 
-async def test_a_stream_of_requests_has_one_answer() -> None:
+async def test_a_stream_of_requests_has_one_answer(serving: Any) -> None:
     async def run(call: ServedCall) -> bytes:
         return b"".join([request async for request in requests_of(call)])
 
@@ -256,7 +236,7 @@ async def test_a_stream_of_requests_has_one_answer() -> None:
         assert await call == b"abc"
 
 
-async def test_a_call_that_takes_nothing_can_be_cancelled_by_its_service() -> None:
+async def test_a_call_that_takes_nothing_can_be_cancelled_by_its_service(serving: Any) -> None:
     writing, ended = asyncio.Event(), asyncio.Event()
     calls: list[ServedCall] = []
 
@@ -279,7 +259,7 @@ async def test_a_call_that_takes_nothing_can_be_cancelled_by_its_service() -> No
         call.cancel()
 
 
-async def test_a_stop_lets_calls_end_and_takes_no_new_ones() -> None:
+async def test_a_stop_lets_calls_end_and_takes_no_new_ones(serving: Any) -> None:
     entered, go_on = asyncio.Event(), asyncio.Event()
 
     async def run(_request: bytes, _call: ServedCall) -> bytes:
@@ -299,7 +279,7 @@ async def test_a_stop_lets_calls_end_and_takes_no_new_ones() -> None:
             await stopping
 
 
-async def test_a_stop_cancels_what_does_not_end_in_time() -> None:
+async def test_a_stop_cancels_what_does_not_end_in_time(serving: Any) -> None:
     entered = asyncio.Event()
 
     async def run(_request: bytes, _call: ServedCall) -> bytes:
@@ -317,7 +297,7 @@ async def test_a_stop_cancels_what_does_not_end_in_time() -> None:
         )  # fmt: skip
 
 
-async def test_many_calls_at_once_are_all_answered_and_none_is_kept() -> None:
+async def test_many_calls_at_once_are_all_answered_and_none_is_kept(serving: Any) -> None:
     alive: weakref.WeakSet[ServedCall] = weakref.WeakSet()
 
     async def run(request: bytes, call: ServedCall) -> bytes:
@@ -336,14 +316,30 @@ async def test_many_calls_at_once_are_all_answered_and_none_is_kept() -> None:
                 await asyncio.sleep(0.01)
 
 
-async def test_a_free_address_is_needed() -> None:
-    async with serving(lambda *_: None) as (server, _):
-        taken = CoreServer({}, (("grpc.so_reuseport", 0),), calls_max=1)
-        other = CoreServer({}, (("grpc.so_reuseport", 0),), calls_max=1)
-        port = taken.add_port("127.0.0.1:0")
-        with pytest.raises(RuntimeError):
-            other.add_port(f"127.0.0.1:{port}")
-        for each in (taken, other):
-            each.start()
-            await each.stop(0)
-        assert server is not taken
+async def test_a_free_address_is_needed(server_type: type[CallServer]) -> None:
+    taken, other = (server_type({}, (("grpc.so_reuseport", 0),), calls_max=1) for _ in range(2))
+    port = taken.add_port("127.0.0.1:0")
+    with pytest.raises(RuntimeError):
+        other.add_port(f"127.0.0.1:{port}")
+    for each in (taken, other):
+        await each.start()
+        await each.stop(0)
+
+
+async def test_a_message_that_came_when_its_reader_was_cancelled_is_the_next_one(
+    serving: Any,
+) -> None:
+    async def run(call: ServedCall) -> bytes:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await call.read()
+        await call.send_initial_metadata(())
+        await asyncio.sleep(0.1)
+        return b"%s, %s" % (await call.read(), await call.read())
+
+    async with serving(run, takes_stream=True) as (_, channel):
+        call = channel.stream_unary("/a.B/C", None, None)()
+        await call.initial_metadata()
+        await call.write(b"first")
+        await call.write(b"second")
+        assert await call == b"first, second"

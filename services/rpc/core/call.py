@@ -4,59 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from enum import Enum
-from typing import Any, ClassVar, Final, NamedTuple, NoReturn
+from typing import Any, Final, NoReturn
 
 import grpc
 
 from services.rpc.core import cygrpc
 from services.rpc.core.late_watch import LateWatch
-
-Metadata = Sequence[tuple[str, str | bytes]]
+from services.rpc.served_call import (
+    EOF,
+    CallAborted,
+    CallEnded,
+    Eof,
+    Handler,
+    Metadata,
+    ServedCall,
+)
 
 _NO_FLAGS: Final = 0
 _NO_METADATA: Final = ()
 _NO_DEADLINE_S: Final = 1e10  # after 1970: the core's way to say that there is none
 
-
-class Eof(Enum):
-    """What ``ServedCall.read`` returns after the last message."""
-
-    EOF = "end of the stream"
-
-
-EOF: Final = Eof.EOF
-
-
-class CallEnded(Exception):
-    """The call has ended: by its caller, or because its connection broke."""
-
-
 _Read = bytes | Eof | CallEnded
 
 
-class CallAborted(Exception):
-    """The call has been given its status; a handler lets it pass."""
-
-
-class Handler(NamedTuple):
-    """What serves a method: a function of the request's bytes and the call, or of the call alone.
-
-    It returns the answer's bytes: the last one of a stream, None where all are written.
-    """
-
-    takes_stream: bool
-    run: Callable[..., Coroutine[Any, Any, bytes | None]]
-    is_brief: bool = False  # it takes one request, and goes on to its end when its caller has gone
-
-
-class ServedCall:
-    """A call from its first byte to its status.
-
-    At most one ``read`` and one ``write`` are under way at a time.
-    """
+class CoreCall(ServedCall):
+    """A call that the core has announced; :class:`ServedCall` says what its methods do."""
 
     __slots__ = (
         "__weakref__",
@@ -77,9 +51,6 @@ class ServedCall:
         "_task",
         "_unread",
     )  # fmt: skip
-
-    # Some turns of the loop pass until its end, which has come, cancels its handler.
-    ends_late: ClassVar = True
 
     def __init__(
         self,
@@ -109,36 +80,27 @@ class ServedCall:
     # ---- what a handler may ask
 
     def invocation_metadata(self) -> Metadata:
-        """Return the caller's metadata."""
         return self._metadata
 
     def cancelled(self) -> bool:
-        """Whether the call has been ended by its caller, its deadline or a broken connection."""
         return self._is_cancelled
 
     def time_remaining(self) -> float | None:
-        """Return the seconds until the caller's deadline, None if it has none."""
         if self._deadline_s > _NO_DEADLINE_S:
             return None
         return max(0.0, self._deadline_s - time.time())
 
     def peer(self) -> str:
-        """Return who calls, such as ``ipv4:127.0.0.1:40112``."""
         if self._peer is None:
             peer = self._call.peer()
             self._peer = peer.decode(errors="replace") if isinstance(peer, bytes) else str(peer)
         return self._peer
 
     def auth_context(self) -> Mapping[str, Sequence[bytes]]:
-        """Return what is known of the connection's security."""
         found = cygrpc.auth_context(self._call) or {}
         return {key.decode(): value for key, value in found.items()}
 
     async def read(self) -> bytes | Eof:
-        """Return the next message, EOF after the last one. Raises CallEnded.
-
-        A message that came when its reader had been cancelled is the next one.
-        """
         if self._unread is None:
             self._reading = self._loop.create_future()
             if not self._is_receiving:
@@ -151,19 +113,16 @@ class ServedCall:
         return data
 
     async def send_initial_metadata(self, metadata: Metadata) -> None:
-        """Send metadata ahead of any answer. Raises CallEnded."""
         self._has_begun = True
         operation = cygrpc.SendInitialMetadataOperation(tuple(metadata), _NO_FLAGS)
         await self._done((operation,))
 
     async def write(self, answer: bytes) -> None:
-        """Write one answer; return when the connection has taken it. Raises CallEnded."""
         if self._has_status:
             raise CallEnded
         await self._done((*self._beginning(), cygrpc.SendMessageOperation(answer, _NO_FLAGS)))
 
     async def write_all(self, answers: Iterable[bytes]) -> None:
-        """Write answers, each made when the one before is taken; return when all are. Raises CallEnded."""
         if self._has_status:
             raise CallEnded
         following = iter(answers)
@@ -192,12 +151,11 @@ class ServedCall:
     async def abort(
         self, code: grpc.StatusCode, message: str, trailing_metadata: Metadata = _NO_METADATA
     ) -> NoReturn:
-        """End the call with a status. Raises CallAborted."""
         self._end(code.value[0], message, trailing_metadata)
         raise CallAborted
 
     def cancel(self) -> None:
-        """Have the call end at once, also where its caller takes nothing: its handler is cancelled."""
+        """End it at once, also where its caller takes nothing."""
         self.watch()
         self._call.cancel(cygrpc.StatusCode.cancelled, "cancelled by the service")
 
@@ -327,9 +285,3 @@ class ServedCall:
     def _start(self, operations: Sequence[Any], tag: Callable[[Any], None]) -> None:
         if self._call.start_server_batch(operations, tag):
             raise CallEnded
-
-
-async def requests_of(call: ServedCall) -> AsyncIterator[bytes]:
-    """Yield the messages of a stream of requests."""
-    while isinstance(data := await call.read(), bytes):
-        yield data

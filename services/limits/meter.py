@@ -1,0 +1,137 @@
+"""What one caller takes of a process, against its limits. All in memory, and O(1) a call."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from services.rpc.status import LimitExceeded
+from storage.accounts.limits import Limits
+
+BURST_S: Final = 1.0  # what was not taken in this time may be taken at once
+BUSY_RETRY_MS: Final = 100  # when others of the caller's calls will have ended, nobody knows
+REFUSALS_PER_S: Final = 500  # to one caller; a call that is refused beyond waits for its turn
+REFUSALS_WAIT_S: Final = 4.0  # longer than this none waits
+
+
+class TokenBucket:
+    """A bucket of tokens, kept as the moment at which it has some again."""
+
+    __slots__ = ("_free_at", "_per_second")
+
+    def __init__(self, per_second: float) -> None:
+        self._per_second = 0.0
+        self.set(per_second)
+
+    def set(self, per_second: float) -> None:
+        """Fill so many a second, 0 for without end. Another number begins with a full bucket."""
+        if per_second != self._per_second:
+            self._per_second = per_second
+            self._free_at = float("-inf")
+
+    def wait_s(self, now: float) -> float:
+        """Return how long until something may be taken, 0 for now."""
+        return max(0.0, self._free_at - now) if self._per_second else 0.0
+
+    def take(self, count: float, now: float) -> None:
+        """Take so many, also more than there are: until they are made up for, nothing may be taken."""
+        if self._per_second:
+            self._free_at = max(self._free_at, now - BURST_S) + count / self._per_second
+
+
+class Meter:
+    """Counts what one caller takes; used on the event loop."""
+
+    def __init__(
+        self, owner: str, limits: Limits, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        """``owner`` is whom refusals name, such as ``user 'billing'``."""
+        self.owner = owner
+        self._monotonic = monotonic
+        self._requests = TokenBucket(0.0)
+        self._bytes = TokenBucket(0.0)
+        self._refusals = TokenBucket(REFUSALS_PER_S)
+        self._calls = 0
+        self._held_bytes = 0
+        self._connections: dict[str, int] = {}  # calls under way of each
+        self.limit(limits)
+
+    def limit(self, limits: Limits) -> None:
+        """Set the limits; in force with the next call or frame."""
+        self._limits = limits
+        self._requests.set(limits.requests_per_second or 0)
+        self._bytes.set(limits.bytes_per_second or 0)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether a new meter would say the same."""
+        return (
+            not self._calls and not self.wait_s() and not self._refusals.wait_s(self._monotonic())
+        )
+
+    def begin(self, request_bytes: int, connection: str) -> None:
+        """Count a call that begins. Raises LimitExceeded: then it is not counted."""
+        limits, now = self._limits, self._monotonic()
+        if wait_s := self._requests.wait_s(now):
+            raise self._exceeded(f"{limits.requests_per_second} requests a second", wait_s)
+        if wait_s := self._bytes.wait_s(now):
+            raise self._exceeded(f"{limits.bytes_per_second} bytes a second", wait_s)
+        if limits.calls_max and self._calls >= limits.calls_max:
+            raise self._exceeded(f"{limits.calls_max} calls under way")
+        held_bytes = self._held_bytes + request_bytes
+        if limits.call_bytes_max and self._held_bytes and held_bytes > limits.call_bytes_max:
+            raise self._exceeded(f"{limits.call_bytes_max} bytes of calls under way")
+        calls_of_it = self._connections.get(connection, 0)
+        connections_max = limits.connections_max
+        if connections_max and not calls_of_it and len(self._connections) >= connections_max:
+            raise self._exceeded(f"{connections_max} connections with calls under way")
+        self._requests.take(1, now)
+        self._bytes.take(request_bytes, now)
+        self._calls += 1
+        self._held_bytes = held_bytes
+        self._connections[connection] = calls_of_it + 1
+
+    def end(self, request_bytes: int, connection: str) -> None:
+        """Count a call that ``begin`` counted as ended."""
+        self._calls -= 1
+        self._held_bytes -= request_bytes
+        left = self._connections[connection] - 1
+        if left:
+            self._connections[connection] = left
+        else:
+            del self._connections[connection]
+
+    def take_frame(self, frame_bytes: int) -> None:
+        """Count one frame of a stream of requests."""
+        now = self._monotonic()
+        self._requests.take(1, now)
+        self._bytes.take(frame_bytes, now)
+
+    def take_answer(self, answer_bytes: int) -> None:
+        """Count one answer."""
+        self._bytes.take(answer_bytes, self._monotonic())
+
+    def hold(self, count: int) -> None:
+        """Count bytes that memory holds of a call under way; of fewer, a negative number."""
+        self._held_bytes += count
+
+    def wait_s(self) -> float:
+        """Return how long a stream waits with its next frame, 0 for not at all."""
+        now = self._monotonic()
+        return max(self._requests.wait_s(now), self._bytes.wait_s(now))
+
+    def refusal_wait_s(self) -> float:
+        """Return how long a refusal waits for its turn: who calls again at once costs no more than that."""
+        now = self._monotonic()
+        wait_s = self._refusals.wait_s(now)
+        if wait_s > REFUSALS_WAIT_S:
+            return 0.0
+        self._refusals.take(1, now)
+        return wait_s
+
+    def _exceeded(self, limit: str, wait_s: float = BUSY_RETRY_MS / 1e3) -> LimitExceeded:
+        return LimitExceeded(
+            f"the limit of {self.owner} is reached: {limit}",
+            retry_delay_ms=max(1, round(wait_s * 1e3)),
+        )

@@ -1,0 +1,97 @@
+"""A call with streams whose caller has limits: its frames go no faster than they allow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NoReturn, TypeVar
+
+import grpc
+
+from services.limits.meter import Meter
+from services.rpc.servicer import Context, Eof, Metadata
+
+T = TypeVar("T")
+_LOOK_S: Final = 0.5  # a limit that is raised ends longer waits by then
+
+
+class MeteredCall:
+    """What ``Context`` is, of another one."""
+
+    def __init__(self, call: Context, meter: Meter) -> None:
+        self._call = call
+        self._meter = meter
+        self.ends_late = call.ends_late
+
+    async def read(self) -> bytes | Eof:
+        """Return the next frame, once the caller may send it. Raises CallEnded.
+
+        The wait comes before the read: a reader that is cancelled loses nothing.
+        """
+        data = await self._in_turn(self._call.read)
+        if isinstance(data, bytes):
+            self._meter.take_frame(len(data))
+        return data
+
+    async def write(self, answer: bytes) -> None:
+        """Write one answer, once the caller may have it. Raises CallEnded."""
+        self._meter.hold(len(answer))
+        try:
+            await self._in_turn(lambda: self._call.write(answer))
+        finally:
+            self._meter.hold(-len(answer))
+        self._meter.take_answer(len(answer))
+
+    async def write_all(self, answers: Iterable[bytes]) -> None:
+        """Write answers without a wait between them. Raises CallEnded."""
+        await self._in_turn(lambda: self._call.write_all(self._taken(answers)))
+
+    def invocation_metadata(self) -> Metadata:
+        """Return the caller's metadata."""
+        return self._call.invocation_metadata()
+
+    def cancelled(self) -> bool:
+        """Whether the call has been ended."""
+        return self._call.cancelled()
+
+    def time_remaining(self) -> float | None:
+        """Return the seconds until the caller's deadline, None if it has none."""
+        return self._call.time_remaining()
+
+    def peer(self) -> str:
+        """Return who calls."""
+        return self._call.peer()
+
+    def auth_context(self) -> Mapping[str, Sequence[bytes]]:
+        """Return what is known of the connection's security."""
+        return self._call.auth_context()
+
+    async def send_initial_metadata(self, metadata: Metadata) -> None:
+        """Send metadata ahead of any answer. Raises CallEnded."""
+        await self._call.send_initial_metadata(metadata)
+
+    async def abort(
+        self, code: grpc.StatusCode, message: str, trailing_metadata: Metadata = ()
+    ) -> NoReturn:
+        """End the call with a status. Raises CallAborted."""
+        await self._call.abort(code, message, trailing_metadata)
+
+    def cancel(self) -> None:
+        """Have the call end at once."""
+        self._call.cancel()
+
+    async def _in_turn(self, do: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Do something when the caller has its turn; waits for one future alone, as eager coroutines may."""
+        if self._meter.wait_s():
+            return await asyncio.create_task(self._later(do))
+        return await do()
+
+    async def _later(self, do: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        while wait_s := self._meter.wait_s():
+            await asyncio.sleep(min(wait_s, _LOOK_S))
+        return await do()
+
+    def _taken(self, answers: Iterable[bytes]) -> Iterator[bytes]:
+        for answer in answers:
+            self._meter.take_answer(len(answer))
+            yield answer

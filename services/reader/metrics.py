@@ -1,0 +1,288 @@
+"""Families about the reader: what goes out, who waits, where groups are, how far the index is."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from prometheus_client.core import Metric
+
+from services.arrivals import Arrivals
+from services.metrics.exposition import (
+    REST,
+    SERIES_MAX,
+    Row,
+    counters,
+    gauge,
+    gauges,
+    paced,
+)
+from services.metrics.names import is_system
+from services.reader.budget import Budget
+from services.reader.leasing import Leasing
+from services.reader.source import Source
+from services.reader.traffic import Traffic
+from storage.errors import QueueNotFound, TopicNotFound
+from storage.format.names import RETRY_PREFIX
+from storage.reader import StoreReader
+from storage.tables.consumer_offsets import topic_and_group
+
+GROUP_LABELS: Final = ("consumer_group", "topic", "is_retry", "is_system")
+WAIT_S: Final = 0.05  # for groups' numbers of now
+
+
+@dataclass(slots=True)
+class GroupLag:
+    """Where a group is in a topic: messages, and when the oldest was stored, 0: there is none."""
+
+    undone: int = 0
+    leased: int = 0
+    ready: int = 0
+    undone_since_ms: int = 0
+    ready_since_ms: int = 0
+
+
+class GroupInTopic(NamedTuple):
+    """A group in one queue: up to where all is done, up to where all was handed out, and what of that is not done."""
+
+    group: str
+    topic: str
+    queue_id: int
+    done: int
+    handed_out: int
+    leased: int
+    waiting: int
+
+
+class GroupLags:
+    """Where all groups are in all topics; one thread at a time."""
+
+    def __init__(self, reader: StoreReader, leasing: Leasing) -> None:
+        self._reader = reader
+        self._leasing = leasing
+        self._times: dict[tuple[str, int, int], int] = {}  # of records that are the oldest ones
+        self._ends: dict[tuple[str, int], int] = {}
+        self._seen: tuple[object, ...] = ()  # what they are of
+
+    def look(self) -> tuple[set[str], list[tuple[tuple[str, ...], GroupLag]]]:
+        """Return the names of all groups, and where each is in its topics; those beyond the most together.
+
+        Raises StoreClosed once the reader is at its end.
+        """
+        places = list(self._places())
+        names = {place.group for place in places} | {
+            each.name for each in self._reader.groups.all()
+        }
+        ends = self._ends_of({place.topic for place in places})
+        times: dict[tuple[str, int, int], int] = {}
+        found: dict[tuple[str, str], GroupLag] = {}
+        for place in paced(places):
+            key = place.group, place.topic
+            if key not in found and len(found) >= SERIES_MAX:
+                key = REST, REST
+            lag = found.setdefault(key, GroupLag())
+            end = ends.get((place.topic, place.queue_id), 0)
+            ready = max(0, end - place.handed_out)
+            undone = ready + place.leased + place.waiting
+            lag.undone, lag.ready, lag.leased = (
+                lag.undone + undone,
+                lag.ready + ready,
+                lag.leased + place.leased,
+            )
+            if undone:
+                since = self._time(times, place.topic, place.queue_id, place.done)
+                lag.undone_since_ms = _older(lag.undone_since_ms, since)
+            if ready:
+                since = self._time(times, place.topic, place.queue_id, place.handed_out)
+                lag.ready_since_ms = _older(lag.ready_since_ms, since)
+        self._times = times
+        return names, [
+            ((group, topic, _text(topic.startswith(RETRY_PREFIX)), is_system(topic, group)), lag)
+            for (group, topic), lag in found.items()
+        ]
+
+    def _ends_of(self, topics: set[str]) -> dict[tuple[str, int], int]:
+        """Return where the queues of topics end; while nothing has come since the last look, what it found."""
+        state = self._reader.visible_offset, self._reader.tables_state(), topics
+        if state != self._seen:
+            pauses = iter(paced(itertools.repeat(True)))
+            extents = self._reader.queue_extents(topics, is_wanted=lambda: next(pauses))
+            self._ends = {(each.topic, each.queue_id): each.max_offset for each in extents}
+            self._seen = state
+        return self._ends
+
+    def _places(self) -> Iterator[GroupInTopic]:
+        """Yield where groups are: by their leases, and by their offsets where they have none."""
+        leased: set[tuple[str, str, int]] = set()
+        for group, _, queues in paced(self._leasing.all_progress()):
+            for queue in queues:
+                leased.add((group, queue.topic, queue.queue_id))
+                yield GroupInTopic(
+                    group, queue.topic, queue.queue_id, queue.group_offset, queue.next_offset,
+                    queue.leased_count, queue.waiting_count,
+                )  # fmt: skip
+        for key, offsets in paced(self._reader.consumer_offsets.table.items()):
+            topic, group = topic_and_group(key)
+            for queue_id, offset in offsets.items():
+                if (group, topic, queue_id) not in leased:
+                    yield GroupInTopic(group, topic, queue_id, offset, offset, 0, 0)
+
+    def _time(
+        self, times: dict[tuple[str, int, int], int], topic: str, queue_id: int, queue_offset: int
+    ) -> int:
+        """Return when a record was stored, at most 0 if that cannot be read; it is read once."""
+        key = topic, queue_id, queue_offset
+        found = times.get(key) or self._times.get(key)
+        if found is None:
+            try:
+                found = self._reader.store_time_ms(*key)
+            except (TopicNotFound, QueueNotFound, OSError):
+                found = 0
+        times[key] = found
+        return found
+
+
+class ReaderCollector:
+    """Reads the store in the scrape's thread, and where groups are in one of its own: that may take longer.
+
+    A scrape waits ``WAIT_S`` for it, and then shows what was found last.
+    """
+
+    def __init__(
+        self, source: Source, leasing: Leasing, traffic: Traffic, arrivals: Arrivals, budget: Budget,
+        thread: Executor,
+    ) -> None:  # fmt: skip
+        self._source = source
+        self._leasing = leasing
+        self._traffic = traffic
+        self._arrivals = arrivals
+        self._budget = budget
+        self._thread = thread
+        self._lags = GroupLags(source.reader, leasing)
+        self._looking: Future[tuple[set[str], list[tuple[tuple[str, ...], GroupLag]]]] | None = None
+        self._found: tuple[set[str], list[tuple[tuple[str, ...], GroupLag]]] | None = None
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the families."""
+        yield from self._out()
+        yield from self._state()
+        yield from self._groups()
+
+    def _out(self) -> Iterator[Metric]:
+        counts = self._traffic.counts()
+        labels = "topic", "consumer_group", "is_system"
+        rows = [
+            ((topic, group, is_system(topic, group)), each)
+            for (topic, group), each in paced(counts)
+        ]
+        yield counters(
+            "rocketmq_messages_out_total", "Records that consumers were sent.", labels,
+            [(values, each[0]) for values, each in rows],
+        )  # fmt: skip
+        yield counters(
+            "rocketmq_throughput_out_total", "Bytes of the answers with these records.", labels,
+            [(values, each[1]) for values, each in rows],
+        )  # fmt: skip
+
+    def _state(self) -> Iterator[Metric]:
+        status = self._source.status()
+        yield gauge(
+            "penstock_writer_alive", "1 while a writer has the store.", status["writer_alive"]
+        )
+        yield gauge(
+            "penstock_visible_offset_bytes",
+            "Commit offset up to which records are served.",
+            status["visible_offset"],
+        )
+        yield gauge(
+            "penstock_index_behind_bytes", "Bytes of the log that are visible and not found by key yet.",
+            max(0, status["visible_offset"] - status["indexed_offset"]),
+        )  # fmt: skip
+        pulls, receives = self._arrivals.waiting_count, self._leasing.waiting_count
+        yield gauges(
+            "penstock_waiting_calls", "Calls that wait for messages.", ("kind",),
+            [(("pull",), pulls), (("receive",), receives)],
+        )  # fmt: skip
+        yield gauges(
+            "rocketmq_processor_watermark",
+            "Calls that wait, by what for.",
+            ("processor",),
+            [(("pull",), pulls + receives)],
+        )
+        yield gauge(
+            "penstock_stream_bytes",
+            "Bytes of answers that wait for the callers of streams.",
+            self._budget.taken,
+        )
+        yield gauge(
+            "penstock_lease_journal_bytes",
+            "Size of the journal of leases.",
+            self._leasing.journal_bytes,
+        )
+
+    def _groups(self) -> Iterator[Metric]:
+        looking, self._looking = self._looking, None
+        if looking is not None and looking.done():
+            self._found, looking = looking.result(), None
+        self._looking = looking or self._thread.submit(self._lags.look)
+        with suppress(TimeoutError):
+            self._found = self._looking.result(WAIT_S)
+            self._looking = None
+        if self._found is None:
+            return
+        names, lags = self._found
+        now_ms = time.time_ns() // 1_000_000
+
+        def rows(value: str) -> list[Row]:
+            return [(labels, getattr(lag, value)) for labels, lag in lags]
+
+        def ages(value: str) -> list[Row]:
+            return [
+                (labels, max(0, now_ms - since) if since else 0) for labels, since in rows(value)
+            ]
+
+        yield gauges("rocketmq_consumer_group_number", "Consumer groups.", (), [((), len(names))])
+        yield gauges(
+            "rocketmq_consumer_lag_messages",
+            "Messages that are not done.",
+            GROUP_LABELS,
+            rows("undone"),
+        )
+        yield gauges(
+            "rocketmq_consumer_lag_latency",
+            "Age of the oldest one, in milliseconds.",
+            GROUP_LABELS,
+            ages("undone_since_ms"),
+        )
+        yield gauges(
+            "rocketmq_consumer_inflight_messages",
+            "Messages under a lease.",
+            GROUP_LABELS,
+            rows("leased"),
+        )
+        yield gauges(
+            "rocketmq_consumer_ready_messages",
+            "Messages that were never handed out.",
+            GROUP_LABELS,
+            rows("ready"),
+        )
+        yield gauges(
+            "rocketmq_consumer_queueing_latency",
+            "Age of the oldest one, in milliseconds.",
+            GROUP_LABELS,
+            ages("ready_since_ms"),
+        )
+
+
+def _older(before_ms: int, stored_ms: int) -> int:
+    """Return the earlier of two times, 0 where neither is known."""
+    return min(before_ms or stored_ms, stored_ms) if stored_ms > 0 else before_ms
+
+
+def _text(flag: bool) -> str:
+    return "true" if flag else "false"

@@ -1,0 +1,226 @@
+"""The writer's journal: small states by name, each put whole and durable on return, whatever the flush mode.
+
+A put is one block, so all of it or none survives a stop, and a prefix of the journal is what was true at a
+time. Nothing is put before the put before it is synced. So a block that is not whole at the end of a file is
+the put that a stop has torn; one that others follow was durable, and is damaged.
+
+A start reads the newest file: its first put begins a new generation with all states, as does a put after an
+error, and one to a file that has grown long. What follows the damage in a file is not known: a start keeps
+the file as ``NAME.damaged`` and begins a generation with what precedes the damage. Whoever cannot do without
+the rest refuses its work for as long as the file is there.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from storage.errors import StoreFull
+from storage.format.journal import MAGIC, blocks_in
+from storage.format.names import parse_file_name
+from storage.format.states import STATES, SYNCED, decode_states, encode_states
+from storage.journal.journal_file import JournalEnd, JournalFile, remove_others
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from storage.files.filesystem import FileSystem, ReadFileSystem
+
+_LOG: Final = logging.getLogger(__name__)
+DAMAGED: Final = ".damaged"
+RESERVED_BYTES: Final = 64 << 10
+SIZE_MAX: Final = 1 << 20  # of a file, or four times its first block
+_OVERHEAD: Final = 128  # of a put: the heads of its block and of the next
+_HEAD_WORDS: Final = 3
+
+
+class ReadStates(NamedTuple):
+    """What the newest file has, and where it is damaged; ``problems`` says of each file what is wrong."""
+
+    generation: int
+    path: Path | None
+    states: dict[str, bytes]
+    is_damaged: bool
+    problems: dict[str, str]
+
+    def document(self, name: str) -> Any:
+        """Return a state that is a document, None if there is none."""
+        return json.loads(self.states.get(name, b"null"))
+
+    def names(self, prefix: str) -> list[str]:
+        """Return the names of states that begin so."""
+        return [name for name in self.states if name.startswith(prefix)]
+
+
+def read_states(filesystem: ReadFileSystem, directory: Path) -> ReadStates:
+    """Return the states of a journal, none without one. Raises OSError, StoreBusy."""
+    problems, files = {}, []
+    for entry in filesystem.list_directory(directory):
+        generation = parse_file_name(entry.name.removesuffix(DAMAGED))
+        if generation is not None:
+            files.append((generation, entry.name))
+            if entry.name.endswith(DAMAGED):
+                problems[entry.name] = (
+                    "is damaged: what was committed last is not known. Remove it if that will not be committed again"
+                )
+    if not files:
+        return ReadStates(0, None, {}, False, problems)
+    generation, name = max(files)
+    states, end, damage = _states_in(filesystem.read_bytes(directory / name), generation)
+    if damage:
+        problems[name] = f"is damaged at {end}: {damage}; what was put since is not known"
+    return ReadStates(generation, directory / name, states, bool(damage), problems)
+
+
+def _states_in(data: bytes, generation: int) -> tuple[dict[str, bytes], int, str]:
+    """Return the states of a file, where its whole blocks end, and what damage is there."""
+    states: dict[str, bytes] = {}
+    end = JournalEnd(generation)
+    for block in blocks_in(memoryview(data)):
+        try:
+            if block.kind == STATES:
+                states |= decode_states(block.payload)
+            elif block.kind != SYNCED:
+                raise ValueError(f"a block of kind {block.kind}")
+        except ValueError as error:
+            return _present(states), end.position, str(error)
+        end.note(block)
+    if not end.block_count:
+        return {}, 0, "it does not begin with a whole block"
+    is_damaged = _holds_later_block(data[end.position :], end.block_count)
+    return _present(states), end.position, "a block is not whole" if is_damaged else ""
+
+
+def _present(states: dict[str, bytes]) -> dict[str, bytes]:
+    return {name: state for name, state in states.items() if state}
+
+
+def _holds_later_block(rest: bytes, block_count: int) -> bool:
+    """Return whether there is the head of a block behind the first one of the rest, which is not whole."""
+    words = np.frombuffer(rest[: len(rest) // 8 * 8], "<u8")[_HEAD_WORDS:]
+    heads = np.flatnonzero((words[:-1] & 0xFFFFFFFF) == MAGIC)
+    numbers = words[heads + 1]
+    return bool(((numbers > block_count) & (numbers < block_count + len(words))).any())
+
+
+def encode_document(document: object) -> bytes:
+    """Return a document as a state."""
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+class StateJournal:
+    """All methods may be called from any thread."""
+
+    def __init__(self, filesystem: FileSystem, directory: Path) -> None:
+        """Read the states; they are durable on return. Raises OSError, StoreBusy."""
+        self._filesystem = filesystem
+        self._directory = directory
+        self._guard = threading.Lock()
+        self._file: JournalFile | None = None
+        found = read_states(filesystem, directory)
+        self._generation, self._states = found.generation, found.states
+        path = found.path
+        if path is not None:
+            # What a killed process has put and not synced counts from here on.
+            file = filesystem.open(path, writable=True)
+            try:
+                file.sync()
+            finally:
+                file.close()
+            if found.is_damaged and not path.name.endswith(DAMAGED):
+                filesystem.rename(path, path.with_name(path.name + DAMAGED))
+            filesystem.sync_directory(directory)
+            if found.is_damaged:
+                with suppress(
+                    StoreFull
+                ):  # whoever removes the damaged file keeps what was read of it
+                    self._begin_generation(self._states)
+        for name, problem in found.problems.items():
+            _LOG.error("%s/%s %s", directory.name, name, problem)
+
+    def damaged_file(self) -> Path | None:
+        """Return a file that was damaged when it was read, None if none is there."""
+        for entry in self._filesystem.list_directory(self._directory):
+            if entry.name.endswith(DAMAGED):
+                return self._directory / entry.name
+        return None
+
+    def names(self, prefix: str) -> list[str]:
+        """Return the names of states that begin so."""
+        with self._guard:
+            return [name for name in self._states if name.startswith(prefix)]
+
+    def get(self, name: str) -> bytes:
+        """Return a state, b"" if there is none."""
+        with self._guard:
+            return self._states.get(name, b"")
+
+    def document(self, name: str) -> Any:
+        """Return a state that is a document, None if there is none."""
+        return json.loads(self.get(name) or b"null")
+
+    def put_document(self, name: str, document: object) -> None:
+        """Put a state that is a document, as ``put`` does."""
+        self.put({name: encode_document(document)})
+
+    def put(self, states: Mapping[str, bytes]) -> None:
+        """Put some states, all or none, b"" to remove one; durable on return.
+
+        Raises StoreFull with nothing changed, and OSError, after which a start may find them or not.
+        """
+        with self._guard:
+            after = _present({**self._states, **states})
+            if after == self._states:
+                return
+            payload = encode_states(states)
+            file, size = self._file, len(payload) + _OVERHEAD
+            if file is None or file.end + size > max(SIZE_MAX, 4 * file.begin_size):
+                self._begin_generation(after)
+            else:
+                file.reserve(size)
+                self._append(file, payload)
+            self._states = after
+
+    def _append(self, file: JournalFile, payload: bytes) -> None:
+        try:
+            file.append([(STATES, payload)])
+            file.sync()
+            file.append([(SYNCED, b"")])
+        except BaseException:
+            self._file = None  # what it holds by now is not known
+            file.close()
+            raise
+
+    def _begin_generation(self, states: dict[str, bytes]) -> None:
+        self._generation += 1  # after an error the file may have its name
+        file = JournalFile.create(
+            self._filesystem, self._directory, self._generation, RESERVED_BYTES
+        )
+        try:
+            payload = encode_states(states)
+            file.reserve(len(payload) + _OVERHEAD)
+            file.append([(STATES, payload)])
+            file.sync()
+            file.append([(SYNCED, b"")])
+            file.publish()
+        except BaseException:
+            file.discard()
+            raise
+        former, self._file = self._file, file
+        if former is not None:
+            former.close()
+        with suppress(OSError):
+            remove_others(self._filesystem, self._directory, self._generation)
+
+    def close(self) -> None:
+        """Let go of the file; everything in it is durable."""
+        with self._guard:
+            file, self._file = self._file, None
+            if file is not None:
+                file.close()

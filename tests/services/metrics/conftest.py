@@ -1,0 +1,45 @@
+"""A running store under ``penstock serve``, used, and the page of its metrics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from used_store import MetricsPage, use
+
+from penstock import Client
+from services.local_services import LocalServices
+from services.testing import FREE_PORT, SMALL_FILES
+
+
+@pytest.fixture(scope="session")
+def used_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServices]:
+    directory = tmp_path_factory.mktemp("used")
+    names = ("writer", "reader", "indexer", "gateway", "metrics")
+    services = LocalServices.start(
+        directory / "store",
+        directory / "services.log",
+        options=[f"--{name.replace('_', '-')}={size}" for name, size in SMALL_FILES.items()],
+        addresses=dict.fromkeys(names, FREE_PORT),
+    )
+    try:
+        at = services.addresses
+        with Client(writer=at["writer"], reader=at["reader"], indexer=at["indexer"]) as client:
+            client.wait_ready(30)
+            use(client)
+        yield services
+    finally:
+        services.stop()
+
+
+@pytest.fixture(scope="session")
+def metrics_page(used_store: LocalServices) -> MetricsPage:
+    """The page once all services show what was done."""
+    until = time.monotonic() + 30
+    while True:
+        page = MetricsPage.of(used_store.addresses["metrics"])
+        behind = ("penstock_index_behind_bytes", "rocketmq_storage_flush_behind_bytes")
+        if not sum(map(page.value, behind)) or time.monotonic() > until:
+            return page
+        time.sleep(0.1)
