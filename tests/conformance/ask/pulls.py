@@ -125,7 +125,7 @@ def pull_as_broker(
 
 def _next_file_offset(queue: ConsumeQueueView, queue_offset: int) -> int | None:
     """Return where the file after a missing one would start, whether it is there or not."""
-    units = queue.file_unit_count
+    units = queue.files[0].size // UNIT_SIZE if queue.files else 0
     if not units:
         return queue.next_file_offset(queue_offset)
     return queue_offset - queue_offset % units + units
