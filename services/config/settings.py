@@ -35,6 +35,7 @@ WARM_SHARE: Final = 8  # of the memory, one part for page cache filled ahead of 
 class ProcessSettings(
     groups.ConfigFileSettings,
     groups.LogSettings,
+    groups.TraceSettings,
     groups.MetricsSettings,
     groups.CallSettings,
     groups.LimitSettings,
@@ -161,7 +162,7 @@ class EngineSettings(
         return StoreConfig(**values)
 
 
-class WriterSettings(
+class WriterSettings(  # type: ignore[misc]  # the plugin's model_construct of several bases
     MessagingSettings,
     EngineSettings,
     StoreProcessSettings,
