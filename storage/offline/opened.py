@@ -28,8 +28,7 @@ from storage.view.layout import StorePaths, check_is_store, queues_on_disk
 from storage.view.live_topics import LiveTopics, topics_there_are
 from storage.view.log.commit_log import EVERYTHING
 from storage.view.log.lost_end import find_lost_end
-from storage.view.log.scans_ahead import walk_long_log
-from storage.view.log.walk import DamagedRange, End, RecordRun
+from storage.view.log.walk import DamagedRange, End, RecordRun, walk_log
 from storage.view.queues.queue_files import QueueFiles
 from storage.view.settings import load_settings
 from storage.view.store_view import StoreView
@@ -208,7 +207,7 @@ def _walk(
     damage: list[DamagedRange] = []
     record_count = last_timestamp_ms = 0
     begin_offset = end_offset = records_end = files.first_offset
-    for step in walk_long_log(
+    for step in walk_log(
         files, begin_offset, files.end_offset,
         search_limit_offset=files.end_offset, promised_offset=stated.promised_offset,
     ):  # fmt: skip
