@@ -95,6 +95,7 @@ class Loops:
         )
         self.units = np.zeros(20 * many, np.uint8)
         self.starts = np.zeros(many + 1, np.int64)
+        self.queue_offsets = np.zeros(many, np.int64)
         self.index_file = np.zeros(file_size(INDEX_SLOTS, INDEX_ENTRIES), np.uint8)
         self.index_file[:] = 0
         self.hashes, self.places, self.times = (np.zeros(3 * many, np.int64) for _ in range(3))
@@ -150,14 +151,11 @@ class Loops:
     def queues(self) -> int:
         """From log bytes to consume queue units, grouped by queue."""
         count = self._scan(columns.CHECK_COMMIT_OFFSET)
-        groups = batch.group_by_queue(
-            self.target, self.log_rows, count, self.log_groups, self.log_firsts, self.log_sizes
-        )
-        return int(
-            queue.build_units(
-                self.log_rows, count, self.log_groups, groups, 0, self.units, self.starts
-            )
-        )
+        _, unit_count = queue.build_units(
+            self.target, self.log_rows, count, 0, self.log_groups, self.log_firsts, self.log_sizes,
+            self.units, self.starts, self.queue_offsets,
+        )  # fmt: skip
+        return int(unit_count)
 
     def index(self) -> int:
         """From log bytes to index entries: scan, hash two keys a record, put."""

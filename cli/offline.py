@@ -43,8 +43,7 @@ def register(app: typer.Typer) -> None:
 def dump(context: typer.Context, directory: Directory, spec: Spec = None) -> None:
     """Print everything a store holds: topics, offsets, queues, messages, files.
 
-    The store is recovered in memory first, as the writer would at its next start; nothing on disk
-    is changed.
+    The store is shown as it is, running or not; nothing on disk is changed.
     """
     from storage.offline import dump as dump_store
 

@@ -166,7 +166,7 @@ class Reader:
             data = units.mapped.get(file.start_offset)
             if data is None:
                 data = store.log.map(file, places, ends)
-            columnar.scan_units(
+            columnar.check_units(
                 data, file.start_offset, offsets[mine], sizes[mine], self._checks, rows, stops
             )
             good = stops[: len(mine)] == STOP_END

@@ -26,7 +26,7 @@ from services.varint_kernels import (
     write_number,
 )
 from storage.format.properties import KEY_SEPARATOR
-from storage.kernels.encode import ANY_QUEUE, write_hex
+from storage.kernels.encode import ANY_QUEUE
 from storage.kernels.message_slices import (
     AGE,
     BODY,
@@ -64,6 +64,7 @@ from storage.kernels.primitives.jit import (
     results,
     uintp,
 )
+from storage.kernels.primitives.text import write_hex
 
 # Field numbers of the contract: ProduceRequest, ProducerSequence, Message, ProduceResponse, ProduceResult.
 MESSAGES: Final = 1

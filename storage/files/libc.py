@@ -15,7 +15,6 @@ from typing import Final
 MADV_POPULATE_READ: Final = 22
 _EHWPOISON: Final = 133
 MADV_POPULATE_WRITE: Final = 23
-MAP_NORESERVE: Final = 0x4000  # in Python's mmap module only from 3.12 on
 FALLOC_KEEP_SIZE: Final = 1
 FALLOC_PUNCH_HOLE: Final = 2
 

@@ -1,9 +1,8 @@
 """What the engine asks of a file system.
 
-The engine reaches files only through ``FileSystem``, so that a simulator of power cuts, or a
-copy-on-write view for offline tools, can take its place. What a method leaves after a power
-cut is part of its contract: nothing is durable before an explicit ``sync``, ``sync_all`` or
-``sync_directory``, except where a method says so.
+The engine reaches files only through ``FileSystem``, so that a simulator of power cuts can take its
+place. What a method leaves after a power cut is part of its contract: nothing is durable before an
+explicit ``sync``, ``sync_all`` or ``sync_directory``, except where a method says so.
 
 Errors: no space left (ENOSPC, EDQUOT, EFBIG) is ``StoreFull`` everywhere, and no descriptors or memory
 left for opening or mapping (EMFILE, ENFILE, ENOMEM) ``StoreBusy``; the rest is ``OSError``.

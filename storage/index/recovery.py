@@ -7,21 +7,15 @@ slot of ours is about, a broker's or another store's, are recovered as a broker 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from storage.format.index import IndexHeader
 from storage.index.consistency import agrees_with_log, count_covering, record_end
 from storage.index.directory import IndexDirectory, IndexStart
-from storage.index.follower import IndexFollower, LogReader
-from storage.index.index_file import IndexFile
-from storage.view.index.index_file import IndexShape
+from storage.index.follower import LogReader
 
 if TYPE_CHECKING:
     from storage.checkpoint.durable_slots import DurableIndex
-    from storage.files.filesystem import FileSystem
-    from storage.view.layout import StorePaths
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -171,44 +165,3 @@ def recover_foreign(
     if not unclean:
         position = record_end(log, position)
     return max(position, min_commit_offset)
-
-
-def catch_up(
-    filesystem: FileSystem,
-    paths: StorePaths,
-    shape: IndexShape,
-    *,
-    end_commit_offset: int,
-    index_timestamp_ms: int,
-    unclean: bool,
-    now_ms: Callable[[], int],
-    new_name: Callable[[], str] | None = None,
-) -> None:
-    """Bring a broker's index files to cover the log up to ``end_commit_offset``; nothing is synced.
-
-    For a directory that no process has open, or a private view of one; arguments as of ``recover_foreign``.
-    """
-    with (
-        closing(LogReader(filesystem, paths.commit_log)) as log,
-        closing(
-            IndexDirectory(
-                filesystem,
-                paths.index,
-                shape,
-                checksums=paths.index_checksums,
-                now_ms=now_ms,
-                new_name=new_name,
-            )
-        ) as directory,
-    ):
-        position = recover_foreign(
-            directory,
-            log,
-            min_commit_offset=log.first_offset,
-            end_commit_offset=end_commit_offset,
-            index_timestamp_ms=index_timestamp_ms,
-            unclean=unclean,
-        )
-        follower = IndexFollower(log, position, directory, on_filled=IndexFile.close)
-        while follower.step(end_commit_offset):
-            pass

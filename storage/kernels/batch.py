@@ -162,12 +162,26 @@ def placed_size(
     return measure_rows(src, rows, count, store_host_size, append_property_crc, sizes)
 
 
-@inner
-def check_rows(
+@kernel(
+    results(int64, 7)(
+        BYTES, int64, boolean, WRITABLE_ROWS, WRITABLE_INT64S, WRITABLE_INT64S, WRITABLE_INT64S,
+        WRITABLE_INT64S, WRITABLE_ROWS,
+    )
+)  # fmt: skip
+def check_batch(
     records: Any, store_host_size: int, append_property_crc: bool, rows: Any, group_of: Any,
     first_row: Any, group_size: Any, sizes: Any, queues: Any,
 ) -> tuple[int, int, int, int, int, int, int]:  # fmt: skip
-    """What :func:`check_batch` does, for kernels."""
+    """Validate, group and measure a client's batch in one call.
+
+    The arrays are those of :func:`validate_batch`, :func:`group_by_queue` and
+    :func:`placed_size`, each with room for as many records as ``rows``; ``queues`` gets a line per
+    group: position and length of the topic, queue id, number of records, bytes once placed. A group with
+    the topic of the group before has its position, too.
+
+    Returns ``(count, bad_index, stop, group_count, placed_size, longest, features)``, ``longest`` being the
+    most bytes of a body, ``features`` all HAS_* bits of records; the last four are 0 unless ``stop`` is END.
+    """
     zero = i64(0)
     count, bad_index, stop = validate_records(records, rows)
     if stop != STOP_END:
@@ -201,56 +215,30 @@ def check_rows(
 
 
 @kernel(
-    results(int64, 7)(
-        BYTES, int64, boolean, WRITABLE_ROWS, WRITABLE_INT64S, WRITABLE_INT64S, WRITABLE_INT64S,
-        WRITABLE_INT64S, WRITABLE_ROWS,
+    int64(
+        WRITABLE_BYTES, int64, BYTES, ROWS, int64, INT64S, WRITABLE_INT64S, int64, int64, BYTES,
+        boolean, WRITABLE_ROWS, int64, int64,
     )
 )  # fmt: skip
-def check_batch(
-    records: Any, store_host_size: int, append_property_crc: bool, rows: Any, group_of: Any,
-    first_row: Any, group_size: Any, sizes: Any, queues: Any,
-) -> tuple[int, int, int, int, int, int, int]:  # fmt: skip
-    """Validate, group and measure a client's batch in one call.
-
-    The arrays are those of :func:`validate_batch`, :func:`group_by_queue` and
-    :func:`placed_size`, each with room for as many records as ``rows``; ``queues`` gets a line per
-    group: position and length of the topic, queue id, number of records, bytes once placed. A group with
-    the topic of the group before has its position, too.
-
-    Returns ``(count, bad_index, stop, group_count, placed_size, longest, features)``, ``longest`` being the
-    most bytes of a body, ``features`` all HAS_* bits of records; the last four are 0 unless ``stop`` is END.
-    """
-    return check_rows(
-        records, store_host_size, append_property_crc, rows, group_of, first_row, group_size,
-        sizes, queues,
-    )  # fmt: skip
-
-
-@kernel(
-    results(int64, 7)(
-        BYTES, int64, boolean, WRITABLE_ROWS, WRITABLE_INT64S, WRITABLE_INT64S, WRITABLE_INT64S,
-        WRITABLE_INT64S, WRITABLE_ROWS,
-    ),
-    nogil=False,
-)  # fmt: skip
-def check_few(
-    records: Any, store_host_size: int, append_property_crc: bool, rows: Any, group_of: Any,
-    first_row: Any, group_size: Any, sizes: Any, queues: Any,
-) -> tuple[int, int, int, int, int, int, int]:  # fmt: skip
-    """What :func:`check_batch` does, holding the interpreter lock: for small batches."""
-    return check_rows(
-        records, store_host_size, append_property_crc, rows, group_of, first_row, group_size,
-        sizes, queues,
-    )  # fmt: skip
-
-
-@inner
-def place_rows(
+def place_records(
     dst: Any, dst_position: int, src: Any, rows: Any, count: int, group_of: Any,
     next_queue_offsets: Any, commit_offset: int, store_timestamp: int, store_host: Any,
     append_property_crc: bool, placed_rows: Any, producer_id: int, sequence: int,
 ) -> int:  # fmt: skip
-    """What :func:`place_records` does, for kernels."""
+    """Copy rows ``[0, count)`` of ``src`` to ``dst`` from ``dst_position`` on, completed.
+
+    Each copy gets queueOffset ``next_queue_offsets[group_of[i]]`` (which is then raised by one),
+    physicalOffset ``commit_offset + (its position - dst_position)``, ``store_timestamp``,
+    ``store_host`` as encoded (8 or 20 bytes; the IPv6 bit and the record's length follow it), and
+    a property CRC trailer if ``append_property_crc`` and it has none; a trailer's digits are
+    computed last. ``placed_rows[i]`` becomes the row of the copy, positions in ``dst``; it may not
+    be ``rows`` itself, and with no rows at all it is not filled. ``src`` and ``dst`` may not overlap.
+    With a ``producer_id`` above 0 the first copy says that all of them are its request ``sequence``, and is
+    longer by SEQUENCE_PROPERTY_SIZE.
+
+    ``commit_offset`` is that of ``dst_position``. Returns the position after the last copy, or -1
+    with nothing changed if anything would not fit (see :func:`placed_size`).
+    """
     host_size = store_host.size
     if (
         count > rows.shape[0]
@@ -317,53 +305,3 @@ def place_rows(
                 write_crc_trailer(dst, crc_position + covered, crc)
             crc_position += size
     return i64(position)
-
-
-@kernel(
-    int64(
-        WRITABLE_BYTES, int64, BYTES, ROWS, int64, INT64S, WRITABLE_INT64S, int64, int64, BYTES,
-        boolean, WRITABLE_ROWS, int64, int64,
-    )
-)  # fmt: skip
-def place_records(
-    dst: Any, dst_position: int, src: Any, rows: Any, count: int, group_of: Any,
-    next_queue_offsets: Any, commit_offset: int, store_timestamp: int, store_host: Any,
-    append_property_crc: bool, placed_rows: Any, producer_id: int, sequence: int,
-) -> int:  # fmt: skip
-    """Copy rows ``[0, count)`` of ``src`` to ``dst`` from ``dst_position`` on, completed.
-
-    Each copy gets queueOffset ``next_queue_offsets[group_of[i]]`` (which is then raised by one),
-    physicalOffset ``commit_offset + (its position - dst_position)``, ``store_timestamp``,
-    ``store_host`` as encoded (8 or 20 bytes; the IPv6 bit and the record's length follow it), and
-    a property CRC trailer if ``append_property_crc`` and it has none; a trailer's digits are
-    computed last. ``placed_rows[i]`` becomes the row of the copy, positions in ``dst``; it may not
-    be ``rows`` itself, and with no rows at all it is not filled. ``src`` and ``dst`` may not overlap.
-    With a ``producer_id`` above 0 the first copy says that all of them are its request ``sequence``, and is
-    longer by SEQUENCE_PROPERTY_SIZE.
-
-    ``commit_offset`` is that of ``dst_position``. Returns the position after the last copy, or -1
-    with nothing changed if anything would not fit (see :func:`placed_size`).
-    """
-    return place_rows(
-        dst, dst_position, src, rows, count, group_of, next_queue_offsets, commit_offset,
-        store_timestamp, store_host, append_property_crc, placed_rows, producer_id, sequence,
-    )  # fmt: skip
-
-
-@kernel(
-    int64(
-        WRITABLE_BYTES, int64, BYTES, ROWS, int64, INT64S, WRITABLE_INT64S, int64, int64, BYTES,
-        boolean, WRITABLE_ROWS, int64, int64,
-    ),
-    nogil=False,
-)  # fmt: skip
-def place_few(
-    dst: Any, dst_position: int, src: Any, rows: Any, count: int, group_of: Any,
-    next_queue_offsets: Any, commit_offset: int, store_timestamp: int, store_host: Any,
-    append_property_crc: bool, placed_rows: Any, producer_id: int, sequence: int,
-) -> int:  # fmt: skip
-    """What :func:`place_records` does, holding the interpreter lock: for small batches."""
-    return place_rows(
-        dst, dst_position, src, rows, count, group_of, next_queue_offsets, commit_offset,
-        store_timestamp, store_host, append_property_crc, placed_rows, producer_id, sequence,
-    )  # fmt: skip

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import numpy as np
-
 from storage.format.hosts import IPV4_HOST_SIZE
 from storage.format.properties import (
     KEY_SEPARATOR,
@@ -49,6 +47,7 @@ from storage.kernels.primitives.jit import (
     u8,
     uintp,
 )
+from storage.kernels.primitives.text import write_hex
 from storage.kernels.properties import (
     NAME_KEYS,
     NAME_TAGS,
@@ -82,7 +81,6 @@ BAD_ARGUMENTS: Final = 14
 
 _SPACE: Final = ord(KEY_SEPARATOR)
 _BAR: Final = 0x7C
-_HEX: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 _FIXED_PROPERTIES: Final = NAME_UNIQ_KEY.size + UNIQUE_KEY_SIZE + 2 + PROPERTY_CRC_SIZE
 
 is_reserved: Final = reserved_names(RESERVED)
@@ -244,14 +242,6 @@ def write_body_and_topic(
         at += 1
     copy_bytes(dst, at, topics, topic, topic_length)
     return i64(at + topic_length)
-
-
-@inner
-def write_hex(dst: Any, at: int, value: int, digits: int) -> None:
-    """Write the last ``digits`` hexadecimal digits of ``value``."""
-    for i in range(digits):
-        dst[uintp(at + digits - 1 - i)] = _HEX[uintp(value & 15)]
-        value >>= 4
 
 
 @inner

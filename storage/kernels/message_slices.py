@@ -40,7 +40,6 @@ from storage.kernels.encode import (
     ANY_QUEUE,
     write_body_and_topic,
     write_head,
-    write_hex,
     write_pair,
 )
 from storage.kernels.primitives.big_endian import read_u8, write_i16, write_i32, write_i64
@@ -58,7 +57,7 @@ from storage.kernels.primitives.jit import (
     u8,
     uintp,
 )
-from storage.kernels.primitives.text import text_bytes
+from storage.kernels.primitives.text import text_bytes, write_hex
 from storage.kernels.producers.sequences import write_sequence
 from storage.kernels.properties import (
     NAME_KEYS,

@@ -30,7 +30,7 @@ from storage.format.property_crc import (
     TRAILER_RIGHT_MIN,
 )
 from storage.kernels.primitives.big_endian import read_i64, read_u8, write_i64
-from storage.kernels.primitives.crc import masked_crc
+from storage.kernels.primitives.crc import find_byte, masked_crc
 from storage.kernels.primitives.jit import i64, inner, u8, uintp
 from storage.kernels.primitives.text import text_bytes
 
@@ -159,20 +159,30 @@ def has_crc_trailer(data: Any, position: int, length: int) -> bool:
 
 
 @inner
+def property_ends(data: Any, begin: int, end: int) -> tuple[int, int]:
+    """Where the name of the property at ``begin`` ends, and where its value does; the same if it has no name.
+
+    The next property begins a byte after that.
+    """
+    stop = find_byte(data, begin, end, PROPERTY_END)
+    return find_byte(data, begin, stop, NAME_END), stop
+
+
+@inner
 def property_value(data: Any, position: int, length: int, name: Any) -> tuple[int, int]:
-    """Position and length of a property's value in a block, ``(-1, 0)`` where there is none."""
+    """Position and length of the value of the last property called ``name``; (-1, 0) if none is."""
     value = i64(-1)
     value_length = i64(0)
     begin = i64(position)
     end = i64(position + length)
     while begin < end:
-        stop = i64(begin)
-        separator = i64(-1)
-        while stop < end and read_u8(data, stop) != PROPERTY_END:
-            if separator < 0 and read_u8(data, stop) == NAME_END:
-                separator = stop
-            stop += 1
-        if separator - begin == name.size and separator + 1 < stop and matches(data, begin, name):
+        stop = find_byte(data, begin, end, PROPERTY_END)
+        separator = begin + name.size
+        if (
+            separator + 1 < stop
+            and read_u8(data, separator) == NAME_END
+            and matches(data, begin, name)
+        ):
             value = separator + 1
             value_length = stop - separator - 1
         begin = stop + 1

@@ -104,7 +104,7 @@ def range_index(starts: Any, ends: Any, offset: int) -> int:
 @kernel(
     results(int64, 4)(
         BYTES, int64, int64, int64, INT64S, int64, INT64S, INT64S, int64, int64, int64, int64,
-        int64, int64, int64, int64, WRITABLE_ROWS,
+        int64, int64, int64, WRITABLE_ROWS,
     )
 )  # fmt: skip
 def select_units(
@@ -122,7 +122,6 @@ def select_units(
     examined_max: int,
     records_before: int,
     bytes_before: int,
-    skips_lost_files: int,
     checks_units: int,
     chosen: Any,
 ) -> tuple[int, int, int, int]:
@@ -130,9 +129,8 @@ def select_units(
 
     ``tag_codes`` are the sorted 32-bit hashes asked for; ``log_starts`` and ``log_ends`` the ranges
     of the commit log that exist. Stops before a unit that a limit excludes, but not before the
-    first record of the pull. Units into ranges that do not exist are stepped over, with everything
-    up to the next range where that ``skips_lost_files``. With ``checks_units`` those out of order or before
-    the first range are not, and others below ``stated_log_end`` are chosen as DAMAGED_LOST.
+    first record of the pull. Units into ranges that do not exist are stepped over. With ``checks_units``
+    those out of order or before the first range are not, and others below ``stated_log_end`` are chosen as DAMAGED_LOST.
 
     Returns ``(chosen_count, next_index, byte_count, last_event)``; the event is what was last met
     while nothing had been chosen: NOTHING, UNMATCHED or REMOVED.
@@ -145,7 +143,6 @@ def select_units(
     last_log_end = log_ends[log_ends.size - 1] if log_ends.size else i64(0)
     range_start = i64(0)  # of the range that the last unit pointed into
     range_end = i64(0)
-    resume_at = i64(-(1 << 63))
     until = min(i64(end), begin + examined_max)
     index = i64(begin)
     while index < until and count < chosen.shape[0]:
@@ -161,9 +158,6 @@ def select_units(
         if size > size_max:
             break
         index += 1
-        if commit_offset < resume_at:
-            continue
-        resume_at = i64(-(1 << 63))
         state = i64(CHOSEN)
         if checks_units and (commit_offset < 0 or size <= 0):
             state = i64(SUSPECT)
@@ -193,12 +187,6 @@ def select_units(
         if not is_settled and (not is_in_log or size == PREFILL_SIZE):
             if records == 0:
                 event = i64(REMOVED)
-            if skips_lost_files:
-                resume_at = commit_offset
-                for start in log_starts:
-                    if start > commit_offset:
-                        resume_at = start
-                        break
             continue
         chosen[count, QUEUE_OFFSET] = first_queue_offset + index - 1
         chosen[count, COMMIT_OFFSET] = commit_offset

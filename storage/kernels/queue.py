@@ -32,7 +32,6 @@ from storage.kernels.primitives.big_endian import write_i32, write_i64
 from storage.kernels.primitives.crc import bytes_equal
 from storage.kernels.primitives.jit import (
     BYTES,
-    INT64S,
     ROWS,
     WRITABLE_BYTES,
     WRITABLE_INT64S,
@@ -83,7 +82,7 @@ def write_units(
     rows: Any, count: int, group_of: Any, group_count: int, commit_offset_base: int,
     out_units: Any, group_start: Any,
 ) -> int:  # fmt: skip
-    """What :func:`build_units` does, for kernels."""
+    """Write the units of rows with a group; return how many they are, -1 if an array is too small."""
     if (
         count > rows.shape[0]
         or rows.shape[1] != COLUMN_COUNT
@@ -115,29 +114,15 @@ def write_units(
     return i64(group_start[group_count])
 
 
-@kernel(int64(ROWS, int64, INT64S, int64, int64, WRITABLE_BYTES, WRITABLE_INT64S))
-def build_units(
-    rows: Any, count: int, group_of: Any, group_count: int, commit_offset_base: int,
-    out_units: Any, group_start: Any,
-) -> int:  # fmt: skip
-    """Write the units of rows ``[0, count)``, each group's units contiguous and in row order.
-
-    A unit's commit offset is ``commit_offset_base`` + POSITION, so the base is that of the scanned
-    array's first byte. Prepared and rolled-back records get none, nor do rows with a group outside
-    ``[0, group_count)``. Group g's units are ``[group_start[g], group_start[g + 1])`` of
-    ``out_units`` (20 bytes each), so ``group_start`` needs ``group_count + 1`` places and
-    ``out_units`` 20 x ``count`` bytes. Returns the number of units, -1 if an array is too small.
-    """
-    return write_units(
-        rows, count, group_of, group_count, commit_offset_base, out_units, group_start
-    )
-
-
 @inner
 def name_queue_offsets(
     rows: Any, count: int, group_of: Any, group_count: int, group_start: Any, out: Any
 ) -> int:
-    """What :func:`unit_queue_offsets` does, for kernels."""
+    """Put the QUEUE_OFFSET of each unit's row to ``out``.
+
+    Returns the first unit whose offset is not its predecessor's + 1 within its group, the number of units if
+    there is none, or -1 if an array is too small.
+    """
     if (
         count > rows.shape[0]
         or rows.shape[1] != COLUMN_COUNT
@@ -167,25 +152,26 @@ def name_queue_offsets(
     return first_gap
 
 
-@kernel(int64(ROWS, int64, INT64S, int64, INT64S, WRITABLE_INT64S))
-def unit_queue_offsets(
-    rows: Any, count: int, group_of: Any, group_count: int, group_start: Any, out: Any
-) -> int:
-    """The queue offset each unit of :func:`build_units` belongs at, as its record says.
-
-    Arguments as given to and filled by :func:`build_units`; ``out[u]`` becomes the QUEUE_OFFSET of
-    unit u's row. Returns the first unit whose offset is not its predecessor's + 1 within its group,
-    the number of units if there is none, or -1 if an array is too small.
-    """
-    return name_queue_offsets(rows, count, group_of, group_count, group_start, out)
-
-
-@inner
-def scan_into_units(
+@kernel(
+    results(int64, 5)(
+        BYTES, int64, WRITABLE_ROWS, WRITABLE_INT64S, WRITABLE_INT64S, WRITABLE_INT64S,
+        WRITABLE_BYTES, WRITABLE_INT64S, WRITABLE_INT64S, WRITABLE_ROWS,
+    )
+)  # fmt: skip
+def scan_units(
     data: Any, commit_offset: int, rows: Any, group_of: Any, first_row: Any, group_size: Any,
     out_units: Any, group_start: Any, out_queue_offsets: Any, runs: Any,
 ) -> tuple[int, int, int, int, int]:  # fmt: skip
-    """What :func:`scan_units` does, for kernels."""
+    """Scan all of ``data``, whose first byte is at ``commit_offset``, and build its units.
+
+    What :func:`scan_records` with CHECK_COMMIT_OFFSET and :func:`build_units` do one after the
+    other; the arrays are theirs. ``runs`` gets a line a queue, in order of appearance: position and
+    length of its topic, queue id, first unit, unit after the last, and the queue offset of the first
+    unit's record, -1 where it has none.
+
+    Returns ``(row_count, next_position, stop, features, run_count)``: the first three are the
+    scan's, ``features`` are those of all rows together. ``run_count`` is -1 if an array is too small.
+    """
     count, position, stop = scan_rows(data, 0, data.size, commit_offset, CHECK_COMMIT_OFFSET, rows)
     features = i64(0)
     for i in range(count):
@@ -217,64 +203,23 @@ def scan_into_units(
 
 
 @kernel(
-    results(int64, 5)(
-        BYTES, int64, WRITABLE_ROWS, WRITABLE_INT64S, WRITABLE_INT64S, WRITABLE_INT64S,
-        WRITABLE_BYTES, WRITABLE_INT64S, WRITABLE_INT64S, WRITABLE_ROWS,
-    )
-)  # fmt: skip
-def scan_units(
-    data: Any, commit_offset: int, rows: Any, group_of: Any, first_row: Any, group_size: Any,
-    out_units: Any, group_start: Any, out_queue_offsets: Any, runs: Any,
-) -> tuple[int, int, int, int, int]:  # fmt: skip
-    """Scan all of ``data``, whose first byte is at ``commit_offset``, and build its units.
-
-    What :func:`scan_records` with CHECK_COMMIT_OFFSET, :func:`group_by_queue`, :func:`build_units`
-    and :func:`unit_queue_offsets` do one after the other; the arrays are theirs. ``runs`` gets a
-    line a queue, in order of appearance: position and length of its topic, queue id, first unit,
-    unit after the last, and the queue offset of the first unit's record, -1 where it has none.
-
-    Returns ``(row_count, next_position, stop, features, run_count)``: the first three are the
-    scan's, ``features`` are those of all rows together. ``run_count`` is -1 if an array is too small.
-    """
-    return scan_into_units(
-        data, commit_offset, rows, group_of, first_row, group_size, out_units, group_start,
-        out_queue_offsets, runs,
-    )  # fmt: skip
-
-
-@kernel(
-    results(int64, 5)(
-        BYTES, int64, WRITABLE_ROWS, WRITABLE_INT64S, WRITABLE_INT64S, WRITABLE_INT64S,
-        WRITABLE_BYTES, WRITABLE_INT64S, WRITABLE_INT64S, WRITABLE_ROWS,
-    ),
-    nogil=False,
-)  # fmt: skip
-def scan_units_of_few(
-    data: Any, commit_offset: int, rows: Any, group_of: Any, first_row: Any, group_size: Any,
-    out_units: Any, group_start: Any, out_queue_offsets: Any, runs: Any,
-) -> tuple[int, int, int, int, int]:  # fmt: skip
-    """What :func:`scan_units` does, holding the interpreter lock: for little data."""
-    return scan_into_units(
-        data, commit_offset, rows, group_of, first_row, group_size, out_units, group_start,
-        out_queue_offsets, runs,
-    )  # fmt: skip
-
-
-@kernel(
     results(int64, 2)(
         BYTES, ROWS, int64, int64, WRITABLE_INT64S, WRITABLE_INT64S, WRITABLE_INT64S,
         WRITABLE_BYTES, WRITABLE_INT64S, WRITABLE_INT64S,
-    ),
-    nogil=False,
+    )
 )  # fmt: skip
-def units_of_few(
+def build_units(
     data: Any, rows: Any, count: int, commit_offset_base: int, group_of: Any, first_row: Any,
     group_size: Any, out_units: Any, group_start: Any, out_queue_offsets: Any,
 ) -> tuple[int, int]:  # fmt: skip
-    """Group rows, build their units and name their queue offsets, holding the interpreter lock.
+    """Group rows ``[0, count)`` by queue, build their units and name the queue offsets.
 
-    Arguments and what becomes of them are those of :func:`group_by_queue`, :func:`build_units` and
-    :func:`unit_queue_offsets`. Returns the numbers of groups and of units, -1 where theirs fail.
+    The groups are as of :func:`group_by_queue`. Each group's units are contiguous and in row order: those of
+    group g are ``[group_start[g], group_start[g + 1])`` of ``out_units`` (20 bytes each), so ``group_start``
+    needs a place more than there are groups. A unit's commit offset is ``commit_offset_base`` + POSITION, so
+    the base is that of the scanned array's first byte; ``out_queue_offsets`` are what its record says.
+    Prepared and rolled-back records get none. Returns the numbers of groups and of units, -1 where an array
+    is too small.
     """
     group_count = group_rows(data, rows, count, group_of, first_row, group_size)
     if group_count < 0:

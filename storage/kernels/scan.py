@@ -296,14 +296,6 @@ def scan_records(
     return scan_rows(data, begin, end, commit_offset_of_begin, checks, rows)
 
 
-@kernel(results(int64, 3)(BYTES, int64, int64, int64, int64, WRITABLE_ROWS), nogil=False)
-def scan_few(
-    data: Any, begin: int, end: int, commit_offset_of_begin: int, checks: int, rows: Any
-) -> tuple[int, int, int]:
-    """What :func:`scan_records` does, holding the interpreter lock: for short ranges."""
-    return scan_rows(data, begin, end, commit_offset_of_begin, checks, rows)
-
-
 @kernel(int64(BYTES, int64, int64, int64))
 def find_record(data: Any, begin: int, end: int, commit_offset_of_begin: int) -> int:
     """Position of the first whole record at or after ``begin``, -1 if ``data[begin:end]`` has none.

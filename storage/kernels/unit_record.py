@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from storage.format.properties import (
-    INNER_MULTI_QUEUE_OFFSET,
-    NAME_END,
-    PROPERTY_END,
-)
+from storage.format.properties import INNER_MULTI_QUEUE_OFFSET
 from storage.format.record_layout import (
     COMMIT_OFFSET_POSITION,
     QUEUE_ID_POSITION,
@@ -28,7 +24,7 @@ from storage.kernels.columns import (
     TOPIC_POSITION,
 )
 from storage.kernels.primitives.big_endian import read_i32, read_i64, read_u8
-from storage.kernels.primitives.crc import bytes_equal, find_byte
+from storage.kernels.primitives.crc import bytes_equal
 from storage.kernels.primitives.jit import (
     BYTES,
     INT64S,
@@ -41,7 +37,7 @@ from storage.kernels.primitives.jit import (
 )
 from storage.kernels.primitives.scratch import scratch_row
 from storage.kernels.primitives.text import text_bytes
-from storage.kernels.properties import NAME_MULTI_DISPATCH, NAME_TAGS, matches
+from storage.kernels.properties import NAME_MULTI_DISPATCH, NAME_TAGS, property_value
 from storage.kernels.scan import check_alone, frame_record
 
 CHOSEN: Final = 0
@@ -56,27 +52,6 @@ DAMAGED_UNIT: Final = DAMAGED + 99  # the unit cannot be pointing at a record
 _MULTI_QUEUE_OFFSET: Final = text_bytes(INNER_MULTI_QUEUE_OFFSET)
 _COMMA: Final = ord(",")
 _ZERO: Final = ord("0")
-
-
-@inner
-def property_value(data: Any, position: int, length: int, name: Any) -> tuple[int, int]:
-    """Position and length of the value of the last property called ``name``; (-1, 0) if none is."""
-    found = i64(-1)
-    found_length = i64(0)
-    end = position + length
-    begin = position
-    while begin < end:
-        at = find_byte(data, begin, end, PROPERTY_END)
-        separator = begin + name.size
-        if (
-            separator + 1 < at
-            and read_u8(data, separator) == NAME_END
-            and matches(data, begin, name)
-        ):
-            found = separator + 1
-            found_length = at - found
-        begin = at + 1
-    return found, found_length
 
 
 @inner

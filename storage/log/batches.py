@@ -18,7 +18,7 @@ from storage.format.producers.sequence import SEQUENCE_PROPERTY_SIZE
 from storage.format.properties import PROPERTIES_SIZE_MAX
 from storage.format.property_crc import PROPERTY_CRC_SIZE
 from storage.format.record_layout import RECORD_SIZE_MIN
-from storage.kernels.batch import QUEUES_COLUMN_COUNT, check_batch, check_few
+from storage.kernels.batch import QUEUES_COLUMN_COUNT, check_batch
 from storage.kernels.columns import (
     BODY_LENGTH,
     PROPERTIES_LENGTH,
@@ -27,7 +27,6 @@ from storage.kernels.columns import (
     new_rows,
     stop_text,
 )
-from storage.kernels.primitives.jit import FEW_BYTES
 
 if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray
@@ -134,10 +133,9 @@ class BatchPreparer:
     ) -> Prepared | None:
         """Do the same, or return None if the records are for more queues."""
         data = np.frombuffer(records, np.uint8)
-        check = check_few if data.size <= FEW_BYTES else check_batch
         arrays = self._buffers.arrays
         rows, placed_rows, group_of, first_row, group_size, sizes, queues = arrays
-        count, bad_index, stop, group_count, size, longest, features = check(
+        count, bad_index, stop, group_count, size, longest, features = check_batch(
             data, self._store_host_size, self._append_crc,
             rows, group_of, first_row, group_size, sizes, queues,
         )  # fmt: skip

@@ -20,8 +20,7 @@ import numpy.typing as npt
 from storage.errors import InvalidMessage
 from storage.format.record import encode_blank
 from storage.format.record_layout import BLANK_SIZE
-from storage.kernels.batch import place_few, place_records
-from storage.kernels.primitives.jit import FEW_BYTES
+from storage.kernels.batch import place_records
 from storage.message import ProducerSequence
 
 if TYPE_CHECKING:
@@ -100,8 +99,7 @@ class CommitLog:
         file = self.file_for(batch.placed_size)
         position = file.appended_position
         commit_offset = file.start_offset + position
-        place = place_few if batch.placed_size <= FEW_BYTES else place_records
-        end = place(
+        end = place_records(
             file.write_array, position, batch.data, batch.rows, batch.record_count, batch.group_of,
             next_queue_offsets, commit_offset, store_timestamp_ms, self._store_host,
             self._append_property_crc, placed_rows, producer.producer_id, producer.sequence,

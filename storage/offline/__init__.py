@@ -1,7 +1,7 @@
 """Tools for a store directory that nobody has to be running: dump it, examine it.
 
-The directory is recovered in memory first, as the writer would at its next start, and never written
-to; reading it needs no more than permission to read. It may be a broker's.
+They show the directory as it is and never write to it; reading it needs no more than permission to read. It
+may be a broker's.
 """
 
 from __future__ import annotations

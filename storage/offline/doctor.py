@@ -1,7 +1,7 @@
 """Findings about a store directory: what is damaged, what is odd, what recovery will make good.
 
-The store is recovered in memory, whatever its checkpoint says. Every queue on disk is compared with the whole
-log. A store that is running is looked at up to where it was when the check began.
+The whole log is walked, whatever the checkpoint says, and every queue on disk is compared with it. A store
+that is running is looked at up to where it was when the check began.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _examine(
     advance: Advance,
     is_locked: bool,
 ) -> Iterator[Finding]:
-    with open_offline(directory, spec, compares_all=True, settled_offset=settled_offset) as store:
+    with open_offline(directory, spec, settled_offset=settled_offset) as store:
         if store.abort_found:
             yield Finding(
                 severity=NOTE, kind=kinds.STATE, file="abort",

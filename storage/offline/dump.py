@@ -17,7 +17,6 @@ from storage.format.index import HEADER_SIZE, IndexHeader
 from storage.format.record_layout import MAGIC_BLANK
 from storage.kernels.columns import POSITION, SIZE
 from storage.message import PullStatus
-from storage.offline import broker_pull
 from storage.offline.extension import QueueExtension
 from storage.offline.lines import Line, java_order, record_fields
 from storage.offline.opened import OfflineStore, open_offline
@@ -25,10 +24,12 @@ from storage.view.config_tables import read_config_tables
 from storage.view.index.index_file import list_index_files
 from storage.view.log.walk import DamagedRange, End, RecordRun, walk_log
 from storage.view.queues.consume_queue import ConsumeQueueView
+from storage.view.queues.pull import pull_queue
 from storage.view.queues.tag_filter import MATCH_ALL
 
 DELAY_QUEUES: Final = 18
-PULL_BYTES: Final = 128 << 20
+PULL_RECORDS: Final = 1024
+PULL_BYTES: Final = 16 << 20
 SYSTEM_GROUPS: Final = frozenset(
     {
         "CID_ONS-HTTP-PROXY", "CID_ONSAPI_OWNER", "CID_ONSAPI_PERMISSION", "CID_ONSAPI_PULL",
@@ -90,7 +91,7 @@ def _delay_offsets(store: OfflineStore) -> Line:
 def _range(store: OfflineStore, queue: ConsumeQueueView) -> tuple[int, int]:
     log = store.reader.log
     max_offset = queue.max_offset(log.visible_offset)
-    return broker_pull.min_offset_of(queue, log.min_offset, max_offset), max_offset
+    return queue.min_offset(log.min_offset, max_offset), max_offset
 
 
 def _queues(store: OfflineStore) -> list[tuple[str, int]]:
@@ -117,9 +118,9 @@ def _queue(store: OfflineStore, topic: str, queue_id: int, queued: set[int]) -> 
     extension = QueueExtension(store.filesystem, store.paths.root, topic, queue_id)
     at = low
     while at < high:
-        result = broker_pull.pull_as_broker(
+        result = pull_queue(
             store.reader.log, queue, topic=topic, queue_id=queue_id, queue_offset=at,
-            max_messages=32, max_bytes=PULL_BYTES, tag_filter=MATCH_ALL,
+            max_messages=PULL_RECORDS, max_bytes=PULL_BYTES, tag_filter=MATCH_ALL,
         )  # fmt: skip
         if result.status is not PullStatus.FOUND:
             yield {
@@ -190,7 +191,7 @@ def _message(
 
 def _commit_log(store: OfflineStore, queued: set[int]) -> Iterator[Line]:
     files = ReadOnlyMappedFileQueue(store.filesystem, store.paths.commit_log, file_size=0)
-    begin, end = store.recovered.min_offset, store.recovered.end_offset
+    begin, end = store.walked.min_offset, store.walked.end_offset
     records = damaged = 0
     blanks: list[Line] = []
     resume = begin  # end of the last run of records

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
-from storage.files.filesystem import ByteArray, FileSystem
+from storage.files.filesystem import FileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
-from storage.format.consume_entry import UNIT_SIZE
 from storage.format.extension_entry import (
     ExtensionEntry,
     decode_address,
     decode_extension,
     is_address,
 )
-from storage.view.queues.consume_queue import ConsumeQueueView, UnitSpan
-from storage.view.queues.rebuilt_units import RebuiltUnits
-from storage.view.queues.unit_search import Unit, unit_at
+from storage.view.queues.unit_search import Unit
 
 DIRECTORY = "consumequeue_ext"
 
@@ -47,38 +42,3 @@ class QueueExtension:
         """Return the tag code a unit means."""
         entry = self.entry(unit.tag_code)
         return unit.tag_code if entry is None else entry.tag_code
-
-
-class ResolvedQueueView(ConsumeQueueView):
-    """A queue whose units show their own tag codes where they hold addresses.
-
-    For a broker's filter by hash. Files are copied as they are met, a step in Python per unit.
-    """
-
-    def __init__(
-        self,
-        filesystem: FileSystem,
-        directory: Path,
-        rebuilt: RebuiltUnits,
-        extension: QueueExtension,
-    ) -> None:
-        super().__init__(filesystem, directory, rebuilt)
-        self._extension = extension
-        self._resolved: dict[int, ByteArray] = {}
-
-    def span(self, queue_offset: int, max_offset: int) -> UnitSpan | None:
-        """Return the file of units that ``queue_offset`` is in, addresses replaced."""
-        span = super().span(queue_offset, max_offset)
-        if span is None:
-            return None
-        resolved = self._resolved.get(span.first_queue_offset)
-        if resolved is None:
-            resolved = span.array.copy()
-            for index in range(span.end):
-                code = self._extension.tag_code(unit_at(resolved, index))
-                at = (index + 1) * UNIT_SIZE
-                resolved[at - 8 : at] = np.frombuffer(
-                    code.to_bytes(8, "big", signed=True), np.uint8
-                )
-            self._resolved[span.first_queue_offset] = resolved
-        return span._replace(array=resolved)

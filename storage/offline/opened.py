@@ -1,4 +1,4 @@
-"""A store directory recovered in memory."""
+"""A store directory as it is: its log walked from end to end, and a reader up to where that ends."""
 
 from __future__ import annotations
 
@@ -11,31 +11,30 @@ from typing import Any, Final
 
 from storage.checkpoint.durable_slots import DurableIndex, DurablePositions
 from storage.checkpoint.positions import CheckpointFile, Role
-from storage.clock import SystemClock
 from storage.config import StoreConfig
 from storage.errors import NotAStore
-from storage.files.filesystem import FileSystem
-from storage.files.mapped_file_queue import MappedFileQueue
-from storage.files.overlay import OverlayFileSystem
-from storage.format.checkpoint import BrokerFields
-from storage.format.consume_entry import UNIT_SIZE
-from storage.index.recovery import catch_up
+from storage.files.filesystem import OsFileSystem
+from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
+from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
+from storage.kernels.columns import STORE_TIMESTAMP
 from storage.queues.batch_queues import batch_topics
-from storage.queues.queue_table import QueueTable
 from storage.reader import StoreReader
-from storage.recovery.recover import Recovered, recover
 from storage.tables.topics import TopicTable
 from storage.view.file_sizes import effective_config
 from storage.view.in_use import has_writer
 from storage.view.index.index_file import IndexShape
 from storage.view.index.shape import find_index_shape
-from storage.view.layout import StorePaths, check_is_store
+from storage.view.layout import StorePaths, check_is_store, queues_on_disk
 from storage.view.live_topics import LiveTopics, topics_there_are
 from storage.view.log.commit_log import EVERYTHING
+from storage.view.log.lost_end import find_lost_end
+from storage.view.log.walk import DamagedRange, End, RecordRun, walk_log
+from storage.view.queues.queue_files import QueueFiles
 from storage.view.settings import load_settings
 from storage.view.store_view import StoreView
 
 NO_INDEX: Final = DurableIndex(False, False, b"", 0, 0, bytes(40))
+NO_POSITIONS: Final = DurablePositions(False, False, b"", 0, 0, 0)
 
 QUEUE_SIZE: Final = "consume_queue_file_size"
 SPEC_FIELDS: Final = {
@@ -48,13 +47,45 @@ SPEC_FIELDS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
+class WalkedLog:
+    """What a walk of the whole log has met.
+
+    ``end_offset`` is after the lost end, if there is one: that is then the last of ``damage``.
+    """
+
+    min_offset: int
+    end_offset: int
+    records_end: int
+    last_timestamp_ms: int
+    record_count: int
+    damage: tuple[DamagedRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Stated:
+    """What the checkpoint says."""
+
+    durable: DurablePositions = NO_POSITIONS
+    index: DurableIndex = NO_INDEX
+    confirm_offset: int | None = None
+    """How far a writer has confirmed the log; None where none has run since the machine started."""
+
+    @property
+    def promised_offset(self) -> int | None:
+        """From where on a sector that was never written ends the log; None where a record ends it."""
+        durable = self.durable
+        is_cut = durable.trusted and durable.synced_only and not durable.clean
+        return durable.flushed_offset if is_cut and self.confirm_offset is None else None
+
+
+@dataclass(frozen=True, slots=True)
 class OfflineStore:
-    """What recovery made of a directory, ready to be read."""
+    """A directory, ready to be read."""
 
     paths: StorePaths
-    filesystem: FileSystem
+    filesystem: OsFileSystem
     config: StoreConfig
-    recovered: Recovered
+    walked: WalkedLog
     reader: StoreReader
     durable: DurablePositions
     durable_index: DurableIndex
@@ -83,19 +114,17 @@ def open_offline(
     directory: Path | str,
     spec: dict[str, Any] | Path | None = None,
     *,
-    compares_all: bool = False,
     settled_offset: int = EVERYTHING,
 ) -> Iterator[OfflineStore]:
-    """Recover a copy-on-write view of a directory and open it for reading.
+    """Walk the log of a directory and open it for reading; nothing is written.
 
     ``spec`` is a broker's configuration, or a file of it, under ``"store"``: needed only where the
-    index files do not tell how many slots they have. ``compares_all`` is as in ``recover``.
-    Raises NotAStore.
+    index files do not tell how many slots they have. Raises NotAStore.
     """
     root = Path(directory).absolute()
     if not root.is_dir():
         raise NotAStore(f"{root} is not a directory")
-    filesystem = OverlayFileSystem(root)
+    filesystem = OsFileSystem()
     check_is_store(filesystem, root)
     paths = StorePaths(root)
     settings = load_settings(filesystem, paths)
@@ -105,48 +134,33 @@ def open_offline(
     )
     config = replace(config, index_slot_count=shape.slot_count, index_entry_count=shape.entry_count)
     abort_found = filesystem.exists(paths.abort)
-    durable, durable_index, published_offset = _stated(filesystem, paths)
-    files = MappedFileQueue(filesystem, paths.commit_log, file_size=config.commit_log_file_size)
-    queues = QueueTable(filesystem, paths.consume_queue, file_size=config.consume_queue_file_size)
+    stated = _stated(filesystem, paths)
+    queues = list(queues_on_disk(filesystem, paths.consume_queue))
+    files = ReadOnlyMappedFileQueue(
+        filesystem, paths.commit_log, file_size=config.commit_log_file_size
+    )
+    if queues and not files.entries:
+        raise NotAStore(f"{paths.consume_queue} holds queues but {paths.commit_log} holds no log")
+    walked = _walk(filesystem, paths, files, queues, stated)
     topics = TopicTable(filesystem, paths.config)
     unqueued = batch_topics(filesystem, paths, topics)
-    known = [topic.name for topic in topics]
-    on_disk = [topic for topic, _ in queues.on_disk()]
     live = LiveTopics(
         {**settings.deleted_topics, **dict.fromkeys(unqueued, files.end_offset)},
-        None if abort_found else topics_there_are(on_disk, known),
-    )
-    recovered = recover(
-        files, queues, durable,
-        abort_found=abort_found, unflushed_bytes_max=config.unflushed_bytes_max,
-        deleted_topics=live.deleted, known_topics=known,
-        published_offset=published_offset or 0,
-        rebooted=published_offset is None and not durable.clean,
-        compares_all=compares_all,
-    )  # fmt: skip
-    catch_up(
-        filesystem,
-        paths,
-        shape,
-        end_commit_offset=recovered.end_offset,
-        index_timestamp_ms=_broker_fields(filesystem, paths).index_timestamp_ms,
-        unclean=abort_found,
-        now_ms=SystemClock().now_ms,
+        None
+        if abort_found
+        else topics_there_are((topic for topic, _ in queues), (topic.name for topic in topics)),
     )
     with StoreReader.open(
-        root,
-        config,
-        filesystem=filesystem,
-        bounds=(recovered.min_offset, recovered.end_offset),
+        root, config, filesystem=filesystem, bounds=(walked.min_offset, walked.end_offset)
     ) as reader:
         yield OfflineStore(
             paths,
             filesystem,
             config,
-            recovered,
+            walked,
             reader,
-            durable,
-            durable_index,
+            stated.durable,
+            stated.index,
             abort_found,
             live,
             settled_offset,
@@ -169,26 +183,63 @@ def spec_config(directory: Path, spec: dict[str, Any] | Path | None) -> StoreCon
     return replace(StoreConfig(), **given)  # type: ignore[arg-type]
 
 
-def _broker_fields(filesystem: FileSystem, paths: StorePaths) -> BrokerFields:
-    try:
-        return BrokerFields.decode(filesystem.read_bytes(paths.checkpoint))
-    except FileNotFoundError:
-        return BrokerFields()
-
-
-def _stated(
-    filesystem: FileSystem, paths: StorePaths
-) -> tuple[DurablePositions, DurableIndex, int | None]:
-    """Return what the checkpoint says is durable, and how far a writer of this boot has confirmed the log.
-
-    None where no writer has run since the machine started.
-    """
+def _stated(filesystem: OsFileSystem, paths: StorePaths) -> _Stated:
     try:
         checkpoint = CheckpointFile.open(filesystem, paths.checkpoint, Role.READER)
     except FileNotFoundError:
-        return DurablePositions(False, False, b"", 0, 0, 0), NO_INDEX, None
+        return _Stated()
     try:
-        published = checkpoint.confirm_offset if checkpoint.writer_is_current else None
-        return checkpoint.durable.load(), checkpoint.durable.load_index(), published
+        confirmed = checkpoint.confirm_offset if checkpoint.writer_is_current else None
+        return _Stated(checkpoint.durable.load(), checkpoint.durable.load_index(), confirmed)
     finally:
         checkpoint.close()
+
+
+def _walk(
+    filesystem: OsFileSystem,
+    paths: StorePaths,
+    files: ReadOnlyMappedFileQueue,
+    queues: list[tuple[str, int]],
+    stated: _Stated,
+) -> WalkedLog:
+    """Walk all of the log; its end is where the next start finds it."""
+    durable = stated.durable
+    damage: list[DamagedRange] = []
+    record_count = last_timestamp_ms = 0
+    begin_offset = end_offset = records_end = files.first_offset
+    for step in walk_log(
+        files, begin_offset, files.end_offset,
+        search_limit_offset=files.end_offset, promised_offset=stated.promised_offset,
+    ):  # fmt: skip
+        if isinstance(step, RecordRun):
+            record_count += len(step.rows)
+            last_timestamp_ms = int(step.rows[-1, STORE_TIMESTAMP])
+        elif isinstance(step, DamagedRange):
+            damage.append(step)
+        elif isinstance(step, End):
+            end_offset = records_end = step.commit_offset
+            lost = find_lost_end(
+                files, step,
+                file_size=files.file_size,
+                durable_offset=durable.flushed_offset if durable.trusted else 0,
+                stated_offset=max(stated.confirm_offset or 0, durable.flushed_offset)
+                if durable.trusted
+                else 0,
+                queued_offset=lambda: max(
+                    (_queued_end(filesystem, paths, *queue) for queue in queues), default=0
+                ),
+            )  # fmt: skip
+            if lost is not None:
+                damage.append(lost)
+                records_end, end_offset = lost.begin_offset, lost.end_offset
+    return WalkedLog(
+        begin_offset, end_offset, records_end, last_timestamp_ms, record_count, tuple(damage)
+    )
+
+
+def _queued_end(filesystem: OsFileSystem, paths: StorePaths, topic: str, queue_id: int) -> int:
+    """Return where the last record ends that has a unit in a queue; 0 without one."""
+    directory = paths.consume_queue / topic / str(queue_id)
+    queue = QueueFiles.open(filesystem, directory, 0, EVERYTHING)
+    unit = queue.unit(queue.end - 1)
+    return unit.commit_offset + unit.size if 0 < unit.size < PREFILL_SIZE else 0

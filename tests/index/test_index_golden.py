@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from ask.keys import offsets_by_key
 from golden import golden_answers, golden_copy, golden_dump, golden_spec, golden_store
+from recovered_copy import catch_up
 
 from storage.files.filesystem import OsFileSystem
 from storage.format.checkpoint import BrokerFields
 from storage.format.index import IndexHeader
-from storage.index.recovery import catch_up
 from storage.view.index.index_file import IndexShape, list_index_files
 from storage.view.index.reader import IndexReader
 from storage.view.layout import StorePaths

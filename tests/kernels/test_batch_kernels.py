@@ -141,7 +141,7 @@ def place(
     assert end == 10 + size == 10 + sizes[:count].sum()
     assert (dst[:10] == 0xEE).all() and (dst[end:] == 0xEE).all()
     untold = np.full(size + 20, 0xEE, np.uint8)
-    batch.place_few(
+    batch.place_records(
         untold, 10, src, rows, count, group_of, np.full(group_count, 10, np.int64), COMMIT_OFFSET,
         1_700_000_000_123, store_host, append_crc, new_rows(0), 0, 0,
     )  # fmt: skip
@@ -245,17 +245,18 @@ def test_units_stand_by_queue_and_skip_what_is_not_delivered() -> None:
     rows[:, columns.SYS_FLAG] = flags
     rows[:, columns.TAG_CODE] = [-1, 2, 3, 4, -(1 << 31)]
     rows[:, columns.QUEUE_OFFSET] = [5, 6, 7, 8, 7]
-    group_of = np.array([1, 1, 1, 1, 0], np.int64)
-    units, starts = np.zeros(100, np.uint8), np.zeros(3, np.int64)
+    rows[:, columns.QUEUE_ID] = [1, 1, 1, 1, 0]
+    arrays = [np.zeros(5, np.int64) for _ in range(3)]
+    units, starts = np.zeros(100, np.uint8), np.zeros(6, np.int64)
     offsets = np.zeros(5, np.int64)
 
-    assert queue.build_units(rows, 5, group_of, 2, 1 << 40, units, starts) == 3
-    assert starts.tolist() == [0, 1, 3]
+    made = queue.build_units(as_array(b""), rows, 5, 1 << 40, *arrays, units, starts, offsets)
+    assert made == (2, 3)
+    assert starts[:3].tolist() == [0, 2, 3]
     assert list(LAYOUT.iter_unpack(units[:60].tobytes())) == [
-        ((1 << 40) + 400, 100, -(1 << 31)), (1 << 40, 100, -1), ((1 << 40) + 200, 100, 3),
+        (1 << 40, 100, -1), ((1 << 40) + 200, 100, 3), ((1 << 40) + 400, 100, -(1 << 31)),
     ]  # fmt: skip
-    assert queue.unit_queue_offsets(rows, 5, group_of, 2, starts, offsets) == 2
-    assert offsets[:3].tolist() == [7, 5, 7]
+    assert offsets[:3].tolist() == [5, 7, 7]
 
 
 @pytest.mark.parametrize("store_host_size", [8, 20])
@@ -275,7 +276,7 @@ def test_check_batch_returns_what_the_three_loops_return(store_host_size: int) -
     group_count = batch.group_by_queue(data, rows, 4, *wanted[:3])
     size = batch.placed_size(data, rows, 4, store_host_size, True, wanted[3])
     features = int(np.bitwise_or.reduce(rows[:, columns.FEATURES]))
-    for check_batch in (batch.check_batch, batch.check_few, batch.check_batch.py_func):
+    for check_batch in (batch.check_batch, batch.check_batch.py_func):
         told = check_batch(data, store_host_size, True, checked, *got, queues)
 
         assert told == (

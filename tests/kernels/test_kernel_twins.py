@@ -131,24 +131,17 @@ def test_placing(
         assert compiled_placed == plain_placed
 
 
-@given(logs(BASE, 6), st.lists(st.integers(-1, 3), min_size=8, max_size=8), st.integers(0, 3))
+@given(logs(BASE, 6), st.integers(0, 8), st.integers(0, 8), st.integers(0, 8))
 @few
-def test_units(data: bytes, groups: list[int], group_count: int) -> None:
-    _, rows, count = scanned(data)
-    group_of = np.array(groups, np.int64)
-    units = np.zeros(20 * count, np.uint8)
-    starts = np.zeros(group_count + 1, np.int64)
+def test_units(data: bytes, room: int, unit_room: int, offset_room: int) -> None:
+    array, rows, count = scanned(data)
+    arrays = [np.zeros(room, np.int64) for _ in range(3)]
 
     compiled, plain = twins(
-        queue.build_units, rows, count, group_of, group_count, BASE, units, starts
-    )
-
-    assert compiled == plain
-    queue.build_units(rows, count, group_of, group_count, BASE, units, starts)
-    compiled, plain = twins(
-        queue.unit_queue_offsets, rows, count, group_of, group_count, starts,
-        np.zeros(8, np.int64),
+        queue.build_units, array, rows, count, BASE, *arrays, np.zeros(20 * unit_room, np.uint8),
+        np.zeros(room + 1, np.int64), np.zeros(offset_room, np.int64),
     )  # fmt: skip
+
     assert compiled == plain
 
 
@@ -183,7 +176,6 @@ def test_scan_into_units(data: bytes, row_count: int, room: int, run_room: int) 
     compiled, plain = twins(queue.scan_units, *arguments)
 
     assert compiled == plain
-    assert twins(queue.scan_units_of_few, *arguments) == (compiled, plain)
 
 
 @given(logs(BASE, 6), st.integers(0, 30), st.integers(0, 3))

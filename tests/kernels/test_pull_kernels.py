@@ -63,7 +63,7 @@ def test_units_end_stops_at_the_first_unit_that_is_not_there(
     st.lists(st.integers(0, 2000), max_size=6, unique=True),
     st.integers(0, 2000),
     st.lists(st.integers(0, 500), min_size=5, max_size=5),
-    st.lists(st.booleans(), min_size=2, max_size=2),
+    st.booleans(),
     st.integers(0, 12),
 )
 @settings(deadline=None)
@@ -74,14 +74,14 @@ def test_select_units(
     borders: list[int],
     stated_end: int,
     limits: list[int],
-    flags: list[bool],
+    checks_units: bool,
     room: int,
 ) -> None:
     borders = sorted(borders)[: len(borders) // 2 * 2]
     arguments = (
         as_bytes(data), 0, len(data) // UNIT_SIZE, 100, np.array(sorted(codes), np.int64),
         filtered, np.array(borders[::2], np.int64), np.array(borders[1::2], np.int64),
-        stated_end, *limits, *flags,
+        stated_end, *limits, checks_units,
     )  # fmt: skip
     tables = [np.zeros((room, pull.CHOSEN_COLUMNS), np.int64) for _ in range(2)]
     with np.errstate(over="ignore"):

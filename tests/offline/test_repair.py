@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from golden import golden_copy
+from recovered_copy import recovered_copy
 from steps_to_try import cases_to_try, stops_to_try
 
 from storage import MessageStore, StoreConfig, offline
@@ -240,7 +241,8 @@ def test_a_store_in_use_is_refused_and_left_alone(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_broker_s_store_is_repaired_too(tmp_path: Path, variant: str) -> None:
     store = golden_copy(f"torn/{variant}", tmp_path)
-    served = [line for line in offline.dump(store) if line["type"] == "message"]
+    recovered = recovered_copy(store, tmp_path / "recovered")
+    served = [line for line in offline.dump(recovered) if line["type"] == "message"]
 
     report = repair(store)
 

@@ -2,10 +2,13 @@
 
 import json
 import shutil
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from engine_store import pull_rebuilt
+from recovered_copy import recovered_copy
 from steps_to_try import cases_to_try
 
 from storage import Message, MessageStore, StoreConfig, offline
@@ -48,7 +51,10 @@ def copy_with(stored, tmp_path, position, bit):
 
 
 def places(directory, topic="orders"):
-    lines = offline.dump(directory, {"store": {}})
+    """Places in the queue, after a recovery."""
+    spec = {"store": {}}
+    with tempfile.TemporaryDirectory() as scratch:
+        lines = list(offline.dump(recovered_copy(directory, Path(scratch), spec), spec))
     return {
         line["commitLogOffset"]: line["queueOffset"]
         for line in lines

@@ -63,13 +63,18 @@ def golden_copy(name: str, into: Path) -> Path:
     if "/" in name:
         source /= name.partition("/")[2]
     target = into / name.replace("/", "-")
+    sparse_copy(source, target)
+    return target
+
+
+def sparse_copy(source: Path, target: Path) -> None:
+    """Copy a directory; holes of files stay holes."""
     for path in [source, *sorted(source.rglob("*"))]:
         copy = target / path.relative_to(source)
         if path.is_dir():
             copy.mkdir(parents=True)
         else:
             _copy_sparse(path, copy)
-    return target
 
 
 def _copy_sparse(source: Path, target: Path) -> None:

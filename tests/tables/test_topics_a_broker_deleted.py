@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
 from engine_store import change_topics, leave_as_a_broker_does, small_config
+from recovered_copy import recovered_copy
 
 from storage import Message, MessageStore, offline
 
@@ -25,7 +27,9 @@ def directory(tmp_path: Path) -> Path:
 
 
 def queues(directory: Path) -> set[str]:
-    lines = offline.dump(directory)
+    """Topics with a queue, after a recovery."""
+    with tempfile.TemporaryDirectory() as scratch:
+        lines = list(offline.dump(recovered_copy(directory, Path(scratch))))
     return {line["topic"] for line in lines if line["type"] == "queue"} - {"SCHEDULE_TOPIC_XXXX"}
 
 

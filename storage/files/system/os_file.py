@@ -28,16 +28,12 @@ _FEW_BYTES: Final = 4_096  # written while holding the GIL
 class OsRegion:
     """A map of an operating-system file."""
 
-    def __init__(
-        self, descriptor: int, size: int, flags: int, protection: int, position: int = 0
-    ) -> None:
+    def __init__(self, descriptor: int, size: int, protection: int) -> None:
         self._memory: mmap.mmap | None = None
         if size == 0:
             array = np.empty(0, np.uint8)
         else:
-            self._memory = mmap.mmap(
-                descriptor, size, flags=flags, prot=protection, offset=position
-            )
+            self._memory = mmap.mmap(descriptor, size, flags=mmap.MAP_SHARED, prot=protection)
             array = np.frombuffer(self._memory, np.uint8)
         self._array: ByteArray | None = array
         self._address: int = array.ctypes.data
@@ -99,21 +95,8 @@ class OsFile:
     def map(self, *, writable: bool) -> OsRegion:
         """Map the length it has now."""
         protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
-        return self._map(self.size, mmap.MAP_SHARED, protection)
-
-    def map_private(self) -> OsRegion:
-        """Map it so that stores stay in this process and never reach the file."""
-        flags = mmap.MAP_PRIVATE | libc.MAP_NORESERVE
-        return self._map(self.size, flags, mmap.PROT_READ | mmap.PROT_WRITE)
-
-    def map_part(self, position: int, size: int) -> OsRegion:
-        """Map ``size`` bytes from the page at ``position`` on for reading and writing."""
-        protection = mmap.PROT_READ | mmap.PROT_WRITE
-        return self._map(size, mmap.MAP_SHARED, protection, position)
-
-    def _map(self, size: int, flags: int, protection: int, position: int = 0) -> OsRegion:
         with checking_room(self._path):
-            return OsRegion(self._descriptor, size, flags, protection, position)
+            return OsRegion(self._descriptor, self.size, protection)
 
     def pread(self, length: int, position: int) -> bytes:
         """Read up to ``length`` bytes."""

@@ -10,10 +10,8 @@ from typing import Any, Final
 
 from numba import types
 
-from storage.format.properties import NAME_END, PROPERTY_END
 from storage.kernels.columns import COLUMN_COUNT, SIZE, STOP_END, STOP_SIZE, STOP_TRUNCATED
-from storage.kernels.primitives.big_endian import read_u8
-from storage.kernels.primitives.crc import bytes_equal, copy_bytes, find_byte
+from storage.kernels.primitives.crc import bytes_equal, copy_bytes
 from storage.kernels.primitives.jit import (
     BYTES,
     INT64S,
@@ -27,7 +25,8 @@ from storage.kernels.primitives.jit import (
     u8,
     uintp,
 )
-from storage.kernels.properties import is_utf8, sequence_length
+from storage.kernels.primitives.text import write_hex, write_hex_bytes
+from storage.kernels.properties import is_utf8, property_ends, property_value, sequence_length
 from storage.kernels.scan import check_record
 
 WRITABLE_INT32S: Final = types.Array(types.int32, 1, "C")
@@ -138,23 +137,9 @@ def find_property(
         return i64(-1)
     found = i64(0)
     for i in range(count):
-        out_positions[i] = NONE
-        out_lengths[i] = 0
         if not inside(data, positions[i], lengths[i]):
             return i64(-1)
-        begin = positions[i]
-        end = begin + lengths[i]
-        while begin < end:
-            at = find_byte(data, begin, end, PROPERTY_END)
-            value = begin + name.size + 1
-            if (
-                value < at
-                and read_u8(data, value - 1) == NAME_END
-                and bytes_equal(data, begin, name, i64(0), name.size)
-            ):
-                out_positions[i] = value
-                out_lengths[i] = at - value
-            begin = at + 1
+        out_positions[i], out_lengths[i] = property_value(data, positions[i], lengths[i], name)
         if out_positions[i] != NONE:
             found += 1
     return found
@@ -187,8 +172,7 @@ def split_properties(
         begin = positions[i]
         end = begin + lengths[i]
         while begin < end:
-            at = find_byte(data, begin, end, PROPERTY_END)
-            separator = find_byte(data, begin, at, NAME_END)
+            separator, at = property_ends(data, begin, end)
             length = separator - begin
             if length > 0 and separator + 1 < at:
                 place = first
@@ -241,12 +225,6 @@ def number_hosts(data: Any, positions: Any, lengths: Any, numbers: Any, firsts: 
     return distinct
 
 
-@inner
-def hex_digit(value: int) -> int:
-    """Upper-case hexadecimal digit as ASCII."""
-    return 0x30 + value if value < 10 else 0x37 + value
-
-
 @kernel(int64(BYTES, INT64S, INT64S, INT64S, WRITABLE_INT32S, WRITABLE_BYTES))
 def message_ids(
     data: Any, host_positions: Any, host_lengths: Any, commit_offsets: Any, offsets: Any, out: Any
@@ -264,20 +242,16 @@ def message_ids(
         length = host_lengths[i]
         if not inside(data, host_positions[i], length) or total + 2 * length + 16 > out.size:
             return i64(-1)
-        for k in range(length):
-            byte = read_u8(data, host_positions[i] + k)
-            out[uintp(total)] = u8(hex_digit(byte >> 4))
-            out[uintp(total + 1)] = u8(hex_digit(byte & 15))
-            total += 2
-        for k in range(16):
-            out[uintp(total)] = u8(hex_digit((commit_offsets[i] >> (60 - 4 * k)) & 15))
-            total += 1
+        host = host_positions[i]
+        total = write_hex_bytes(out, total, data, host, host + length)
+        write_hex(out, total, commit_offsets[i], i64(16))
+        total += 16
         offsets[i + 1] = total
     return total
 
 
 @kernel(int64(BYTES, int64, INT64S, INT64S, int64, WRITABLE_ROWS, WRITABLE_INT64S))
-def scan_units(
+def check_units(
     data: Any, data_offset: int, commit_offsets: Any, sizes: Any, checks: int, rows: Any, stops: Any
 ) -> int:
     """Check the record that each unit points to and fill its row.

@@ -12,7 +12,6 @@ from typing import Any, Final
 from numba import types
 
 from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE
-from storage.format.properties import NAME_END, PROPERTY_END
 from storage.format.record_layout import (
     BODY_CRC_POSITION,
     BORN_TIMESTAMP_POSITION,
@@ -34,8 +33,8 @@ from storage.kernels.columns import (
     STORE_TIMESTAMP_POSITION,
     SYS_FLAG,
 )
-from storage.kernels.primitives.big_endian import read_i32, read_i64, read_u8
-from storage.kernels.primitives.crc import bytes_equal, copy_bytes, find_byte
+from storage.kernels.primitives.big_endian import read_i32, read_i64
+from storage.kernels.primitives.crc import bytes_equal, copy_bytes
 from storage.kernels.primitives.jit import (
     BYTES,
     ROWS,
@@ -47,7 +46,7 @@ from storage.kernels.primitives.jit import (
     u8,
     uintp,
 )
-from storage.kernels.properties import is_utf8
+from storage.kernels.properties import is_utf8, property_ends, property_value
 
 WRONG: Final = -1  # an argument does not fit, or a range is not inside the data
 OTHER: Final = -2  # broken UTF-8, or a name that comes twice in one record
@@ -166,23 +165,10 @@ def gather_tags(data: Any, rows: Any, name: Any, offsets: Any, present: Any, out
     offsets[0] = 0
     for i in range(count):
         if rows[i, FEATURES] & HAS_TAGS:
-            begin = rows[i, PROPERTIES_POSITION]
-            if not inside(data, begin, rows[i, PROPERTIES_LENGTH]):
+            block, size = rows[i, PROPERTIES_POSITION], rows[i, PROPERTIES_LENGTH]
+            if not inside(data, block, size):
                 return i64(WRONG)
-            end = begin + rows[i, PROPERTIES_LENGTH]
-            found = i64(-1)
-            length = i64(0)
-            while begin < end:
-                at = find_byte(data, begin, end, PROPERTY_END)
-                value = begin + name.size + 1
-                if (
-                    value < at
-                    and read_u8(data, value - 1) == NAME_END
-                    and bytes_equal(data, begin, name, i64(0), name.size)
-                ):
-                    found = value
-                    length = at - value
-                begin = at + 1
+            found, length = property_value(data, block, size, name)
             if found >= 0:
                 if total + length > out.size:
                     return i64(WRONG)
@@ -232,8 +218,7 @@ def gather_pairs(
             high |= data[uintp(k)]
         first = pairs
         while begin < end:
-            at = find_byte(data, begin, end, PROPERTY_END)
-            separator = find_byte(data, begin, at, NAME_END)
+            separator, at = property_ends(data, begin, end)
             length = separator - begin
             value_length = at - separator - 1
             if length > 0 and value_length > 0:

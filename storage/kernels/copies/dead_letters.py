@@ -49,7 +49,6 @@ from storage.kernels.copies.records import (
     keep_properties,
 )
 from storage.kernels.placed_record import host_size_of
-from storage.kernels.primitives.big_endian import read_u8
 from storage.kernels.primitives.crc import copy_bytes
 from storage.kernels.primitives.jit import (
     BYTES,
@@ -63,7 +62,7 @@ from storage.kernels.primitives.jit import (
     u8,
     uintp,
 )
-from storage.kernels.primitives.text import text_bytes
+from storage.kernels.primitives.text import text_bytes, write_hex_bytes
 from storage.kernels.properties import has_property
 
 GROWTH_MAX: Final = 1_024  # bytes that a copy may be longer than its record
@@ -77,7 +76,6 @@ _RETRY_TOPIC: Final = text_bytes(RETRY_TOPIC)
 _ORIGIN: Final = text_bytes(ORIGIN_MESSAGE_ID)
 _DROPPED: Final = dropped_names((DELAY, WAIT, INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET))
 _OWN_PAIRS: Final = np.concatenate((_pair(DELAY, "0"), _pair(WAIT, "false")))
-_HEX: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 
 
 @inner
@@ -86,17 +84,6 @@ def write_name(dst: Any, position: int, name: Any) -> int:
     copy_bytes(dst, position, name, 0, name.size)
     dst[uintp(position + name.size)] = u8(NAME_END)
     return i64(position + name.size + 1)
-
-
-@inner
-def write_hex(dst: Any, position: int, src: Any, begin: int, end: int) -> int:
-    """Write bytes as upper-case digits; return the position after them."""
-    for i in range(begin, end):
-        byte = read_u8(src, i)
-        dst[uintp(position)] = _HEX[uintp(byte >> 4)]
-        dst[uintp(position + 1)] = _HEX[uintp(byte & 15)]
-        position += 2
-    return i64(position)
 
 
 @inner
@@ -126,9 +113,9 @@ def write_block(src: Any, rows: Any, row: int, dst: Any, block: int) -> int:
     ):
         at = write_name(dst, at, _ORIGIN)
         host = rows[row, STORE_TIMESTAMP_POSITION] + 8
-        at = write_hex(dst, at, src, host, host + size)
+        at = write_hex_bytes(dst, at, src, host, host + size)
         offset = rows[row, POSITION] + COMMIT_OFFSET_POSITION
-        at = write_hex(dst, at, src, offset, offset + 8)
+        at = write_hex_bytes(dst, at, src, offset, offset + 8)
         dst[uintp(at)] = u8(PROPERTY_END)
         at += 1
     return i64(at)

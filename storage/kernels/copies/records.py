@@ -55,8 +55,8 @@ from storage.kernels.columns import (
     STORE_TIMESTAMP_POSITION,
     SYS_FLAG,
 )
-from storage.kernels.primitives.big_endian import read_u8, write_i16, write_i32, write_i64
-from storage.kernels.primitives.crc import bytes_equal, copy_bytes
+from storage.kernels.primitives.big_endian import write_i16, write_i32, write_i64
+from storage.kernels.primitives.crc import bytes_equal, copy_bytes, find_byte
 from storage.kernels.primitives.jit import (
     BYTES,
     ROWS,
@@ -69,6 +69,7 @@ from storage.kernels.primitives.jit import (
     uintp,
 )
 from storage.kernels.primitives.text import text_bytes
+from storage.kernels.properties import property_ends
 
 TOPIC_AT: Final = 0
 TOPIC_SIZE: Final = 1
@@ -119,17 +120,9 @@ def keep_properties(src: Any, rows: Any, row: int, dropped: Any, dst: Any, at: i
     begin = rows[row, PROPERTIES_POSITION]
     end = begin + rows[row, PROPERTIES_LENGTH]
     while begin < end:
-        separator = i64(-1)
-        stop = begin
-        while stop < end:
-            byte = read_u8(src, stop)
-            if byte == PROPERTY_END:
-                break
-            if byte == NAME_END and separator < 0:
-                separator = stop
-            stop += 1
-        length = separator - begin
-        if stop > begin and not (length > 0 and is_dropped(src, begin, length, dropped)):
+        separator, stop = property_ends(src, begin, end)
+        is_named = begin < separator < stop
+        if stop > begin and not (is_named and is_dropped(src, begin, separator - begin, dropped)):
             copy_bytes(dst, at, src, begin, stop - begin)
             at += stop - begin
             dst[uintp(at)] = u8(PROPERTY_END)
@@ -143,10 +136,7 @@ def add_pairs(text: Any, begin: int, size: int, dst: Any, at: int, room: int) ->
     """Write pairs that end at or before ``room``; return the position after them."""
     end = i64(begin + size)
     while begin < end:
-        stop = i64(begin)
-        while stop < end and text[uintp(stop)] != PROPERTY_END:
-            stop += 1
-        length = min(stop + 1, end) - begin
+        length = min(find_byte(text, begin, end, PROPERTY_END) + 1, end) - begin
         if at + length <= room:
             copy_bytes(dst, at, text, begin, length)
             at += length

@@ -20,8 +20,8 @@ from storage.kernels.primitives.jit import (
     kernel,
 )
 from storage.kernels.primitives.scratch import scratch_row
+from storage.kernels.properties import property_value
 from storage.kernels.scan import frame_record
-from storage.kernels.unit_record import property_value
 
 WRITABLE_FLOAT64S: Final = types.Array(types.float64, 1, "C")
 

@@ -20,8 +20,8 @@ from storage.kernels.primitives.big_endian import read_i32, read_i64
 from storage.kernels.primitives.jit import BYTES, WRITABLE_ROWS, i64, int64, kernel
 from storage.kernels.primitives.scratch import scratch_row
 from storage.kernels.primitives.text import text_bytes
+from storage.kernels.properties import property_value
 from storage.kernels.scan import frame_record
-from storage.kernels.unit_record import property_value
 
 BEGIN: Final = 0
 END: Final = 1

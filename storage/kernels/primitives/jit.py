@@ -48,7 +48,7 @@ KERNELS_DIRECTORY = Path(__file__).parents[1]
 SOURCE_DIRECTORIES = (KERNELS_DIRECTORY, KERNELS_DIRECTORY.parent / "format")
 
 # What a kernel works through in less time than a hand-over of the interpreter lock takes: up to here
-# its twin that keeps the lock is the faster one.
+# those of single messages keep the lock.
 FEW_BYTES: Final = 128 << 10
 
 # Conversions as kernels use them: numba needs the sized types, mypy sees plain integers.

@@ -27,7 +27,6 @@ from storage.kernels.columns import (
     PROPERTIES_POSITION,
     SIZE,
 )
-from storage.kernels.encode import write_hex
 from storage.kernels.primitives.big_endian import read_u8, write_i16, write_i32
 from storage.kernels.primitives.crc import copy_bytes
 from storage.kernels.primitives.jit import (
@@ -41,7 +40,7 @@ from storage.kernels.primitives.jit import (
     u8,
     uintp,
 )
-from storage.kernels.primitives.text import text_bytes
+from storage.kernels.primitives.text import text_bytes, write_hex
 from storage.kernels.properties import matches
 from storage.kernels.staged import HEX_VALUE
 

@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING
 
 from storage import findings as kinds
 from storage.findings import DAMAGE, NOTE, WARNING, Finding
+from storage.kernels.columns import CHECK_COMMIT_OFFSET
 from storage.view.index.checksums import file_problem, missing_files, read_table
 from storage.view.index.entries import open_index
 from storage.view.index.index_file import IndexShape
+from storage.view.index.keys import KeyHasher
 from storage.view.index.log_comparison import is_like_the_log
+from storage.view.log.parts import record_runs
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
     from storage.offline.opened import OfflineStore
+    from storage.view.log.commit_log import CommitLogView
 
 
 def index(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
@@ -63,8 +67,8 @@ def index(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
 
 def _end_of_index(store: OfflineStore, ends: list[int]) -> Iterator[Finding]:
     newest = max(ends, default=-1)
-    reached = store.reader.index.end_offset
-    if newest > store.recovered.end_offset and not store.is_in_use:
+    reached = _last_key_after(store.reader.log, newest)
+    if newest > store.walked.end_offset and not store.is_in_use:
         yield Finding(
             severity=WARNING, kind=kinds.INDEX_FILE, file="index",
             message=f"reaches to {newest}, after the end of the log",
@@ -75,3 +79,13 @@ def _end_of_index(store: OfflineStore, ends: list[int]) -> Iterator[Finding]:
             message=f"on disk it reaches to {max(newest, 0)}, the log's last key is at {reached}",
             begin=max(newest, 0), end=reached,
         )  # fmt: skip
+
+
+def _last_key_after(log: CommitLogView, commit_offset: int) -> int:
+    """Return the commit offset of the last record with a key, from ``commit_offset`` on; -1 without one."""
+    last, hasher = -1, KeyHasher()
+    begin = max(commit_offset, log.min_offset)
+    for run in record_runs(log, begin, log.end_offset, checks=CHECK_COMMIT_OFFSET):
+        for _, offsets, _ in hasher.of(run):
+            last = max(last, int(offsets.max(initial=-1)))
+    return last

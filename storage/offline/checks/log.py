@@ -58,7 +58,7 @@ def _missing_begin(
         positions = CheckpointFile.open(disk, store.paths.checkpoint, Role.READER)
     except FileNotFoundError:
         return
-    begin = kept_from(positions, store.recovered.records_end)
+    begin = kept_from(positions, store.walked.records_end)
     positions.close()
     if begin is not None and files and begin < files[0].start_offset:
         end = files[0].start_offset
@@ -87,8 +87,8 @@ def _missing_end(store: OfflineStore, files_end: int) -> Iterator[Finding]:
 
 def log_records(store: OfflineStore) -> Iterator[Finding]:
     """Yield the ranges without intact records between others, and how many records there are."""
-    recovered, file_size = store.recovered, store.config.commit_log_file_size
-    for damage in recovered.damage:
+    log, file_size = store.walked, store.config.commit_log_file_size
+    for damage in log.damage:
         begin, end = damage.begin_offset, damage.end_offset
         if begin < store.settled_offset:
             yield Finding(
@@ -100,19 +100,19 @@ def log_records(store: OfflineStore) -> Iterator[Finding]:
     yield Finding(
         severity=NOTE, kind=kinds.STATE, file="commitlog",
         message=(
-            f"{recovered.record_count} intact records in"
-            f" [{recovered.min_offset}, {recovered.end_offset})"
+            f"{log.record_count} intact records in"
+            f" [{log.min_offset}, {log.end_offset})"
         ),
     )  # fmt: skip
 
 
 def log_tail(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
-    """Look at what lies after the end on disk: recovery has cleared it in its own view."""
+    """Look at what lies after the end."""
     if store.is_in_use:
         return  # records come there
     for entry in list_files(disk, store.paths.commit_log):
-        if entry.end_offset > store.recovered.end_offset and entry.size:
-            yield from _tail_in(entry, store.recovered.end_offset, disk)
+        if entry.end_offset > store.walked.end_offset and entry.size:
+            yield from _tail_in(entry, store.walked.end_offset, disk)
 
 
 def _tail_in(entry: FileEntry, end_offset: int, disk: FileSystem) -> Iterator[Finding]:

@@ -59,7 +59,7 @@ def _wrong_ranges(
 
     What has to do with records from ``settled_offset`` on is left out: a running writer may be at it.
     """
-    log, end_offset = store.reader.log, min(store.recovered.end_offset, store.settled_offset)
+    log, end_offset = store.reader.log, min(store.walked.end_offset, store.settled_offset)
     found: dict[QueueKey, list[UnitRange]] = {}
     runs: dict[QueueKey, list[QueueRun]] = {}
     queues: dict[QueueKey, QueueFiles] = {}
@@ -267,7 +267,7 @@ def _message(kind: kinds.FindingKind, begin: int, end: int) -> str:
 
 
 def queue_records(store: OfflineStore, advance: Callable[[int], None]) -> Iterator[Finding]:
-    """Pull every message of the corrected queues; yield those that cannot be served."""
+    """Pull every message of the queues; yield those that cannot be served."""
     log = store.reader.log
     messages = 0
     for topic, queue_id in store.reader.queues_on_disk():

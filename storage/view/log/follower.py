@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 from storage.format.record import blank_end
 from storage.format.record_layout import BLANK_SIZE
 from storage.kernels import columns, scan
-from storage.kernels.primitives.jit import FEW_BYTES
 from storage.view.log.walk import LogFiles, RecordRun
 
 if TYPE_CHECKING:
@@ -37,8 +36,7 @@ class LogFollower:
 
     def scan(self, data: ByteArray, begin: int) -> tuple[int, int, int]:
         """Fill the row table from ``data``, which starts at ``begin``; see ``scan_records``."""
-        walk = scan.scan_few if len(data) <= FEW_BYTES else scan.scan_records
-        return walk(data, 0, len(data), begin, columns.CHECK_COMMIT_OFFSET, self._rows)
+        return scan.scan_records(data, 0, len(data), begin, columns.CHECK_COMMIT_OFFSET, self._rows)
 
     def take(self, records: RecordRun) -> None:
         """Handle a run of whole records; its row table is good until the return."""

@@ -284,9 +284,3 @@ class ConsumeQueueView:
         """Return the first queue offset of the next file that is there, None if none is."""
         start = self._files.next_start(max(queue_offset, 0) * UNIT_SIZE)
         return None if start is None else start // UNIT_SIZE
-
-    @property
-    def file_unit_count(self) -> int:
-        """Units of a whole file, as many as the oldest one has; 0 without files."""
-        entries = self._files.entries
-        return entries[0].size // UNIT_SIZE if entries else 0

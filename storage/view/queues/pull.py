@@ -72,16 +72,13 @@ def pull_queue(
     tag_filter: TagFilter,
     end_offset: int = NO_LIMIT,
     examined_max: int = EXAMINED_MAX,
-    skips_lost_files: bool = False,
 ) -> PullResult:
     """Return records of a queue from ``queue_offset`` on; the log view's bounds say which are visible.
 
     The first record is returned however long it is. A damaged one takes its place in ``damaged``
     and counts as met. ``next_offset`` is after the last examined unit. No unit is examined from
     ``end_offset`` on, which must lie after ``queue_offset``, nor are more than ``examined_max`` or,
-    where that is more, ``max_messages``. ``skips_lost_files``, of a broker, passes over all units up to
-    the next log file where one is lost; the loop that chooses units has it, as there is no second one.
-    Raises QueueRebuilding if the writer is to rebuild the unit at ``queue_offset``.
+    where that is more, ``max_messages``. Raises QueueRebuilding if the writer is to rebuild the unit at ``queue_offset``.
     """
     max_offset = queue.max_offset(log.visible_offset, queue_offset)
     min_offset = queue.min_offset(log.min_offset, max_offset)
@@ -103,7 +100,7 @@ def pull_queue(
     pull = _Pull(
         log, queue, rebuilt, topic, queue_id, queue_offset, tag_filter,
         max_messages=max_messages, max_bytes=min(max(max_bytes, 1), NO_LIMIT),
-        examined_max=max(examined_max, max_messages), skips_lost_files=skips_lost_files,
+        examined_max=max(examined_max, max_messages),
     )  # fmt: skip
     return pull.run(queue_offset, min(max_offset, end_offset), span, bounds)
 
@@ -156,7 +153,6 @@ class _Pull:
         max_messages: int,
         max_bytes: int,
         examined_max: int,
-        skips_lost_files: bool,
     ) -> None:
         self._log = log
         self._queue = queue
@@ -166,7 +162,6 @@ class _Pull:
         self._max_messages = max_messages
         self._max_bytes = max_bytes
         self._examined_max = examined_max
-        self._skips_lost_files = skips_lost_files
         self._records = PulledRecords(
             log, rebuilt, topic=topic, queue_id=queue_id, queue_offset=queue_offset,
             tag_filter=tag_filter, max_bytes=max_bytes,
@@ -206,7 +201,7 @@ class _Pull:
                 span.array, span.begin, span.end, span.first_queue_offset,
                 self._filter.codes, not self._filter.matches_all,
                 *self._log.ranges, self._log.stated_end, self._max_messages, self._max_bytes, examined_end - at,
-                chosen_count, chosen_bytes, self._skips_lost_files, self._rebuilt is not None, chosen,
+                chosen_count, chosen_bytes, self._rebuilt is not None, chosen,
             )  # fmt: skip
             at = span.first_queue_offset + int(index)
             is_done = index < span.end

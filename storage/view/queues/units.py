@@ -21,7 +21,6 @@ from storage.format.consume_entry import (
     record_tag_code,
 )
 from storage.format.properties import decode_properties
-from storage.kernels.batch import group_by_queue
 from storage.kernels.columns import (
     FEATURES,
     HAS_DELAY,
@@ -34,14 +33,10 @@ from storage.kernels.columns import (
     TOPIC_LENGTH,
     TOPIC_POSITION,
 )
-from storage.kernels.primitives.jit import FEW_BYTES
 from storage.kernels.queue import (
     RUN_COLUMN_COUNT,
     build_units,
     scan_units,
-    scan_units_of_few,
-    unit_queue_offsets,
-    units_of_few,
 )
 
 if TYPE_CHECKING:
@@ -50,7 +45,6 @@ if TYPE_CHECKING:
 UNIT_DTYPE: Final = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tag", ">i8")])
 
 Units = npt.NDArray[np.void]  # of UNIT_DTYPE
-FEW_ROWS: Final = 1_024  # built in less time than a hand-over of the GIL takes
 
 Rows = npt.NDArray[np.int64]  # n x COLUMN_COUNT
 
@@ -152,8 +146,7 @@ class UnitBuilder:
 
         ``rows`` has room for ``rows_max`` records. The units are good until the builder is used again.
         """
-        walk = scan_units_of_few if len(data) <= FEW_BYTES else scan_units
-        count, next_position, stop, features, run_count = walk(
+        count, next_position, stop, features, run_count = scan_units(
             data, commit_offset, rows, self._group_of, self._first_row, self._group_size,
             self._units, self._group_start, self._queue_offsets, self._runs,
         )  # fmt: skip
@@ -170,19 +163,10 @@ class UnitBuilder:
         ``commit_offset`` is that of the first byte of ``data``.
         """
         group_of, group_start = self._group_of, self._group_start
-        if count <= FEW_ROWS:
-            group_count, total = units_of_few(
-                data, rows, count, commit_offset, group_of, self._first_row, self._group_size,
-                self._units, group_start, self._queue_offsets,
-            )  # fmt: skip
-        else:
-            group_count = int(
-                group_by_queue(data, rows, count, group_of, self._first_row, self._group_size)
-            )
-            total = build_units(
-                rows, count, group_of, group_count, commit_offset, self._units, group_start
-            )
-            unit_queue_offsets(rows, count, group_of, group_count, group_start, self._queue_offsets)
+        group_count, total = build_units(
+            data, rows, count, commit_offset, group_of, self._first_row, self._group_size,
+            self._units, group_start, self._queue_offsets,
+        )  # fmt: skip
         rows = rows[:count]
         for group in range(int(group_count)):
             begin, end = int(group_start[group]), int(group_start[group + 1])

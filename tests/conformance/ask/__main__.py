@@ -5,6 +5,8 @@ import json
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
+
 from .answers import ask, problem_of
 
 parser = argparse.ArgumentParser(prog="ask", description="Answer questions as a broker would.")

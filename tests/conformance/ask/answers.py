@@ -14,24 +14,25 @@ A record that is damaged is not among a ``get``'s answers.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from recovered_copy import recovered_copy
+
 from storage.errors import InvalidMessage
 from storage.format.message_id import decode_message_id
-from storage.offline import broker_pull
-from storage.offline.extension import DIRECTORY as EXTENSION_DIRECTORY
-from storage.offline.extension import QueueExtension, ResolvedQueueView
+from storage.offline.extension import QueueExtension
 from storage.offline.lines import Line, record_fields
 from storage.offline.opened import OfflineStore, open_offline
 from storage.view.log.commit_log import CommitLogView
 from storage.view.queues.consume_queue import ConsumeQueueView
-from storage.view.queues.rebuilt_units import RebuiltUnits
-from storage.view.queues.tag_filter import MATCH_ALL
+from storage.view.queues.tag_filter import MATCH_ALL, TagFilter
 from storage.view.queues.time_search import Boundary
 
 from .keys import offsets_by_key
+from .pulls import min_offset_of, pull_as_broker
 from .times import offset_by_time
 
 BYTES_MAX: Final = 128 << 20
@@ -58,11 +59,13 @@ def ask(
     questions: Sequence[Line],
     spec: dict[str, Any] | Path | None = None,
 ) -> Iterator[Line]:
-    """Yield ``{"question", "answer"}`` for each question; see ``open_offline`` for ``spec``."""
-    with open_offline(directory, spec) as store:
-        answerer = _Answerer(store)
-        for question in questions:
-            yield {"question": question, "answer": answerer.answer(question)}
+    """Yield ``{"question", "answer"}`` for each question about a recovered copy; ``spec`` as of ``open_offline``."""
+    with tempfile.TemporaryDirectory(prefix="penstock-ask-") as scratch:
+        copy = recovered_copy(Path(directory).absolute(), Path(scratch), spec)
+        with open_offline(copy, spec) as store:
+            answerer = _Answerer(store)
+            for question in questions:
+                yield {"question": question, "answer": answerer.answer(question)}
 
 
 def problem_of(question: Line, answer: Line) -> str:
@@ -86,7 +89,6 @@ class _Answerer:
     def __init__(self, store: OfflineStore) -> None:
         self._store = store
         self._log: CommitLogView = store.reader.log
-        self._queues: dict[tuple[str, int], ConsumeQueueView] = {}
         self._kinds: dict[str, Callable[[Line], Line]] = {
             "offsetByTime": self._offset_by_time,
             "key": self._key,
@@ -114,23 +116,12 @@ class _Answerer:
 
     def _queue(self, question: Line) -> ConsumeQueueView:
         topic, queue_id = str(question["topic"]), int(question.get("queue", 0))
-        queue = self._queues.get((topic, queue_id))
-        if queue is None:
-            filesystem, root = self._store.filesystem, self._store.paths.root
-            if filesystem.exists(root / EXTENSION_DIRECTORY / topic / str(queue_id)):
-                extension = QueueExtension(filesystem, root, topic, queue_id)
-                directory = self._store.paths.consume_queue / topic / str(queue_id)
-                rebuilt = RebuiltUnits(self._log, topic, queue_id, lambda: 0)
-                queue = ResolvedQueueView(filesystem, directory, rebuilt, extension)
-            else:
-                queue = self._store.reader.queue_view(topic, queue_id)
-            self._queues[topic, queue_id] = queue
-        return queue
+        return self._store.reader.queue_view(topic, queue_id)
 
     def _range(self, question: Line) -> tuple[int, int]:
         queue = self._queue(question)
         max_offset = queue.max_offset(self._log.visible_offset)
-        return broker_pull.min_offset_of(queue, self._log.min_offset, max_offset), max_offset
+        return min_offset_of(queue, self._log.min_offset, max_offset), max_offset
 
     def _offset_by_time(self, question: Line) -> Line:
         boundary = Boundary[question.get("boundary") or "LOWER"]
@@ -186,29 +177,19 @@ class _Answerer:
     def _get(self, question: Line) -> Line:
         expression = question.get("filter")
         try:
-            tag_filter = (
-                MATCH_ALL if expression is None else broker_pull.HashFilter(str(expression))
-            )
+            tag_filter = MATCH_ALL if expression is None else TagFilter(str(expression))
         except InvalidMessage:
             raise _Thrown("Exception") from None
-        result = broker_pull.pull_as_broker(
+        topic, queue_id = str(question["topic"]), int(question.get("queue", 0))
+        return pull_as_broker(
             self._log,
             self._queue(question),
-            topic=str(question["topic"]),
-            queue_id=int(question.get("queue", 0)),
+            QueueExtension(self._store.filesystem, self._store.paths.root, topic, queue_id),
             queue_offset=int(question["offset"]),
             max_messages=int(question["max"]),
             max_bytes=int(question.get("maxBytes", BYTES_MAX)),
             tag_filter=tag_filter,
         )
-        return {
-            "status": result.status.name,
-            "nextBeginOffset": result.next_offset,
-            "minOffset": result.min_offset,
-            "maxOffset": result.max_offset,
-            "bytes": sum(len(part) for part in result.slices),
-            "queueOffsets": list(result.queue_offsets),
-        }
 
     def _earliest_time(self, question: Line) -> Line:
         if question.get("topic") is None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from storage.files.mapped_file_queue import FileEntry
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.store_time import NO_TIME
-from storage.offline.broker_pull import min_offset_of
 from storage.view.log.commit_log import CommitLogView
 from storage.view.queues.consume_queue import ConsumeQueueView
 from storage.view.queues.time_search import Boundary
+
+from .pulls import min_offset_of
 
 
 def offset_by_time(

@@ -11,13 +11,8 @@ from services.config.settings import (
     ReaderSettings,
     WriterSettings,
 )
+from services.testing import SMALL_FILES as SMALL_FILES
 
-SMALL_FILES: dict[str, Any] = {
-    "commit_log_file_size": 8 << 20,
-    "consume_queue_file_size": 20 * 1000,
-    "index_slot_count": 1000,
-    "index_entry_count": 4000,
-}
 _COMMON: dict[str, Any] = {"listen": "127.0.0.1:0", "drain_grace_seconds": 2.0}
 
 

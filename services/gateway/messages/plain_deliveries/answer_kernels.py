@@ -91,7 +91,7 @@ def write_bytes(dst: Any, at: int, field: int, src: Any, begin: int, size: int) 
 
 
 @inner
-def write_text(dst: Any, at: int, field: int, data: Any, fields: Any, text: int) -> int:
+def write_text_field(dst: Any, at: int, field: int, data: Any, fields: Any, text: int) -> int:
     """Write a text, left out where the message has none; return the position after it."""
     size = i64(fields[SIZES + text])
     if size == 0:
@@ -154,16 +154,16 @@ def write_system(
     attempt: int, digest: Any,
 ) -> int:  # fmt: skip
     """Write what a message says beside its body and its user's properties; return the position after it."""
-    at = write_text(dst, at, i64(SYSTEM_TAG), data, fields, i64(TAG))
+    at = write_text_field(dst, at, i64(SYSTEM_TAG), data, fields, i64(TAG))
     at = write_keys(dst, at, data, fields)
-    at = write_text(dst, at, i64(SYSTEM_MESSAGE_ID), data, fields, i64(MESSAGE_ID))
+    at = write_text_field(dst, at, i64(SYSTEM_MESSAGE_ID), data, fields, i64(MESSAGE_ID))
     at = write_digest(dst, at, digest)
     at = write_given_number(dst, at, i64(SYSTEM_ENCODING), i64(IDENTITY))
     kind = i64(FIFO if fields[SIZES + MESSAGE_GROUP] > 0 else NORMAL)
     at = write_given_number(dst, at, i64(SYSTEM_TYPE), kind)
     at = write_time(dst, at, i64(SYSTEM_BORN), i64(fields[BORN_MS]))
     if fields[SIZES + BORN_HOST_TEXT] > 0:
-        at = write_text(dst, at, i64(SYSTEM_BORN_HOST), data, fields, i64(BORN_HOST_TEXT))
+        at = write_text_field(dst, at, i64(SYSTEM_BORN_HOST), data, fields, i64(BORN_HOST_TEXT))
     else:
         at = write_host(dst, at, i64(SYSTEM_BORN_HOST), data, i64(fields[BORN_HOST_AT]))
     at = write_time(dst, at, i64(SYSTEM_STORED), i64(fields[STORE_MS]))
@@ -172,8 +172,8 @@ def write_system(
     at = write_given_number(dst, at, i64(SYSTEM_QUEUE_ID), i64(fields[QUEUE_ID]))
     at = write_given_number(dst, at, i64(SYSTEM_QUEUE_OFFSET), i64(fields[QUEUE_OFFSET]))
     at = write_given_number(dst, at, i64(SYSTEM_ATTEMPT), attempt)
-    at = write_text(dst, at, i64(SYSTEM_GROUP), data, fields, i64(MESSAGE_GROUP))
-    return write_text(dst, at, i64(SYSTEM_TRACE), data, fields, i64(TRACE_CONTEXT))
+    at = write_text_field(dst, at, i64(SYSTEM_GROUP), data, fields, i64(MESSAGE_GROUP))
+    return write_text_field(dst, at, i64(SYSTEM_TRACE), data, fields, i64(TRACE_CONTEXT))
 
 
 @inner
@@ -242,7 +242,7 @@ def write_delivery(
     copy_bytes(dst, i64(_HEAD_MAX), resource, i64(0), i64(resource.size))
     at = write_user(dst, i64(_HEAD_MAX + resource.size), data, fields)
     at = write_bytes(dst, at, i64(MESSAGE_SYSTEM), dst, half, system_size)
-    at = write_text(dst, at, i64(MESSAGE_BODY), data, fields, i64(BODY))
+    at = write_text_field(dst, at, i64(MESSAGE_BODY), data, fields, i64(BODY))
     size = i64(at - _HEAD_MAX)
     begin = i64(_HEAD_MAX - 1 - varint_size(size))
     write_delimited(dst, begin, i64(ANSWER_MESSAGE), size)

@@ -56,7 +56,7 @@ _NAME_TRACE_CONTEXT: Final = text_bytes(names.TRACE_CONTEXT)
 
 
 @inner
-def write_text(dst: Any, at: int, name: Any, data: Any, fields: Any, text: int) -> int:
+def write_text_property(dst: Any, at: int, name: Any, data: Any, fields: Any, text: int) -> int:
     """Write a text's property, left out where it is not given; return the position after it."""
     begin = i64(fields[text])
     return write_pair(
@@ -87,9 +87,9 @@ def write_sent(
         dst, i64(0), data, i64(fields[BODY]), i64(fields[SIZES + BODY]), data,
         i64(fields[TOPIC]), i64(fields[SIZES + TOPIC]), False,
     )  # fmt: skip
-    at = write_text(dst, i64(length_at + 2), NAME_UNIQ_KEY, data, fields, i64(MESSAGE_ID))
-    at = write_text(dst, at, NAME_KEYS, data, fields, i64(KEYS))
-    at = write_text(dst, at, NAME_TAGS, data, fields, i64(TAG))
+    at = write_text_property(dst, i64(length_at + 2), NAME_UNIQ_KEY, data, fields, i64(MESSAGE_ID))
+    at = write_text_property(dst, at, NAME_KEYS, data, fields, i64(KEYS))
+    at = write_text_property(dst, at, NAME_TAGS, data, fields, i64(TAG))
     copy_bytes(dst, at, data, i64(fields[USER]), i64(fields[SIZES + USER]))
     at += fields[SIZES + USER]
     copy_bytes(dst, at, _NAME_BORN_TIMESTAMP, i64(0), i64(_NAME_BORN_TIMESTAMP.size))
@@ -97,8 +97,8 @@ def write_sent(
     dst[uintp(at)] = u8(properties.NAME_END)
     at = write_decimal(dst, i64(at + 1), born_ms)
     dst[uintp(at)] = u8(properties.PROPERTY_END)
-    at = write_text(dst, i64(at + 1), _NAME_BORN_HOST, data, fields, i64(BORN_HOST))
-    at = write_text(dst, at, _NAME_TRACE_CONTEXT, data, fields, i64(TRACE_CONTEXT))
+    at = write_text_property(dst, i64(at + 1), _NAME_BORN_HOST, data, fields, i64(BORN_HOST))
+    at = write_text_property(dst, at, _NAME_TRACE_CONTEXT, data, fields, i64(TRACE_CONTEXT))
     copy_bytes(dst, at, tail, i64(0), i64(tail.size))
     at += tail.size
     write_crc_trailer(dst, at, i64(0))

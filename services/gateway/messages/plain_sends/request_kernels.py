@@ -165,7 +165,7 @@ def is_normal(data: Any, fields: Any) -> bool:
 
 
 @inner
-def read_message(data: Any, at: int, end: int, fields: Any) -> bool:
+def read_sent_message(data: Any, at: int, end: int, fields: Any) -> bool:
     """Read a message; False unless each field is known and, but for user properties, there once."""
     for i in range(FIELD_COUNT):
         fields[i] = 0
@@ -218,4 +218,4 @@ def read_send(data: Any, request_size: int, fields: Any) -> bool:
     number, kind, size, at = read_head(data, i64(REQUEST_AT), end)
     if at < 0 or number != MESSAGES or kind != DELIMITED or size != end - at:
         return False
-    return read_message(data, at, end, fields)
+    return read_sent_message(data, at, end, fields)
