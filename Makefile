@@ -52,7 +52,7 @@ kill-streams: setup-spark ## Kill KILLS=500 drivers of streams at seeded points 
 check: setup ## Format, lint, strict types, import rules, stubs and lock file up to date
 	@echo "format";  $(BIN)/ruff format --check .
 	@echo "lint";    $(BIN)/ruff check .
-	@echo "types";   $(BIN)/mypy
+	@echo "types";   $(BIN)/mypy; $(BIN)/mypy --strict --no-error-summary tests/client/typing_example.py
 	@echo "imports"; $(BIN)/lint-imports --no-cache
 	@echo "stubs";   fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
 	  $(PROTOC) --python_out="$$fresh" --pyi_out="$$fresh" --grpc_python_out="$$fresh"; \
@@ -83,6 +83,9 @@ lock: $(STAMPS)/installed ## Pin the newest dependencies in requirements.lock an
 	@env -u PIP_FIND_LINKS $(BIN)/pip-compile --quiet --upgrade --extra spark --extra lakehouse --strip-extras \
 	  --no-emit-find-links --constraint=requirements.lock --output-file=requirements-spark.lock \
 	  pyproject.toml
+
+audit: $(STAMPS)/audit ## Look for known vulnerabilities of what the lock files pin (network; skipped loudly without)
+	@$(BIN)/python deploy/audit.py $(VENV)/audit/bin/pip-audit requirements.lock requirements-spark.lock
 
 ##@ Try it for real
 
@@ -143,9 +146,15 @@ $(STAMPS)/kernels: $(STAMPS)/installed $(KERNEL_SOURCES)
 	@$(BIN)/python -m storage.kernels services.writer.produce_kernels services.gateway.messages.plain_deliveries.record_kernels services.gateway.messages.plain_deliveries.answer_kernels services.gateway.messages.plain_sends.request_kernels services.gateway.messages.plain_sends.record_kernels
 	@touch $@
 
+# Its dependencies are not ours.
+$(STAMPS)/audit: | $(STAMPS)/installed
+	@$(BIN)/python -m venv $(VENV)/audit
+	@$(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	@touch $@
+
 $(STAMPS)/spark: $(STAMPS)/kernels requirements-spark.lock
 	@echo "installing Spark (once: 0.8 GB)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-spark.lock
 	@touch $@
 
-.PHONY: help setup setup-spark demo test test-spark kill-streams kill-test power-cuts faults check format client protos docs lock conformance clients-test bench bench-peers compose-test wheel-test clean
+.PHONY: help setup setup-spark demo test test-spark kill-streams kill-test power-cuts faults check format client protos docs lock audit conformance clients-test bench bench-peers compose-test wheel-test clean

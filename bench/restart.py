@@ -39,6 +39,7 @@ from storage.kernels import warm
 from storage.writer import StoreWriter
 
 SECONDS_WANTED: Final = 2.0
+SECONDS_WANTED_OF_QUEUES: Final = 5.0
 IN_FLIGHT: Final = 32
 RETRY_SECONDS: Final = 0.02
 MORE_BYTES: Final = 256 << 20  # between two kills
@@ -187,7 +188,10 @@ def run_with_queues(*, queues: int, rounds: int, directory: Path | None = None) 
     with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=directory) as temporary:
         store = Path(temporary) / "store"
         seconds = [_restart_with_queues(store, queues) for _ in range(rounds)]
-    return _figure(f"writer start after kill -9, {queues:,} dirty queues, to first ack", seconds)
+    return _figure(
+        f"writer start after kill -9, {queues:,} dirty queues, to first ack", seconds,
+        wanted=SECONDS_WANTED_OF_QUEUES,
+    )  # fmt: skip
 
 
 def _open_alone(store: Path) -> float:
@@ -220,14 +224,14 @@ def run(
     ]
 
 
-def _figure(name: str, seconds: list[float]) -> Figure:
+def _figure(name: str, seconds: list[float], wanted: float = SECONDS_WANTED) -> Figure:
     value = statistics.median(seconds)
     return Figure(
         name=name,
         value=value,
         unit="s",
-        wanted=f"{SECONDS_WANTED:g} s",
-        reached=value <= SECONDS_WANTED,
+        wanted=f"{wanted:g} s",
+        reached=value <= wanted,
         rounds=[(each, None) for each in seconds],
     )
 

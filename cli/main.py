@@ -19,13 +19,14 @@ from cli.failures import ExitCode, describe
 from cli.jobs import app as jobs
 from cli.producers import transactions
 from cli.session import DEFAULT_TIMEOUT_S, Session, check_address
-from cli.upkeep import retention
+from cli.upkeep import retention, running_settings
 from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
 from penstock.tls import tls_of
 from services.config.usage import CONTEXT, wrong_usage_in_one_line
 from services.stdio import open_standard_streams, stdout_problem
+from storage import modes
 
-GLOBAL_FLAGS = ("--json", "--debug")
+GLOBAL_FLAGS = ("--json", "--debug", "--shared-files")
 GLOBAL_VALUES = (
     "--writer", "--reader", "--indexer", "--timeout", "--tls-ca", "--tls-cert", "--tls-key", "--tls-server-name",
 )  # fmt: skip
@@ -139,6 +140,14 @@ def options(
             help="The name in the services' certificates, if it is not the host of their addresses.",
         ),
     ] = "",
+    shared_files: Annotated[
+        bool,
+        typer.Option(
+            "--shared-files",
+            envvar="PENSTOCK_SHARED_FILES",
+            help="Let other users of the machine open the files of stores that the command makes.",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
     _version: Annotated[
@@ -149,6 +158,7 @@ def options(
     """A message store with RocketMQ's files: writer, reader, indexer and a gateway over one directory."""
     for flag, address in (("--writer", writer), ("--reader", reader), ("--indexer", indexer)):
         check_address(flag, address)
+    modes.share(shared=shared_files)
     context.obj = Session(
         writer=writer,
         reader=reader,
@@ -198,6 +208,7 @@ status.register(app)
 staged.register(app)
 retention.register(app)
 clients.register(app)
+app.add_typer(running_settings.app, name="config", rich_help_panel="Services")
 serving.register(app)
 certs.register(app)
 offline.register(app)

@@ -12,19 +12,18 @@ import os
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from functools import partial
 from queue import SimpleQueue
 from typing import Any, Final, Generic, Literal, TypeVar
 
 import grpc
 
 from penstock.addresses import Addresses, Service, channel_options
-from penstock.background import Background
+from penstock.call_thread import CallThread
 from penstock.credentials import Credentials, signed
 from penstock.errors import CANCELLED_HERE, ClientClosed, UsedElsewhere
-from penstock.tls import TLS, open_channel
+from penstock.tls import TLS, WatchedTls, open_channel
 from penstock.wire import Method
 from storage.clock import Clock
 
@@ -112,37 +111,6 @@ class AsyncHome:
             )
 
 
-class CallThread:
-    """A thread that makes calls for others.
-
-    An interrupt (Ctrl-C) raises in the main thread wherever it is: within grpc it may leave a lock held, and
-    all calls of the channel wait for ever. No interrupt reaches this thread.
-    """
-
-    def __init__(self) -> None:
-        self._jobs: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
-        self._background = Background("penstock-calls")
-
-    def __del__(self) -> None:
-        # Not at a close: a job that is given after it finds the channel closed, and says so to its caller.
-        self._jobs.put(None)
-
-    def do(self, job: Callable[[], object]) -> None:
-        """Have it done soon, after what was given before; nothing is done at the interpreter's end."""
-        if sys.is_finalizing():  # no thread begins any more, and the process ends its calls
-            return
-        self._jobs.put(job)
-        self._background.start(partial(_do, self._jobs))
-
-
-def _do(jobs: SimpleQueue[Callable[[], object] | None]) -> None:
-    while (job := jobs.get()) is not None:
-        try:
-            job()
-        except Exception:  # noqa: BLE001  the others have to be done
-            _log.exception("a call failed")
-
-
 class _OpenChannels(ABC, Generic[ChannelT]):
     """One channel a service and lane, opened when it is first needed.
 
@@ -159,6 +127,7 @@ class _OpenChannels(ABC, Generic[ChannelT]):
     ) -> None:
         self.addresses = addresses
         self.tls = tls
+        self._watched_tls = WatchedTls(tls)
         self._credentials = credentials
         self._clock = clock
         self._call_s_max = 0.0
@@ -199,9 +168,7 @@ class _OpenChannels(ABC, Generic[ChannelT]):
         with self._lock:
             if self._stubs.get(place, {}).get(method.path) is not failed_stub:
                 return
-            unused = now - max(RETIRED_S_MIN, 2 * self._call_s_max)
-            ended = [channel for retired_at, channel in self._retired if retired_at <= unused]
-            del self._retired[: len(ended)]
+            ended = self._ended(now)
             if len(self._retired) < RETIRED_CHANNELS_MAX:
                 self._renewed.add(service)
                 self._retired.append((now, self._channels.pop(place)))
@@ -211,6 +178,8 @@ class _OpenChannels(ABC, Generic[ChannelT]):
 
     def stub(self, method: Method, lane: Lane = "calls") -> Any:
         """Return grpc's callable for a method."""
+        if self.tls is not None:
+            self._take_up_files()
         with self._lock:
             stubs = self._stubs.setdefault((method.service, lane), {})
             stub = stubs.get(method.path)
@@ -218,6 +187,26 @@ class _OpenChannels(ABC, Generic[ChannelT]):
                 stub = method.on(self._current(method.service, lane))
                 stub = stubs[method.path] = signed(stub, self._credentials)
             return stub
+
+    def _take_up_files(self) -> None:
+        """Retire all channels if the files of TLS have changed."""
+        now = self._clock.monotonic()
+        with self._lock:
+            if not self._watched_tls.look(now):
+                return
+            ended = self._ended(now)
+            self._retired += [(now, channel) for channel in self._channels.values()]
+            self._channels.clear()
+            self._stubs.clear()
+        for channel in ended:
+            self._end(channel)
+
+    def _ended(self, now: float) -> list[ChannelT]:
+        """Take out the retired channels that can have no call under way any more, under the lock."""
+        unused = now - max(RETIRED_S_MIN, 2 * self._call_s_max)
+        ended = [channel for retired_at, channel in self._retired if retired_at <= unused]
+        del self._retired[: len(ended)]
+        return ended
 
     def _current(self, service: Service, lane: Lane) -> ChannelT:
         """Return the channel to a service, under the lock."""
@@ -309,7 +298,7 @@ class ServiceChannels(_OpenChannels[grpc.Channel]):
         channel.close()
 
     def _open(self, address: str, options: list[tuple[str, int]]) -> grpc.Channel:
-        channel: grpc.Channel = open_channel(grpc, address, options, self.tls)
+        channel: grpc.Channel = open_channel(grpc, address, options, self._watched_tls.loaded)
         return channel
 
 
@@ -381,5 +370,7 @@ class AsyncServiceChannels(_OpenChannels[grpc.aio.Channel]):
         ending.add_done_callback(self._ending.discard)
 
     def _open(self, address: str, options: list[tuple[str, int]]) -> grpc.aio.Channel:
-        channel: grpc.aio.Channel = open_channel(grpc.aio, address, options, self.tls)
+        channel: grpc.aio.Channel = open_channel(
+            grpc.aio, address, options, self._watched_tls.loaded
+        )
         return channel

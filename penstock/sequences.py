@@ -8,8 +8,8 @@ import threading
 from typing import Final, NamedTuple
 
 from penstock.errors import InvalidArgument
+from penstock.framing import varint
 from penstock.v1 import writer_pb2
-from penstock.varint import varint
 from storage.clock import Clock, suspended_ms
 
 SPAN_MAX: Final = 256  # between two sequences that are not answered; a writer knows twice as many

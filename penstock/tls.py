@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
 Pem = str | os.PathLike[str] | bytes
 """A PEM file, or what is in it."""
 
+LOOK_SECONDS: Final = 1.0  # how often files are looked at
 PUBLIC: Final = "public"  # as one types it where a file of authorities is asked for
 _CLOSED: Final = ("Socket closed", "Connection reset", "Broken pipe")
+_log = logging.getLogger(__name__)
 _NOT_CONNECTED: Final = "failed to connect to all addresses"
 
 
@@ -74,6 +77,54 @@ class TLS:
         if self.cert is None or self.key is None:
             return ca, None
         return ca, identity(self.cert, self.key)
+
+
+class ChangedFiles:
+    """Tells once of each change of some files, when it finds them as the look before has."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.paths = tuple(paths)
+        self._taken = self._found = self._state()
+
+    def look(self) -> bool:
+        """Return whether to read the files again."""
+        before, self._found = self._found, self._state()
+        if self._found in (self._taken, None) or self._found != before:
+            return False
+        self._taken = self._found
+        return True
+
+    def _state(self) -> tuple[tuple[int, ...], ...] | None:
+        try:
+            found = [path.stat() for path in self.paths]
+        except OSError:  # one is away: somebody is about to put another in its place
+            return None
+        return tuple((each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns) for each in found)
+
+
+class WatchedTls:
+    """TLS, with what was good in its files last."""
+
+    def __init__(self, files: TLS | None) -> None:
+        """Read the files. Raises BadTlsFile."""
+        self.loaded = None if files is None else files.loaded()
+        self._files = files
+        self._changed = ChangedFiles([] if files is None else files.paths)
+        self._look_at = 0.0
+
+    def look(self, now: float) -> bool:
+        """Return whether the files have changed and are good, at most each second; bad ones change nothing."""
+        if now < self._look_at or self._files is None:
+            return False
+        self._look_at = now + LOOK_SECONDS
+        if not self._changed.paths or not self._changed.look():
+            return False
+        try:
+            self.loaded = self._files.loaded()
+        except BadTlsFile as problem:
+            _log.warning("connections keep the certificates that they have: %s", problem)
+            return False
+        return True
 
 
 class KeyPair(NamedTuple):

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 from google.protobuf.message import Message as ProtoMessage
 
 from penstock.addresses import Service
+from penstock.framing import WithRecords, framed_batch, split_records
 from penstock.v1 import (
     accounts_pb2,
     common_pb2,
@@ -22,15 +23,12 @@ from penstock.v1 import (
     leases_pb2,
     reader_pb2,
     retention_pb2,
+    settings_pb2,
     staged_commits_pb2,
     timers_pb2,
     transactions_pb2,
     writer_pb2,
 )
-from penstock.varint import read_varint, varint
-
-_LENGTH_DELIMITED: Final = 2
-_SCALAR_SIZES: Final = {1: 8, 5: 4}  # fixed64 and fixed32 by wire type
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,58 +49,9 @@ class Method:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class WithRecords:
-    """A response split in two: what protobuf parsed, and the records as they came."""
-
-    front: Any
-    records: memoryview
-
-
-def frame_batch(records: bytes | bytearray | memoryview) -> bytes:
-    """Return a serialized ``ProduceBatchRequest`` around encoded records, copying them once."""
-    return b"".join((b"\x0a", varint(len(records)), records))
-
-
-def frame_batch_parts(parts: list[bytes], size: int, producer: bytes = b"") -> bytes:
-    """Return a serialized ``ProduceBatchRequest`` around ``size`` bytes of records given in parts.
-
-    ``producer`` is its other field, serialized.
-    """
-    return b"".join((producer, b"\x0a", varint(size), *parts))
-
-
 def _frame_request(request: tuple[bytes, bytes | bytearray | memoryview]) -> bytes:
     producer, records = request
-    return b"".join((producer, b"\x0a", varint(len(records)), records))
-
-
-def split_records(response: bytes, kind: type[ProtoMessage], field_number: int) -> WithRecords:
-    """Return a serialized response split at its records field, when that comes last.
-
-    A response in another field order is valid protobuf too and is parsed whole.
-    """
-    wanted = field_number << 3 | _LENGTH_DELIMITED
-    position = 0
-    end = len(response)
-    while position < end:
-        start = position
-        key, position = read_varint(response, position)
-        wire_type = key & 7
-        if wire_type == _LENGTH_DELIMITED:
-            length, position = read_varint(response, position)
-            if key == wanted and position + length == end:
-                front = kind.FromString(response[:start])
-                return WithRecords(front, memoryview(response)[position:])
-            position += length
-        elif wire_type == 0:
-            _, position = read_varint(response, position)
-        elif wire_type in _SCALAR_SIZES:
-            position += _SCALAR_SIZES[wire_type]
-        else:
-            break
-    whole = kind.FromString(response)
-    return WithRecords(whole, memoryview(getattr(whole, "records")))  # noqa: B009  kind is generic
+    return framed_batch([records], len(records), producer)
 
 
 def _pull_response(data: bytes) -> WithRecords:
@@ -115,6 +64,14 @@ def _query_response(data: bytes) -> WithRecords:
 
 def _receive_response(data: bytes) -> WithRecords:
     return split_records(data, leases_pb2.ReceiveResponse, 15)
+
+
+def settings_methods(service: Service) -> tuple[Method, Method]:
+    """Return how a service is asked for its running settings, and told others."""
+    return (
+        _of(service, "Settings/GetSettings", _s.GetSettingsRequest, _s.RunningSettings),
+        _of(service, "Settings/UpdateSettings", _s.UpdateSettingsRequest, _s.RunningSettings),
+    )
 
 
 def _method(
@@ -135,7 +92,7 @@ def _of(
 
 
 _w, _r, _i, _t = writer_pb2, reader_pb2, indexer_pb2, staged_commits_pb2
-_a = accounts_pb2
+_a, _s = accounts_pb2, settings_pb2
 _g, _l, _x, _d = groups_pb2, leases_pb2, transactions_pb2, timers_pb2
 
 PRODUCE: Final = Method(

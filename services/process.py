@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from services import logs, loops, memory, stdio
-from services.config.settings import ListenSettings
+from services.config.settings import ListenSettings, StoreProcessSettings
 from services.rpc.ports import CannotListen
+from storage import modes
 from storage.errors import BrokenAccounts, NotAStore, StoreError, StoreLocked, UnsupportedFormat
 from storage.files import open_files
 
@@ -48,6 +49,8 @@ def run(
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         if stdio.is_unread():  # the supervisor ended before it could be asked to signal that
             return 0
+    if isinstance(settings, StoreProcessSettings):
+        modes.share(shared=settings.shared_files)
     memory.keep_buffers()
     memory.set_aside()
     open_files.raise_limit()

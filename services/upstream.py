@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from functools import partial
@@ -13,10 +14,11 @@ from google.protobuf.message import Message
 
 from penstock.addresses import WITHOUT_PROXY
 from penstock.credentials import Metadata
-from penstock.tls import TLS, BadTlsFile, open_channel
-from services.rpc.tls import LOOK_SECONDS, ChangedFiles
+from penstock.tls import LOOK_SECONDS, TLS, BadTlsFile, WatchedTls, advice, open_channel
+from services import logs
 
 CALL_SECONDS: Final = 10.0
+_HEALTH: Final = "/grpc.health.v1.Health/Check"
 CALLS_A_CHANNEL: Final = 1_000  # a service takes 1,024 of a connection
 _OPTIONS: Final = [
     ("grpc.max_receive_message_length", -1),
@@ -72,44 +74,61 @@ class ServiceAddress(NamedTuple):
 
 
 class Upstream:
-    """One channel to a service; it connects again by itself, over a new one once the files of its TLS have
-    changed.
+    """One channel to a service; it connects again by itself.
+
+    It goes over to a new channel once the files of its TLS have changed, and logs it if TLS is why none connects.
     """
 
     def __init__(self, endpoint: ServiceAddress) -> None:
+        """Take an endpoint, with the files of its TLS. Raises BadTlsFile."""
         self._endpoint = endpoint
-        tls = endpoint.tls
+        self._tls = WatchedTls(endpoint.tls)
         self._methods: dict[str, Any] = {}
         self._ending: set[asyncio.Future[None]] = set()
         self._channel = self._open()
-        self._watching: asyncio.Task[None] | None = None
-        if tls is not None and tls.paths:
-            self._watching = asyncio.get_running_loop().create_task(self._watch(tls))
+        self._watching = asyncio.ensure_future(self._watch())
 
     def renew(self) -> None:
         """End all calls; make those to come over a new connection."""
-        self._replace(self._open(), None)
+        self._replace(None)
 
     def _open(self) -> grpc.aio.Channel:
         channel: grpc.aio.Channel = open_channel(
-            grpc.aio, self._endpoint.address, _OPTIONS, self._endpoint.tls
+            grpc.aio, self._endpoint.address, _OPTIONS, self._tls.loaded
         )
         return channel
 
-    def _replace(self, channel: grpc.aio.Channel, grace_seconds: float | None) -> None:
+    def _replace(self, grace_seconds: float | None) -> None:
         ending = asyncio.ensure_future(self._channel.close(grace_seconds))
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
-        self._channel = channel
+        self._channel = self._open()
         self._methods.clear()
 
-    async def _watch(self, tls: TLS) -> None:
-        files = ChangedFiles(tls.paths)
+    async def _watch(self) -> None:
+        said = ""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            if files.look():
-                with suppress(BadTlsFile):  # its process's port says so, too
-                    self._replace(self._open(), CALL_SECONDS)
+            if self._tls.look(time.monotonic()):
+                self._replace(CALL_SECONDS)
+            state = self._channel.get_state()
+            if state is grpc.ChannelConnectivity.READY:
+                said = ""
+            elif state is grpc.ChannelConnectivity.TRANSIENT_FAILURE and not said:
+                said = await self._why()
+                if said:
+                    log = logs.get_logger()
+                    log.error(
+                        "a service cannot be called", address=self._endpoint.address, problem=said
+                    )
+
+    async def _why(self) -> str:
+        """Return what to do about a connection that fails, "" if TLS is not why."""
+        try:
+            await self._channel.unary_unary(_HEALTH, None, None)(b"", timeout=LOOK_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            return advice(error.details() or "", self._endpoint.tls)
+        return ""
 
     def unary(self, path: str) -> Any:
         """Return the callable for a method, of bytes."""
@@ -158,11 +177,9 @@ class Upstream:
 
     async def close(self) -> None:
         """End all calls."""
-        if self._watching is not None:
-            self._watching.cancel()
-        for ending in self._ending:
-            ending.cancel()
-        await asyncio.gather(*self._ending, return_exceptions=True)
+        for task in (self._watching, *self._ending):
+            task.cancel()
+        await asyncio.gather(self._watching, *self._ending, return_exceptions=True)
         await self._channel.close(None)
 
 
@@ -174,6 +191,7 @@ class WaitingCalls:
 
     def __init__(self, endpoint: ServiceAddress) -> None:
         self._endpoint = endpoint
+        self._loaded = None if endpoint.tls is None else endpoint.tls.loaded()
         self._channels: list[tuple[Upstream, int]] = []
 
     async def call(
@@ -203,5 +221,9 @@ class WaitingCalls:
         for place, (_, count) in enumerate(self._channels):
             if count < CALLS_A_CHANNEL:
                 return place
-        self._channels.append((Upstream(self._endpoint), 0))
+        try:
+            upstream = Upstream(self._endpoint)
+        except BadTlsFile:  # a file that was good at the start; the others say so
+            upstream = Upstream(self._endpoint._replace(tls=self._loaded))
+        self._channels.append((upstream, 0))
         return len(self._channels) - 1

@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 
 from google.protobuf.message import Message as ProtobufMessage
 
+from penstock.framing import read_varint, varint
 from penstock.v1 import common_pb2, leases_pb2, reader_pb2, writer_pb2
-from penstock.varint import read_varint, varint
 from services.rpc.status import code_of, reason_of, retry_delay_ms
 from storage.errors import InvalidBatch, StoreError
 from storage.format.timers.recall_handle import RecallHandle

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from services import memory
 from services.config.settings import ProcessSettings
-from services.rpc.core.server import CoreServer
 from services.rpc.limits import server_options
 from services.rpc.served_call import Handler
+from services.rpc.server import call_server
 from storage.files import open_files
 
 
@@ -19,7 +19,7 @@ async def serve(
     """Serve the methods of one service on a free port until it is ended; says where as services do."""
     memory.keep_buffers()
     open_files.raise_limit()
-    server = CoreServer(
+    server = call_server(settings.rpc_server)(
         {f"/{service}/{method}": handler for method, handler in handlers.items()},
         server_options(settings),
         calls_max=settings.concurrent_calls_max,

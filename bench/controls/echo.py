@@ -1,8 +1,9 @@
-"""The transport alone: a server like the services' that stores nothing."""
+"""The transport alone: a server like the services' that stores nothing; ``aio`` as argument: on grpc.aio."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -74,7 +75,7 @@ class _Echo:
             self._following.discard(queue)
 
 
-async def _serve() -> None:
+async def _serve(rpc_server: str) -> None:
     echo = _Echo()
     handlers = {
         "Unary": Handler(takes_stream=False, run=echo.unary),
@@ -84,9 +85,9 @@ async def _serve() -> None:
         "HandOn": Handler(takes_stream=False, run=echo.hand_on),
         "Follow": Handler(takes_stream=False, run=echo.follow),
     }
-    settings = WriterSettings(store=Path("unused"))
+    settings = WriterSettings(store=Path("unused"), rpc_server=rpc_server)
     await bare_server.serve("echo", settings, "penstock.bench.Echo", handlers)
 
 
 if __name__ == "__main__":
-    loops.run(_serve())
+    loops.run(_serve(*sys.argv[1:] or ["core"]))

@@ -1,4 +1,6 @@
-"""A hostile caller, ``bench.latency.flooder KIND WRITER READER TOPIC``: goes on until it is killed."""
+"""A hostile caller, ``bench.latency.flooder KIND WRITER READER TOPIC [ACCESS_KEY SECRET_KEY]``: goes on until
+it is killed.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,8 @@ from typing import Any, Final
 import grpc
 
 from bench import drivers
+from bench.secure import SignedChannel
+from penstock.credentials import Credentials
 from penstock.v1 import common_pb2, reader_pb2, writer_pb2
 from services import loops
 
@@ -88,14 +92,18 @@ async def _by_many(count: int, call: Callable[[], Awaitable[Any]]) -> None:
     await asyncio.gather(*(again() for _ in range(count)))
 
 
-async def _flood(kind: str, writer: str, reader: str, topic: str) -> None:
+async def _flood(kind: str, writer: str, reader: str, topic: str, *keys: str) -> None:
     async with (
         grpc.aio.insecure_channel(writer, drivers.CLIENT_OPTIONS) as to_writer,
         grpc.aio.insecure_channel(reader, drivers.CLIENT_OPTIONS) as to_reader,
     ):
         await asyncio.gather(to_writer.channel_ready(), to_reader.channel_ready())
         print("flood is on its way", flush=True)
-        await KINDS[kind](to_writer, to_reader, topic)
+        channels: list[Any] = [to_writer, to_reader]
+        if keys:
+            channels = [SignedChannel(each, Credentials(*keys)) for each in channels]
+        at_writer, at_reader = channels
+        await KINDS[kind](at_writer, at_reader, topic)
 
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ from typing import Final
 
 from bench import drivers, produce
 from bench.resident import wait_until_warmed
+from penstock.framing import framed_batch
 from penstock.sequences import RequestToken, Sequences
-from penstock.wire import frame_batch_parts
 from services import memory
 from services.writer import batch_frames
 from services.writer.servicer import QUEUES_MAX
@@ -124,11 +124,11 @@ def of_client(rounds: int) -> list[tuple[float, float]]:
 
     def number(_: bytes) -> None:
         token = sequences.begin()
-        frame_batch_parts(records, size, token.field(0))
+        framed_batch(records, size, token.field(0))
         sequences.end(token)
 
     def frame(_: bytes) -> None:
-        frame_batch_parts(records, size)
+        framed_batch(records, size)
 
     turns = [b""] * CLIENT_FRAMES
     return paired(

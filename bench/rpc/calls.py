@@ -1,4 +1,4 @@
-"""What a unary call costs the server that the services have, beside grpc.aio's: ``python -m bench.rpc.calls``.
+"""What a unary call costs on each server that the services have: ``python -m bench.rpc.calls``.
 
 Both answer with the same bytes, and have the same options, event loop and client. Counted is the server's
 processor time, since the client, in Python, is the slower side.
@@ -52,7 +52,7 @@ def run(*, rounds: int = ROUNDS, calls: int = CALLS) -> list[Figure]:
     """Measure both servers in turn."""
     with (
         drivers.process("bench.controls.echo") as ours,
-        drivers.process("bench.controls.aio_server") as theirs,
+        drivers.process("bench.controls.echo", "aio") as theirs,
     ):
         return [
             _figure(
@@ -72,7 +72,7 @@ def _figure(in_flight: int, pairs: list[tuple[float, float]]) -> Figure:
         f"processor time of the server for a unary call of 1 KiB, {in_flight} in flight",
         "us",
         pairs,
-        limit_name="grpc.aio's server",
+        limit_name="the server on grpc.aio",
         wanted=f"{RATIO_WANTED} x",
         is_reached=lambda _, ratio: ratio <= RATIO_WANTED,
     )

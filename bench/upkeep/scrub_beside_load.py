@@ -63,7 +63,8 @@ class LoadedWriter:
         return rate.value, used_s / (rate.value * seconds) * 1e6
 
 
-async def _side(stack: AsyncExitStack, address: str, process_id: int) -> LoadedWriter:
+async def loaded_writer(stack: AsyncExitStack, address: str, process_id: int) -> LoadedWriter:
+    """Connect to a writer, fill its store and stop it."""
     channel = await stack.enter_async_context(
         grpc.aio.insecure_channel(address, drivers.CLIENT_OPTIONS)
     )
@@ -93,7 +94,7 @@ async def _measure(
     frames = produce.batches(produce.BODY_BYTES)
     found = []
     async with AsyncExitStack() as stack:
-        with_scrub, without = [await _side(stack, *each) for each in services]
+        with_scrub, without = [await loaded_writer(stack, *each) for each in services]
         with_scrub.go_on()
         before = await _scrubbed(with_scrub)
         for number in range(rounds + 1):

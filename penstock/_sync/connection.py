@@ -56,8 +56,6 @@ class Connection:
         self.retry = retry or RetryPolicy()
         self.request_bytes_max = request_bytes_max
         self.clock = clock or SystemClock()
-        if tls is not None:
-            tls.loaded()
         self.tls = tls
         self.channels = ServiceChannels(
             self.addresses, self.clock, tls, given_credentials(access_key, secret_key)

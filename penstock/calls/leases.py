@@ -8,11 +8,12 @@ from penstock import wire
 from penstock.calls.call import Call
 from penstock.calls.records import damages
 from penstock.errors import TopicNotFound
+from penstock.framing import WithRecords
 from penstock.leased import Received, RefusedHandle
 from penstock.record import Records
 from penstock.requests import build
 from penstock.v1 import leases_pb2
-from penstock.wire import Method, WithRecords
+from penstock.wire import Method
 
 
 def receive(

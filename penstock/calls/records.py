@@ -9,12 +9,12 @@ from typing import Final
 from penstock import wire
 from penstock.calls.call import Call
 from penstock.errors import MessageNotFound, TopicNotFound
+from penstock.framing import WithRecords
 from penstock.record import Record, Records
 from penstock.requests import build
 from penstock.retry import Repeat
 from penstock.v1 import common_pb2, reader_pb2
 from penstock.values import Damage, PullResult, PullStatus, UncoveredRange
-from penstock.wire import WithRecords
 
 _STATUSES: Final = {
     number: PullStatus[name]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from penstock import wire
 from penstock.calls.call import Call
+from penstock.framing import framed_batch
 from penstock.requests import build
 from penstock.v1 import staged_commits_pb2 as pb
 from penstock.values import Committed, OpenStagedCommit, Staged, StagedApplication
@@ -36,7 +37,8 @@ class Version:
             one_off=self.one_off,
         )
         yield pb.StageRecordsRequest(stage=header).SerializeToString()
-        yield from map(wire.frame_batch, batches)
+        for records in batches:
+            yield framed_batch([records], len(records))
 
     def commit_call(self, attempts: Sequence[str]) -> Call[Committed]:
         """Ask for the attempts to be stored."""

@@ -7,9 +7,9 @@ from itertools import accumulate, count
 from typing import Any, Final
 
 from penstock.errors import PenstockError, ServiceFailed
+from penstock.framing import framed_batch
 from penstock.sequences import RequestToken
 from penstock.values import Stored, StoredBatch
-from penstock.wire import frame_batch_parts
 from storage.format.producers.sequence import SEQUENCE_PROPERTY_SIZE
 from storage.format.properties import PROPERTIES_SIZE_MAX
 from storage.format.record_template import RecordTemplate
@@ -77,7 +77,7 @@ class ProducerBatch:
         parts = [self.records[i] for i in self.live()] if self.dropped else self.records
         assert self.token is not None
         age = 0 if self.taken_at is None else self.token.age_ms(self.sent_at - self.taken_at)
-        return frame_batch_parts(parts, self.size, self.token.field(age))
+        return framed_batch(parts, self.size, self.token.field(age))
 
     def failure(self, index: int) -> PenstockError | None:
         """Return why one record of a batch that is done is not stored, None if it is."""

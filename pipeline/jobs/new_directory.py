@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pipeline.errors import PipelineError
+from storage.stopped.files import make_work_directory
 
 
 @contextlib.contextmanager
@@ -26,7 +27,7 @@ def new_directory(target: Path | str) -> Iterator[Path]:
     target = Path(os.path.abspath(target))  # noqa: PTH100  resolve() would follow a link to it
     _refuse_existing(target)
     work = target.with_name(f"{target.name}.partial")
-    work.mkdir(parents=True, exist_ok=True)
+    make_work_directory(work, parents=True, exist_ok=True)
     lock = os.open(work, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:

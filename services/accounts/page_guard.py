@@ -10,11 +10,10 @@ from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
 
-from penstock.tls import BadTlsFile, identity
+from penstock.tls import BadTlsFile, ChangedFiles, identity
 from services.config.settings import ProcessSettings
 from services.config.values import is_open_to_network
 from services.metrics.endpoint import FOR_EVERYBODY, PageGuard
-from services.rpc.tls import ChangedFiles
 from storage.accounts.account_table import AccountFile
 from storage.accounts.rules import THE_CLUSTER, Action, Rules
 from storage.files.filesystem import OsFileSystem

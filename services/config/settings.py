@@ -35,6 +35,7 @@ WARM_SHARE: Final = 8  # of the memory, one part for page cache filled ahead of 
 class ProcessSettings(
     groups.ConfigFileSettings,
     groups.LogSettings,
+    groups.TraceSettings,
     groups.MetricsSettings,
     groups.CallSettings,
     groups.LimitSettings,
@@ -107,6 +108,7 @@ class ListenSettings(ProcessSettings, groups.PortSettings, groups.SupervisionSet
 class StoreProcessSettings(
     ListenSettings,
     groups.DirectorySettings,
+    groups.SharingSettings,
     groups.ClientCertificateSettings,
     groups.AccountSettings,
 ):
@@ -266,6 +268,7 @@ class GatewaySettings(
 class ServeSettings(
     MessagingSettings,
     EngineSettings,
+    groups.SharingSettings,
     groups.AccountSettings,
     groups.ServicePortsSettings,
     groups.ClientCertificateSettings,

@@ -49,17 +49,12 @@ class StreamedAcknowledging:
     ) -> bytes:
         """Make one call, as ``CalledService`` says."""
         if path == ACKNOWLEDGE:
-            try:
-                answer = await self._ask(request_bytes(request), timeout_s)
-            except grpc.aio.AioRpcError as error:
-                if error.code() is not grpc.StatusCode.UNIMPLEMENTED:  # of a reader before this one
-                    raise
-            else:
-                if answer == _ALL_DONE:
-                    return b""  # an AcknowledgeResponse that refuses nothing
-                outcome = leases_pb2.AcknowledgeStreamResponse.FromString(answer)
-                if outcome.HasField("done"):
-                    return outcome.done.SerializeToString()
+            answer = await self._ask(request_bytes(request), timeout_s)
+            if answer == _ALL_DONE:
+                return b""  # an AcknowledgeResponse that refuses nothing
+            outcome = leases_pb2.AcknowledgeStreamResponse.FromString(answer)
+            if outcome.HasField("done"):
+                return outcome.done.SerializeToString()
         # A refused one is asked again by itself: its status says more.
         return await self._reader.call(path, request, timeout_s=timeout_s, unwanted=unwanted)
 
@@ -128,24 +123,20 @@ class _AnswerStream:
                 asked = self._unanswered.popleft()
                 if not asked.answered.done():
                     asked.answered.set_result(data)
-        except grpc.aio.AioRpcError as error:
-            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-                self.end(error.code())
-        except (grpc.aio.UsageError, asyncio.InvalidStateError):
+        except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
             pass  # what waits is told below, whatever ended it
         finally:
             self.end()
 
-    def end(self, code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE) -> None:
-        """Have nothing asked any more; who waits is told, with the code, that the stream has ended."""
+    def end(self) -> None:
+        """Have nothing asked any more; who waits is told that the stream has ended."""
         self.has_ended = True
         self._call.cancel()
         self._reading.cancel()
         for asked in (*self._unanswered, *self._unsent):
             if not asked.answered.done():
-                asked.answered.set_exception(
-                    _error(code, "the stream of acknowledgements has ended")
-                )
+                problem = "the stream of acknowledgements has ended"
+                asked.answered.set_exception(_error(grpc.StatusCode.UNAVAILABLE, problem))
         self._unanswered.clear()
         self._unsent.clear()
 

@@ -83,7 +83,7 @@ class GroupCache:
             answer = await self._reader.call(DESCRIBE, request, timeout_s=_ANSWER_SECONDS)
         except grpc.aio.AioRpcError as error:
             code = error.code()
-            if code in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.UNIMPLEMENTED):
+            if code is grpc.StatusCode.NOT_FOUND:
                 return self._keep(name, KnownGroup())
             is_away = code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
             if is_away and known is not None:

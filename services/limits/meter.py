@@ -11,8 +11,8 @@ from storage.accounts.limits import Limits
 
 BURST_S: Final = 1.0  # what was not taken in this time may be taken at once
 BUSY_RETRY_MS: Final = 100  # when others of the caller's calls will have ended, nobody knows
-REFUSALS_PER_S: Final = 500  # to one caller; a call that is refused beyond waits for its turn
-REFUSALS_WAIT_S: Final = 4.0  # longer than this none waits
+REFUSALS_PER_S: Final = 200  # to one caller; a call that is refused beyond waits for its turn
+REFUSALS_WAIT_S: Final = 8.0  # longer than this none waits: more calls than one connection may have
 
 
 class TokenBucket:

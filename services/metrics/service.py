@@ -8,12 +8,13 @@ from typing import Final, Protocol
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import Metric
 
+from penstock.tls import identity
 from services import logs, memory
 from services.config.groups import RocketmqSettings
 from services.config.settings import ProcessSettings
 from services.metrics.calls import CallsCollector, LoopDelay
 from services.metrics.endpoint import FOR_EVERYBODY, MetricsEndpoint, PageGuard
-from services.metrics.exposition import counters, escaped, gauge, page_of
+from services.metrics.exposition import counters, escaped, gauge, gauges, page_of
 from services.rpc.call_counts import CallCounts
 
 BROKER_PREFIX: Final = "rocketmq_"
@@ -33,6 +34,7 @@ class ServiceMetrics:
     def __init__(
         self, service: str, settings: ProcessSettings, guard: PageGuard = FOR_EVERYBODY
     ) -> None:
+        self._settings = settings
         self._guard = guard
         self._listen = settings.metrics_listen
         self._log = logs.get_logger()
@@ -57,7 +59,7 @@ class ServiceMetrics:
             kind(registry=of_python)
         self._loop_delay = LoopDelay()
         self.add(of_python)
-        self.add(MemoryLimit())
+        self.add(ProcessCollectors(self._settings))
         self.add(self._loop_delay)
         self.add(CallsCollector(self.counts, is_broker=self._is_broker))
         self._endpoint = MetricsEndpoint(self._listen, self.page, self._guard)
@@ -103,11 +105,19 @@ class ServiceMetrics:
         )  # fmt: skip
 
 
-class MemoryLimit:
-    """How much memory the process may use."""
+class ProcessCollectors:
+    """What the process may use, and until when its certificate is good."""
+
+    def __init__(self, settings: ProcessSettings) -> None:
+        self._settings = settings
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the family."""
+        """Yield the families. Raises BadTlsFile."""
         yield gauge(
             "penstock_memory_limit_bytes", "Memory that the process may use.", memory.limit_bytes()
         )
+        cert, key = self._settings.tls_cert, self._settings.tls_key
+        yield gauges(
+            "penstock_tls_expiry_timestamp_seconds", "When the certificate of the ports expires.", (),
+            [((), identity(cert, key).expires_at.timestamp())] if cert and key else [],
+        )  # fmt: skip

@@ -68,12 +68,14 @@ class GroupLags:
         self._times: dict[tuple[str, int, int], int] = {}  # of records that are the oldest ones
         self._ends: dict[tuple[str, int], int] = {}
         self._seen: tuple[object, ...] = ()  # what they are of
+        self.seconds = 0.0  # that the last look took
 
     def look(self) -> tuple[set[str], list[tuple[tuple[str, ...], GroupLag]]]:
         """Return the names of all groups, and where each is in its topics; those beyond the most together.
 
         Raises StoreClosed once the reader is at its end.
         """
+        begun = time.monotonic()
         places = list(self._places())
         names = {place.group for place in places} | {
             each.name for each in self._reader.groups.all()
@@ -101,6 +103,7 @@ class GroupLags:
                 since = self._time(times, place.topic, place.queue_id, place.handed_out)
                 lag.ready_since_ms = _older(lag.ready_since_ms, since)
         self._times = times
+        self.seconds = time.monotonic() - begun
         return names, [
             ((group, topic, _text(topic.startswith(RETRY_PREFIX)), is_system(topic, group)), lag)
             for (group, topic), lag in found.items()
@@ -231,7 +234,8 @@ class ReaderCollector:
             self._found, looking = looking.result(), None
         self._looking = looking or self._thread.submit(self._lags.look)
         with suppress(TimeoutError):
-            self._found = self._looking.result(WAIT_S)
+            is_quick = self._lags.seconds <= WAIT_S
+            self._found = self._looking.result(WAIT_S if is_quick else 0)
             self._looking = None
         if self._found is None:
             return

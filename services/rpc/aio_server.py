@@ -56,6 +56,10 @@ class AioCall(ServedCall):
     def auth_context(self) -> Mapping[str, Sequence[bytes]]:
         return dict(self._context.auth_context())
 
+    async def request(self) -> Any:
+        """Return the first message, for a handler that takes one; grpc's EOF without one."""
+        return await _done(self._context.read())
+
     async def read(self) -> bytes | Eof:
         if self._reading is None:
             self._reading = asyncio.ensure_future(self._context.read())
@@ -98,9 +102,9 @@ class AioCall(ServedCall):
             await self._context.abort(code, text, tuple(trailing_metadata))
 
 
-async def _done(operation: Coroutine[Any, Any, None]) -> None:
+async def _done(operation: Coroutine[Any, Any, Any]) -> Any:
     try:
-        await operation
+        return await operation
     except grpc.aio.BaseError:
         raise CallEnded from None
 
@@ -169,7 +173,7 @@ async def _serve(handler: Handler, call: AioCall) -> None:
     try:
         if handler.takes_stream:
             answer = await handler.run(call)
-        elif isinstance(request := await call.read(), bytes):
+        elif isinstance(request := await call.request(), bytes):
             answer = await handler.run(request, call)
         else:
             await call.end(grpc.StatusCode.INVALID_ARGUMENT, "the call has no request")

@@ -3,40 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import grpc
 
-from penstock.tls import BadTlsFile, authorities, identity
+from penstock.tls import LOOK_SECONDS, BadTlsFile, ChangedFiles, authorities, identity
 from services import logs
 from services.config.settings import ProcessSettings
-
-LOOK_SECONDS: Final = 1.0
-
-
-class ChangedFiles:
-    """Tells once of each change of some files, when it finds them as the look before has."""
-
-    def __init__(self, paths: Sequence[Path]) -> None:
-        self._paths = tuple(paths)
-        self._taken = self._found = self._state()
-
-    def look(self) -> bool:
-        """Return whether to read the files again."""
-        before, self._found = self._found, self._state()
-        if self._found in (self._taken, None) or self._found != before:
-            return False
-        self._taken = self._found
-        return True
-
-    def _state(self) -> tuple[tuple[int, ...], ...] | None:
-        try:
-            found = [path.stat() for path in self._paths]
-        except OSError:  # one is away: somebody is about to put another in its place
-            return None
-        return tuple((each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns) for each in found)
 
 
 class PortTls:

@@ -105,7 +105,7 @@ class ProduceStream:
                 self._refused(refusal)
                 await self._queue(refusal)
                 continue
-            is_short = len(result.ranges) <= batch_frames.RANGES_OF_A_PART
+            is_short = len(result.ranges) <= wire.SLICE_ITEMS
             if is_short and self._unanswered == 0 and acks.has(result.end_commit_offset):
                 await self._write(batch_frames.stream_stored(result))
             else:
@@ -123,7 +123,7 @@ class ProduceStream:
                     outcome = failed
             if isinstance(outcome, StoreError):
                 answer = batch_frames.stream_failure(wire.failure_of(outcome))
-            elif len(outcome.ranges) > batch_frames.RANGES_OF_A_PART:
+            elif len(outcome.ranges) > wire.SLICE_ITEMS:
                 answer = await run_large(batch_frames.stream_stored, outcome)
             else:
                 answer = batch_frames.stream_stored(outcome)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from storage import modes
 from storage.files import libc, only_files, record_locks
 from storage.files.disk_space import DiskSpace, disk_space
 from storage.files.protocol import (
@@ -66,7 +67,9 @@ _NOT_THERE: Final = frozenset(
 class OsFileSystem(FileSystem):
     """The operating system's files."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, shared: bool | None = None) -> None:
+        """``shared``: whether other users may open what it makes; None: as the process shares."""
+        self._shared = shared
         self._durable: set[Path] = set()  # directories whose names it has synced
         self._anchored = AnchoredDirectories()
         self._held = _HeldOpen()
@@ -74,15 +77,20 @@ class OsFileSystem(FileSystem):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), ()  # another process opens for itself
 
+    @property
+    def _shares(self) -> bool:
+        return modes.are_shared() if self._shared is None else self._shared
+
     def anchor(self, directory: Path) -> Anchor:
         """Follow a directory wherever it is renamed to."""
         with checking_room(directory):
             return self._anchored.hold(directory)
 
     def create(
-        self, path: Path, size: int, *, allocate: bool, mode: int = 0o644, head: Buffer = b""
+        self, path: Path, size: int, *, allocate: bool, mode: int | None = None, head: Buffer = b""
     ) -> OsFile:
         """Create a file of zeros."""
+        mode = modes.of_file(shared=self._shares) if mode is None else mode
         with checking_room(path):
             name, directory = self._anchored.place_of(path)
             file = self._create_unnamed(path, mode)
@@ -234,7 +242,7 @@ class OsFileSystem(FileSystem):
         name, at = self._anchored.place_of(path)
         with checking_room(path):
             try:
-                os.mkdir(name, dir_fd=at)
+                os.mkdir(name, modes.of_directory(shared=self._shares), dir_fd=at)
             except FileExistsError:
                 if not self._is_directory(path):
                     raise
@@ -282,7 +290,7 @@ class OsFileSystem(FileSystem):
         backup: bool = True,
         copy: tuple[str, bytes] | None = None,
         syncs_copy: bool = True,
-        mode: int = 0o644,
+        mode: int | None = None,
     ) -> None:
         """Replace a small file.
 

@@ -167,7 +167,7 @@ class OverlayFileSystem(FileSystem):
         self._listed: dict[Path, dict[str, DirectoryEntry]] = {}
 
     def create(
-        self, path: Path, size: int, *, allocate: bool, mode: int = 0o644, head: Buffer = b""
+        self, path: Path, size: int, *, allocate: bool, mode: int | None = None, head: Buffer = b""
     ) -> OverlayFile:
         """Create a file of zeros in the scratch."""
         del mode

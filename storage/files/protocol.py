@@ -269,7 +269,7 @@ class FileSystem(ReadFileSystem, Protocol):
         return only_files.one_by_one(self, directory, names, length)
 
     def create(
-        self, path: Path, size: int, *, allocate: bool, mode: int = 0o644, head: Buffer = b""
+        self, path: Path, size: int, *, allocate: bool, mode: int | None = None, head: Buffer = b""
     ) -> File:
         """Create a file of zeros, ``size`` long from the moment its name exists, for writing.
 
@@ -348,7 +348,7 @@ class FileSystem(ReadFileSystem, Protocol):
         backup: bool = True,
         copy: tuple[str, bytes] | None = None,
         syncs_copy: bool = True,
-        mode: int = 0o644,
+        mode: int | None = None,
     ) -> None:
         """Replace a small file; durable on return, and never absent or half written.
 
@@ -383,7 +383,7 @@ class FileSystem(ReadFileSystem, Protocol):
         self.rename(_temporary(path), path)
         self.sync_directory(path.parent)
 
-    def _write_temporary(self, path: Path, data: bytes, *, syncs: bool, mode: int) -> None:
+    def _write_temporary(self, path: Path, data: bytes, *, syncs: bool, mode: int | None) -> None:
         temporary = _temporary(path)
         with suppress(FileNotFoundError):
             self.unlink(temporary)

@@ -21,6 +21,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from storage import modes
 from storage.errors import StoreLocked
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ def _locked_file(name: str, directory: int | None) -> tuple[tuple[int, int], _Lo
         if key in _files:
             return key, _files[key]
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-    descriptor = os.open(name, flags, 0o644, dir_fd=directory)
+    descriptor = os.open(name, flags, modes.of_file(shared=modes.are_shared()), dir_fd=directory)
     status = os.fstat(descriptor)
     key = (status.st_dev, status.st_ino)
     return key, _files.setdefault(key, _LockedFile(descriptor))

@@ -27,8 +27,7 @@ from storage.view.live_topics import LiveTopics, topics_there_are
 from storage.view.log.files import ListedLog
 from storage.view.log.lost_end import find_lost_end
 from storage.view.log.recovery_cases import DirectoryState, Start, decide_start
-from storage.view.log.scans_ahead import walk_long_log
-from storage.view.log.walk import DamagedRange, End, RecordRun
+from storage.view.log.walk import DamagedRange, End, RecordRun, walk_log
 
 if TYPE_CHECKING:
     from storage.checkpoint.durable_slots import DurablePositions
@@ -203,7 +202,7 @@ def _walk(
     damages: list[DamagedRange] = []
     record_count = last_timestamp_ms = 0
     end_offset, lost_end = begin, None
-    for step in walk_long_log(
+    for step in walk_log(
         files,
         begin,
         files.end_offset,

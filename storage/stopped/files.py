@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from storage import modes
 from storage.files.filesystem import OsFileSystem
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.index import entry_position
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 def make_log_files(root: Path, end_offset: int, file_size: int) -> None:
     """Create the log files of a new store up to ``end_offset``, of zeros; nothing is durable."""
-    filesystem, log = OsFileSystem(), StorePaths(root).commit_log
+    filesystem, log = _as_its_directory(root), StorePaths(root).commit_log
     filesystem.make_directory(log)
     for start in range(0, end_offset, file_size):
         filesystem.create(log / file_name(start), file_size, allocate=False).close()
@@ -49,7 +50,7 @@ def write_queue(directory: Path, queue_offset: int, units: bytes, file_size: int
 
     Files that are not there are made, of zeros.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    _as_its_directory(directory).make_directory(directory, durable=False)
     data, position = memoryview(units), queue_offset * UNIT_SIZE
     while data:
         start = position - position % file_size
@@ -62,9 +63,18 @@ def write_queue(directory: Path, queue_offset: int, units: bytes, file_size: int
         data, position = data[room:], position + room
 
 
+def make_work_directory(path: Path, *, parents: bool = False, exist_ok: bool = False) -> None:
+    """Make the directory that a job fills; its tasks make their files for whom it is made."""
+    modes.make_directory(path, parents=parents, exist_ok=exist_ok)
+
+
+def _as_its_directory(path: Path) -> OsFileSystem:
+    return OsFileSystem(shared=modes.is_shared(path))
+
+
 def _opened(path: Path, size: int) -> File:
     """Open a file for writing that other tasks may be making at the same time."""
-    filesystem = OsFileSystem()
+    filesystem = _as_its_directory(path)
     with suppress(FileNotFoundError):
         return filesystem.open(path, writable=True)
     with suppress(FileExistsError):
@@ -78,7 +88,7 @@ def new_index_file(path: Path, shape: IndexShape, entry_count: int) -> Iterator[
 
     A file of that name is replaced. What is stored is in the page cache when the block ends.
     """
-    filesystem = OsFileSystem()
+    filesystem = _as_its_directory(path)
     filesystem.make_directory(path.parent)
     with suppress(FileNotFoundError):
         filesystem.unlink(path)

@@ -6,6 +6,7 @@ import stat
 import pytest
 
 from storage.accounts.account_table import SERVICES_USER, AccountFile, AccountTable, listed_users
+from storage.accounts.limits import Limits
 from storage.accounts.rules import Action, Resource, UserKind, checked_policy
 from storage.errors import (
     BrokenAccounts,
@@ -16,6 +17,7 @@ from storage.errors import (
     UserNotFound,
 )
 from storage.files.filesystem import OsFileSystem
+from storage.tables.checked_json import decode_checked, encode_checked
 
 ORDERS = Resource.topic("orders")
 
@@ -154,3 +156,24 @@ def test_a_full_disk_leaves_the_accounts_as_they_were(tmp_path):
         table.put_policy(pub_policy())
     assert not table.rules.policies
     assert (tmp_path / "accounts.json").read_bytes() == before
+
+
+def test_limits_are_kept_and_those_that_are_not_given_stay(table, tmp_path):
+    table.create_user("ann", UserKind.NORMAL)
+    table.update_user("ann", limits=Limits(requests_per_second=5, calls_max=0))
+    table.update_user("ann", limits=Limits(calls_max=7))
+    again = AccountTable(OsFileSystem(), tmp_path)
+    assert again.rules.users["ann"].limits == Limits(requests_per_second=5, calls_max=7)
+    table.update_user("ann", limits=Limits(connections_max=1), resets_limits=True)
+    assert table.rules.users["ann"].limits == Limits(connections_max=1)
+
+
+@pytest.mark.parametrize("limits", [{"calls_max": -1}, {"calls": 1}, {"calls_max": "1"}, 5])
+def test_a_file_with_limits_that_are_none_is_refused(table, tmp_path, limits):
+    table.create_user("ann", UserKind.NORMAL)
+    path = tmp_path / "accounts.json"
+    document = decode_checked(path.read_bytes())
+    document["users"]["ann"]["limits"] = limits
+    path.write_bytes(encode_checked(document, indent=1))
+    with pytest.raises(BrokenAccounts, match="not usable"):
+        AccountTable(OsFileSystem(), tmp_path)

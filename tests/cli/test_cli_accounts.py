@@ -72,6 +72,17 @@ def test_users_and_policies_from_a_new_store_to_a_rotated_key(tmp_path, as_user,
         made(*at, "pub", "orders", "hello")
 
         as_user(root)
+        made(*at, "user", "update", "ann", "--requests-per-second", 1, "--calls-max", 0)
+        (limits,) = (user["limits"] for user in made(*at, "user", "list") if user["user"] == "ann")
+        assert {name: value for name, value in limits.items() if value is not None} == {
+            "requests_per_second": 1,
+            "calls_max": 0,
+        }
+        shown = penstock(*at, "user", "update", "ann", "--calls-max", 5)
+        assert "requests per second 1, calls max 5" in shown.stdout
+        shown = penstock(*at, "user", "update", "ann", "--reset-limits")
+        assert "limits: as the services are set" in shown.stdout
+        assert penstock(*at, "user", "update", "ann").exit_code == ExitCode.USAGE
         made(*at, "user", "update", "ann", "--disable")
         users = {user["user"]: user["enabled"] for user in made(*at, "user", "list")}
         assert users == {"ann": False, "root": True}

@@ -25,9 +25,7 @@ from penstock import (
     DeadlineExceeded,
     Handle,
     KeyRecords,
-    MessageNotFound,
     Producer,
-    RecordBatch,
     StagedCommit,
 )
 from penstock.consuming.in_flight import Answered, AsyncInFlightCalls
@@ -60,25 +58,6 @@ def surface(kind: type) -> dict[str, list[tuple[str, object, object]] | None]:
     }
     properties = inspect.getmembers(kind, lambda member: isinstance(member, property))
     return methods | {name: None for name, _ in properties}
-
-
-async def test_what_is_produced_can_be_pulled(aclient: AsyncClient) -> None:
-    """Alone, as a batch, and by id."""
-    stored = await aclient.produce("orders", b"pen", keys=["k"], tag="t", queue_id=1)
-    batch = RecordBatch("orders", queue_id=1)
-    batch.add(b"ink", keys=["k"])
-    assert (await aclient.produce_batch(batch)).record_count == 1
-
-    result = await aclient.pull("orders", 1, 0)
-
-    assert [record.body for record in result.records] == [b"pen", b"ink"]
-    assert (await aclient.message(stored.message_id)).body == b"pen"
-    assert [r.body async for r in aclient.query_by_key("orders", "k", page_size=1)] == [
-        b"ink",
-        b"pen",
-    ]
-    with pytest.raises(MessageNotFound):
-        await aclient.message(10**9)
 
 
 async def test_a_closed_client_says_so(fake: FakePenstock) -> None:

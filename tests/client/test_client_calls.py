@@ -17,7 +17,6 @@ from penstock import (
     DeadlineExceeded,
     InvalidArgument,
     Message,
-    MessageNotFound,
     PullStatus,
     RecordBatch,
     ResourceExhausted,
@@ -35,38 +34,9 @@ from penstock.readiness import Readiness
 from penstock.sequences import Sequences
 from penstock.wire import Method
 from storage.clock import SystemClock
-from storage.format.producers.sequence import SEQUENCE_PROPERTY_SIZE
 
 UNAVAILABLE = rich_status(grpc.StatusCode.UNAVAILABLE, "away")
 BUSY = rich_status(grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", retry_delay_ms=5)
-
-
-def test_what_is_produced_can_be_pulled_with_all_its_fields(client: Client) -> None:
-    """Body, keys, tag, properties, unique key and flag come back."""
-    stored = client.produce(
-        "orders",
-        b"pen",
-        keys=["k1", "k2"],
-        tag="new",
-        properties={"colour": "blau"},
-        queue_id=2,
-        unique_key="u1",
-        flag=7,
-    )
-
-    result = client.pull("orders", 2, stored.queue_offset)
-
-    assert result.status is PullStatus.FOUND
-    [record] = result.records
-    assert (record.body, record.keys, record.tag) == (b"pen", ("k1", "k2"), "new")
-    assert (record.topic, record.queue_id, record.queue_offset) == ("orders", 2, 0)
-    assert (record.unique_key, record.flag) == ("u1", 7)
-    assert record.properties["colour"] == "blau"
-    assert record.message_id == stored.message_id
-    assert record.commit_offset == stored.commit_offset
-    assert record.store_timestamp_ms == stored.store_timestamp_ms
-    assert bytes(record.raw) == bytes(result.records.raw)
-    assert "__CRC32#" not in record.properties
 
 
 def test_produce_many_answers_in_the_order_given(client: Client) -> None:
@@ -77,34 +47,6 @@ def test_produce_many_answers_in_the_order_given(client: Client) -> None:
 
     assert [each.queue_id for each in results] == [0, 1, 0, 1, 0, 1]
     assert [each.queue_offset for each in results] == [0, 0, 1, 1, 2, 2]
-
-
-def test_a_batch_is_stored_as_it_was_encoded(client: Client, fake: FakePenstock) -> None:
-    """All records arrive in their queues with keys and tags."""
-    batch = RecordBatch("orders", queue_id=1)
-    batch.add(b"a", keys=["k"], tag="t", properties={"p": "v"}, flag=-3)
-    assert batch.add_many([b"b", b"c"], keys=[["x"], []], tags="u", queue_ids=[1, 3]) == 2
-
-    stored = client.produce_batch(batch)
-
-    assert stored.record_count == 3
-    size = stored.end_commit_offset - stored.commit_offset
-    assert size == batch.size + SEQUENCE_PROPERTY_SIZE
-    assert fake.store.bodies("orders", 1) == [b"a", b"b"]
-    assert fake.store.bodies("orders", 3) == [b"c"]
-    first, second = client.pull("orders", 1, 0).records
-    assert (first.keys, first.tag, first.flag, first.properties["p"]) == (("k",), "t", -3, "v")
-    assert (second.keys, second.tag) == (("x",), "u")
-
-
-def test_a_message_is_found_by_its_id_and_by_its_commit_offset(client: Client) -> None:
-    """Both ways give the same record, and an unknown one is MessageNotFound."""
-    stored = client.produce("orders", b"pen", queue_id=0, keys=["k"])
-
-    assert client.message(stored.message_id).body == b"pen"
-    assert client.message(stored.commit_offset).message_id == stored.message_id
-    with pytest.raises(MessageNotFound):
-        client.message(10**9)
 
 
 def test_a_query_by_key_pages_and_leaves_out_what_only_shares_the_hash(client: Client) -> None:
@@ -120,14 +62,6 @@ def test_a_query_by_key_pages_and_leaves_out_what_only_shares_the_hash(client: C
     assert [r.body for r in client.query_by_key("orders", "n4")] == [b"4"]
 
 
-def test_a_query_by_unique_id_uses_that_id(client: Client) -> None:
-    """A business key of the same text is not found."""
-    client.produce("orders", b"yes", queue_id=0, unique_key="u7")
-    client.produce("orders", b"no", queue_id=0, keys=["u7"])
-
-    assert [r.body for r in client.query_by_key("orders", "u7", unique=True)] == [b"yes"]
-
-
 def test_offsets_by_position_and_time(client: Client) -> None:
     """Earliest, latest, and both boundaries of a time, as number or datetime."""
     times = [client.produce("orders", b"x", queue_id=0).store_timestamp_ms for _ in range(4)]
@@ -137,19 +71,6 @@ def test_offsets_by_position_and_time(client: Client) -> None:
     assert client.offset("orders", 0, times[2]).queue_offset == 2
     moment = datetime.fromtimestamp(times[1] / 1000, UTC)
     assert client.offset("orders", 0, moment, boundary="upper").queue_offset == 1
-
-
-def test_group_offsets_are_kept_and_listed(client: Client) -> None:
-    """A committed offset comes with its lag."""
-    for _ in range(5):
-        client.produce("orders", b"x", queue_id=1)
-    client.commit_offset("billing", "orders", 1, 3)
-
-    [offset] = client.offsets("billing")
-
-    assert (offset.topic, offset.queue_id, offset.queue_offset, offset.lag) == ("orders", 1, 3, 2)
-    assert client.offsets("billing", "other") == []
-    assert client.groups() == ["billing"]
 
 
 def test_topics_are_administered(client: Client) -> None:

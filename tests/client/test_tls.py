@@ -11,7 +11,7 @@ from certificates import Certificates
 from cryptography.hazmat.primitives import serialization
 
 from penstock import TLS, AsyncClient, BadTlsFile, Client
-from penstock.tls import advice, authorities, identity, tls_of
+from penstock.tls import ChangedFiles, advice, authorities, identity, tls_of
 
 
 @pytest.fixture(scope="module")
@@ -107,3 +107,20 @@ NOT_CONNECTED = "failed to connect to all addresses; last error: UNAVAILABLE: ip
 def test_a_handshake_that_failed_says_what_to_do(details: str, tls: TLS | None, words: str) -> None:
     found = advice(details, tls)
     assert words in found if words else found == ""
+
+
+def test_files_are_read_again_once_they_have_changed_and_settled(tmp_path: Path) -> None:
+    path, other = tmp_path / "a", tmp_path / "b"
+    path.write_text("1")
+    other.write_text("1")
+    files = ChangedFiles([path, other])
+    assert not files.look()
+    path.write_text("two")
+    assert not files.look()  # the other one may follow
+    assert files.look()
+    assert not files.look()
+    other.unlink()
+    assert not files.look()
+    assert not files.look()
+    other.write_text("new")
+    assert [files.look(), files.look(), files.look()] == [False, True, False]

@@ -1,4 +1,4 @@
-"""Code of a user, which must pass a strict type check as it stands; it is not run."""
+"""Code of a user, which passes a strict type check in `make check`; it is not run."""
 
 from __future__ import annotations
 

@@ -44,7 +44,12 @@ KEEPS_KEYS = {"messageIndexSafe": True}
 seconds at most, and keys from before are gone: ours as well as its own."""
 
 
-@pytest.fixture(params=MODES)
+OFTEN = ("sync", "async-pool")
+
+
+@pytest.fixture(
+    params=[name if name in OFTEN else pytest.param(name, marks=pytest.mark.slow) for name in MODES]
+)
 def config(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
     """Configuration of one mode, small files, a pool of its own."""
     pool = tmp_path / "pool"
@@ -218,7 +223,15 @@ def test_answers_about_ours_are_the_brokers(tmp_path: Path) -> None:
     assert [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]] == []
 
 
-@pytest.mark.parametrize("name", ["features", "killed", "cleaned", "torn/flip-near-end-body"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "features",
+        "killed",
+        pytest.param("cleaned", marks=pytest.mark.slow),
+        pytest.param("torn/flip-near-end-body", marks=pytest.mark.slow),
+    ],
+)
 def test_broker_opens_a_store_of_its_own_after_us(name: str, tmp_path: Path) -> None:
     """A broker's directory, opened and closed by us, opens in a broker and has lost nothing."""
     spec = golden_spec(name.partition("/")[0])["store"]

@@ -72,7 +72,15 @@ def replayed(spark: Any, pair: tuple[Path, Path], target: Path) -> list[Path]:
     return [target]
 
 
-@pytest.mark.parametrize("job", [merged, parts, compacted, replayed])
+@pytest.mark.parametrize(
+    "job",
+    [
+        merged,
+        pytest.param(parts, marks=pytest.mark.slow),
+        compacted,
+        pytest.param(replayed, marks=pytest.mark.slow),
+    ],
+)
 def test_a_broker_opens_what_a_job_wrote(
     spark: Any,
     tmp_path: Path,

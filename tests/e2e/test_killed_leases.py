@@ -21,7 +21,7 @@ from penstock.v1 import groups_pb2, groups_pb2_grpc, leases_pb2, leases_pb2_grpc
 from penstock.v1.writer_pb2 import ProduceRequest
 from penstock.v1.writer_pb2_grpc import WriterStub
 
-KILLS = int(os.environ.get("KILLS", "2"))
+KILLS = int(os.environ.get("KILLS", "1"))
 MESSAGES_A_LIFE = 150
 LEASE_MS = 1_500
 GROUP = {"group": "g", "topic": "t"}

@@ -2,7 +2,7 @@
 
 Each run starts the services, has some call of one of them fail under load, and restarts that service with the
 failure gone; then the store is held against the ledger. ``FAILING_CALLS=300`` makes so many runs, with other
-calls and moments; without it there are two.
+calls and moments; without it there are two. `make faults` runs it: tests/e2e/test_failing_disks.py is its sample.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ def runs() -> Iterator[tuple[str, str, FailingCall, bool]]:
         yield service, dice.choice(list(MODES)), failing, dice.random() < 0.25
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(14_400)
 def test_a_failing_call_loses_nothing_and_its_answers_are_documented(
     memory_path: Path, fault_report: list[str]

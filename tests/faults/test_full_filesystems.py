@@ -39,6 +39,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LoopMount]:
     mount.unmount()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(14_400)
 @pytest.mark.parametrize("disk", EVERY if FILL_UPS else FEW, indirect=True, ids=", ".join)
 def test_a_full_file_system_costs_nothing_and_is_written_again(

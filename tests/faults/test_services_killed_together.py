@@ -1,6 +1,6 @@
 """Two services, or all three, are killed at once under load, in all modes; some while they start.
 
-``KILLS_TOGETHER=500`` kills so often; without it once, in each of two modes.
+``KILLS_TOGETHER=500`` kills so often; without it once, in one mode.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ KILLS_OF_A_LIFE = 10  # then a new store, so that judging stays short
 
 
 @pytest.mark.timeout(14_400)
-@pytest.mark.parametrize("mode", MODES if KILLS else ("sync", "async, pool"))
+@pytest.mark.parametrize("mode", MODES if KILLS else ("async, pool",))
 def test_what_was_acknowledged_or_seen_outlives_kills_of_several_services(
     mode: str, memory_path: Path, fault_report: list[str]
 ) -> None:

@@ -143,7 +143,7 @@ DAMAGES: dict[str, Change] = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", steps_to_try(list(DAMAGES), 2))
 def test_what_is_damaged_is_rebuilt(store: Path, damage: str) -> None:
     """What a query sees before: it names a file that is missing, and may miss keys of one that is damaged."""
     wanted, files = contents(store), index_files(store)

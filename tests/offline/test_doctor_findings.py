@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from steps_to_try import steps_to_try
 from unit_damage import OTHERS_LEFT, make_cut
 from unit_damage import flip as flip_unit
 
@@ -103,7 +104,7 @@ def test_a_store_without_a_topic_is_sound(tmp_path: Path) -> None:
     assert wrong(tmp_path) == []
 
 
-@pytest.mark.parametrize("byte", range(UNIT_SIZE))
+@pytest.mark.parametrize("byte", steps_to_try(range(UNIT_SIZE), 4))
 def test_a_flipped_bit_of_a_unit_is_named_with_its_queue_offset(directory: Path, byte: int) -> None:
     """The rest of the queue is not hidden by it: one unit is wrong, every message is served."""
     flip(directory / queue_file(1), 5 * UNIT_SIZE + byte, 6)
@@ -182,7 +183,7 @@ def test_what_a_queue_lacks_is_named(directory: Path, what: str) -> None:
     assert places(wrong(directory)) == expected
 
 
-@pytest.mark.parametrize("position", [*WRITER_SLOT_POSITIONS, *INDEXER_SLOT_POSITIONS])
+@pytest.mark.parametrize("position", [WRITER_SLOT_POSITIONS[0], INDEXER_SLOT_POSITIONS[0]])
 def test_a_damaged_slot_of_the_checkpoint_is_named(directory: Path, position: int) -> None:
     was_written = any((directory / "checkpoint").read_bytes()[position : position + 100])
     flip(directory / "checkpoint", position + 30)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from engine_store import pull_rebuilt
+from steps_to_try import cases_to_try
 
 from storage import Message, MessageStore, StoreConfig, offline
 
@@ -116,8 +117,8 @@ def test_settings_of_the_wrong_kind_are_as_good_as_none(stored, tmp_path, docume
         assert store.max_offset("orders", 0) == COUNT
 
 
-@pytest.mark.parametrize("ahead", [-3, 0, 1, 30])
-@pytest.mark.parametrize("file_size", [1 << 12, 1 << 14])
+@pytest.mark.parametrize("ahead", cases_to_try([0, 30, -3, 1], 2))
+@pytest.mark.parametrize("file_size", cases_to_try([1 << 12, 1 << 14]))
 def test_a_record_that_took_the_name_of_another_queue_takes_no_place_there(
     tmp_path, ahead, file_size
 ):

@@ -15,9 +15,10 @@ from certificates import Certificates
 from real_processes import until
 from tls_port import TlsPort
 
-from penstock import TLS, Client, Unavailable
+from penstock import TLS, BadTlsFile, Client, Unavailable
+from services import supervisor
 from services.rpc import tls as port_tls
-from services.rpc.tls import ChangedFiles
+from services.rpc.handshake import check_own_calls
 from services.testing import BackgroundLoop
 
 WITHIN_S = 5.0  # far below a connection's 20 s
@@ -37,11 +38,12 @@ def test_one_sided_tls_knows_the_service_and_not_the_client(
     assert port.servicer.callers == [None, None]
 
 
+@pytest.mark.parametrize("rpc_server", ["core", "aio"])
 def test_mutual_tls_knows_the_name_in_the_clients_certificate(
-    background: BackgroundLoop, certificates: Certificates
+    rpc_server: str, background: BackgroundLoop, certificates: Certificates
 ) -> None:
     """Accounts will go by it."""
-    with TlsPort(background, certificates.mutual) as port:
+    with TlsPort(background, certificates.mutual | {"rpc_server": rpc_server}) as port:
         port.ask(certificates.alice)
     assert port.servicer.callers == ["alice"]
 
@@ -118,31 +120,16 @@ def version_with(address: str, newest: ssl.TLSVersion) -> str | None:
         return context.wrap_socket(plain).version()
 
 
-def test_files_are_read_again_once_they_have_changed_and_settled(tmp_path: Path) -> None:
-    path, other = tmp_path / "a", tmp_path / "b"
-    path.write_text("1")
-    other.write_text("1")
-    files = ChangedFiles([path, other])
-    assert not files.look()
-    path.write_text("two")
-    assert not files.look()  # the other one may follow
-    assert files.look()
-    assert not files.look()
-    other.unlink()
-    assert not files.look()
-    assert not files.look()
-    other.write_text("new")
-    assert [files.look(), files.look(), files.look()] == [False, True, False]
-
-
+@pytest.mark.parametrize("rpc_server", ["core", "aio"])
 def test_new_files_are_taken_up_and_bad_ones_are_not(
+    rpc_server: str,
     background: BackgroundLoop,
     certificates: Certificates,
     quick_looks: None,
 ) -> None:
     """A connection that is there goes on with the old certificate."""
     cert, key = certificates.issue("renewed")
-    settings = certificates.mutual | {"tls_cert": cert, "tls_key": key}
+    settings = certificates.mutual | {"tls_cert": cert, "tls_key": key, "rpc_server": rpc_server}
     with (
         structlog.testing.capture_logs() as events,
         TlsPort(background, settings) as port,
@@ -172,3 +159,43 @@ def test_new_files_are_taken_up_and_bad_ones_are_not(
     assert [event["log_level"] for event in events if "taken up" in event["event"]] == [
         "info", "error", "error", "info",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("host", "expected", "problem"),
+    [
+        ("127.0.0.1", "own", ""),
+        ("127.0.0.1", "mutual", ""),
+        ("10.0.0.5", "own", "call each other at 10.0.0.5, .* by .*ca.pem: IP address mismatch"),
+        ("127.0.0.1", "strange", "strange.*ca.pem: .*issuer certificate"),
+        ("127.0.0.1", "strange clients", "strange.*ca.pem: self-signed certificate in"),
+    ],
+)
+def test_services_of_one_certificate_are_known_to_call_each_other_or_not(
+    host: str, expected: str, problem: str, certificates: Certificates, strange: Certificates
+) -> None:
+    """Before one starts: the reader would go on trying, and dead letters would wait."""
+    cert, key = certificates.server
+    files = {
+        "cert": str(cert),
+        "key": str(key),
+        "ca": str(strange.ca if expected == "strange" else certificates.ca),
+        "client_ca": {"mutual": str(certificates.ca), "strange clients": str(strange.ca)}.get(
+            expected, ""
+        ),
+    }
+    if problem:
+        with pytest.raises(BadTlsFile, match=problem):
+            check_own_calls(**files, host=host)
+    else:
+        check_own_calls(**files, host=host)
+
+
+def test_serve_does_not_start_where_its_services_could_not_call_each_other(
+    tmp_path: Path, certificates: Certificates, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cert, key = certificates.issue("public", "store.example.com")
+    flags = ["--tls-cert", str(cert), "--tls-key", str(key), "--tls-ca", str(certificates.ca)]
+    assert supervisor.main(["--store", str(tmp_path / "store"), *flags]) == 2
+    assert "call each other at 127.0.0.1, do not take it by" in capsys.readouterr().err
+    assert not (tmp_path / "store").exists()

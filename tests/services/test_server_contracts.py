@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -20,10 +20,13 @@ from penstock.v1 import (
     writer_pb2,
     writer_pb2_grpc,
 )
+from services.limits.meter import Meter
+from services.limits.metered_call import MeteredCall
 from services.rpc.calls import InterceptedCall, Interceptor, Proceed
 from services.rpc.server import Contract, RpcServer
 from services.rpc.servicer import EOF, Context, raw
 from services.testing import BackgroundLoop
+from storage.accounts.limits import Limits
 from storage.errors import StoreBusy, StoreError, TopicNotFound
 
 NAMES = ("penstock.v1.Writer", "penstock.v1.Reader", "penstock.v1.Indexer")
@@ -155,6 +158,31 @@ def test_interceptors_are_around_every_call_the_first_outermost(
     seen.clear()
     refusal_of(channel)
     assert seen[2:] == [("inner", TopicNotFound), ("outer", TopicNotFound)]
+
+
+def test_streams_go_through_the_context_that_an_interceptor_gives(
+    serve: Callable[..., grpc.Channel],
+) -> None:
+    taken: dict[str, list[int]] = {}
+
+    class Counting(Meter):
+        def __init__(self, method: str) -> None:
+            super().__init__(method, Limits())
+            self._sizes = taken[method] = []
+
+        def take_frame(self, frame_bytes: int) -> None:
+            self._sizes.append(frame_bytes)
+
+        def take_answer(self, answer_bytes: int) -> None:
+            self._sizes.append(answer_bytes)
+
+    async def around(call: InterceptedCall, proceed: Proceed) -> Any:
+        if not call.is_stream:
+            return await proceed()
+        return await proceed(cast("Context", MeteredCall(call.context, Counting(call.method))))
+
+    assert call_each_kind(serve(around)) == ANSWERS
+    assert taken == {"StageRecords": [0] * 3, "PullStream": [2], "ProduceStream": [0] * 4}
 
 
 def test_what_an_interceptor_raises_is_a_status_and_the_call_is_not_made(

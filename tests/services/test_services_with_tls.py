@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
+import grpc
 import pytest
+import structlog
 from certificates import Certificates
 from free_ports import free_address
 from messaging_bed import CLIENT, message, receive_request
@@ -21,6 +23,7 @@ from service_settings import (
 from tls_port import TlsPort
 
 from penstock import TLS, AsyncClient, Client, Message, RecordBatch
+from penstock import tls as client_tls
 from services import upstream
 from services.gateway.__main__ import serve as serve_gateway
 from services.gateway.v2 import definition_pb2 as v2
@@ -130,6 +133,7 @@ async def test_a_service_shows_the_certificate_that_its_files_hold_by_now(
 ) -> None:
     """Without a restart, and no call fails."""
     monkeypatch.setattr(upstream, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(client_tls, "LOOK_SECONDS", 0.0)
     own = certificates.issue("first")
     with TlsPort(background, certificates.mutual) as port:
         writer = Upstream(
@@ -145,3 +149,64 @@ async def test_a_service_shows_the_certificate_that_its_files_hold_by_now(
                 await asyncio.sleep(0.01)
         await writer.close()
     assert port.servicer.callers[0] == "first"
+
+
+async def test_clients_show_the_certificate_that_their_files_hold_by_now(
+    background: BackgroundLoop, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that runs for long outlasts the certificates that it began with; bad files change nothing."""
+    monkeypatch.setattr(client_tls, "LOOK_SECONDS", 0.0)
+    with TlsPort(background, certificates.mutual) as port:
+        own = certificates.issue("old")
+        tls = TLS(ca=certificates.ca, cert=own.cert, key=own.key)
+        with Client(writer=port.address, tls=tls) as client:
+            async with AsyncClient(writer=port.address, tls=tls) as aclient:
+
+                async def callers() -> list[str]:
+                    await asyncio.to_thread(client.topics)
+                    await aclient.topics()
+                    return port.servicer.callers[-2:]
+
+                assert await callers() == ["old", "old"]
+                own.key.write_text("no key")
+                for _ in range(3):
+                    assert await callers() == ["old", "old"]
+                new = certificates.issue("new")
+                new.key.replace(own.key)
+                new.cert.replace(own.cert)
+                async with asyncio.timeout(10):
+                    while await callers() != ["new", "new"]:
+                        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("serves", "calls", "problem"),
+    [
+        ("mutual", None, "if the service serves TLS"),
+        ("mutual", "one_sided", "if the service asks for the client's certificate"),
+        ("plaintext", "one_sided", "the service serves plaintext"),
+        ("mutual", "alice", ""),
+    ],
+)
+async def test_a_service_says_why_it_cannot_call_another_one(
+    serves: str,
+    calls: str | None,
+    problem: str,
+    background: BackgroundLoop,
+    certificates: Certificates,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its calls wait for the other one, which may be about to start: without that nobody would know."""
+    monkeypatch.setattr(upstream, "LOOK_SECONDS", 0.05)
+    settings = certificates.mutual if serves == "mutual" else {}
+    with TlsPort(background, settings) as port, structlog.testing.capture_logs() as events:
+        identity = getattr(certificates, calls) if calls else None
+        writer = Upstream(ServiceAddress(port.address, identity))
+        with suppress(grpc.aio.AioRpcError):
+            await writer.call(LIST_TOPICS, b"", timeout_s=0.5)
+        await asyncio.sleep(0.2)
+        await writer.close()
+    problems = [
+        event["problem"] for event in events if event["event"] == "a service cannot be called"
+    ]
+    assert [problem in each for each in problems] == ([True] if problem else [])

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from pages import blocks
 
 APPLICATION = """
@@ -56,19 +55,18 @@ def outcome(directory: Path, settings: str, **modules: str) -> str:
     return ended.stdout.strip().splitlines()[-1]
 
 
-@pytest.mark.parametrize("processes", ["false", "true"])
-def test_an_applications_tests_run_on_a_store(tmp_path: Path, processes: str) -> None:
+def test_an_applications_tests_run_on_a_store_of_processes(tmp_path: Path) -> None:
     modules = {"test_writer": WRITER, "test_indexer": INDEXER}
     ended = outcome(
         tmp_path,
-        f"penstock_processes = {processes}",
+        "penstock_processes = true",
         **{name: APPLICATION.format(**names) for name, names in modules.items()},
     )
     assert ended.startswith("8 passed in")
 
 
 def test_the_manuals_test_passes(tmp_path: Path) -> None:
-    """A handler that fails, a retry, and a dead letter."""
+    """A handler that fails, a retry, and a dead letter; the services are threads."""
     example = next(each for each in blocks("docs/testing.md") if "pytest_plugins" in each.text)
     test = example.text.partition("\n")[2]
     assert outcome(tmp_path, "", test_application=test).startswith("1 passed in")

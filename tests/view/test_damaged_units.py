@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from engine_store import pull_rebuilt
-from steps_to_try import cases_to_try
+from steps_to_try import cases_to_try, steps_to_try
 from unit_damage import (
     CONFIG,
     COUNT,
@@ -58,11 +58,6 @@ def served(store: Path, tag: str = "", max_messages: int = 97) -> dict[int, byte
     return found
 
 
-def test_a_flipped_high_bit_hides_nothing_after_it(store: Path, whole: Whole) -> None:
-    flip(store, 100, 1)
-    assert served(store) == expected(whole)
-
-
 def test_what_is_stored_after_a_flipped_bit_is_seen(store: Path, whole: Whole) -> None:
     flip(store, 950, 1)
     with MessageStore.open(store, CONFIG) as writer:
@@ -101,7 +96,9 @@ def test_a_lost_file_between_others_hides_nothing_from_a_reader_alone(
     assert served(store, "paid") == expected(whole, "paid")
 
 
-@pytest.mark.parametrize("lost", [(0,), (3,), (2, 3), (0, 3), (0, 1, 2, 3)], ids=str)
+@pytest.mark.parametrize(
+    "lost", cases_to_try([(0, 3), (0, 1, 2, 3), (0,), (3,), (2, 3)], 2), ids=str
+)
 def test_lost_first_and_last_files_of_a_queue_hide_nothing_after_a_start(
     store: Path, whole: Whole, lost: tuple[int, ...]
 ) -> None:
@@ -112,7 +109,7 @@ def test_lost_first_and_last_files_of_a_queue_hide_nothing_after_a_start(
     assert served(store) == expected(whole)
 
 
-@pytest.mark.parametrize("bit", range(0, 8 * UNIT_SIZE, 11))
+@pytest.mark.parametrize("bit", steps_to_try(range(0, 8 * UNIT_SIZE, 11), 4))
 def test_a_flipped_bit_of_the_last_unit_hides_nothing_after_a_start(
     store: Path, whole: Whole, bit: int
 ) -> None:

@@ -30,6 +30,7 @@ from pipeline.jobs.new_store.new_store import (
 )
 from pipeline.jobs.progress import job_progress
 from pipeline.jobs.work import PIECE_BYTES
+from storage.stopped.files import make_work_directory
 from storage.view.log.walk import DamagedRange
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def compact(
     taken = known if keep_others else compacted
     with new_directory(target) as work:
         winners = work / f"winners-{uuid.uuid4().hex}"  # tasks remember what they read by its name
-        winners.mkdir()
+        make_work_directory(winners)
         slices = cut_slices(spark, sources.plans, taken.__contains__, piece_bytes)
         cost = sum(log_slice.cost for log_slice in slices)
         passes = 3 if format == "store" else 2

@@ -16,6 +16,7 @@ from typing import Final
 
 from pipeline.errors import PipelineError
 from pipeline.jobs.new_directory import sync_path, sync_tree
+from storage.stopped.files import make_work_directory
 
 SUFFIX: Final = ".rebuilt"
 RENAME_EXCHANGE: Final = 2
@@ -30,7 +31,7 @@ def beside(directory: Path) -> Path:
     for left in directory.parent.glob(f"{directory.name}.*{SUFFIX}"):
         shutil.rmtree(left)
     work = directory.with_name(f"{directory.name}.{secrets.token_hex(4)}{SUFFIX}")
-    work.mkdir()
+    make_work_directory(work)
     return work
 
 

@@ -31,6 +31,7 @@ from pipeline.jobs.work import (
 )
 from storage.format.consume_entry import UNIT_SIZE
 from storage.stopped.checkpoint import checkpoint_index
+from storage.stopped.files import make_work_directory
 from storage.stopped.locks import stopped_store
 from storage.view.layout import INDEX_CHECKSUMS_DIRECTORY, INDEX_DIRECTORY, QUEUE_DIRECTORY
 from storage.view.live_topics import LiveTopics, topics_there_are
@@ -237,7 +238,7 @@ def _live_topics(files: StoreView) -> LiveTopics:
 
 
 def _made(directory: Path) -> Path:
-    directory.mkdir()
+    make_work_directory(directory)
     return directory
 
 

@@ -12,8 +12,8 @@ from typing import Any, Final, Protocol
 
 import grpc
 
+from penstock.framing import framed_batch
 from penstock.v1 import common_pb2, transactions_pb2, writer_pb2
-from penstock.varint import varint
 from services.gateway.messages.statuses import CallRefused, code_of, refusal_of
 from services.upstream import CalledService, ServiceAddress, Upstream
 from storage.format.names import HALF_TOPIC
@@ -23,8 +23,6 @@ PRODUCE_STREAM: Final = "/penstock.v1.Writer/ProduceStream"
 PRODUCE_BATCH: Final = "/penstock.v1.Writer/ProduceBatch"
 PREPARE: Final = "/penstock.v1.Transactions/Prepare"
 HALF_QUEUE: Final = (HALF_TOPIC, 0)
-_RECORDS_TAG: Final = bytes([(writer_pb2.ProduceBatchRequest.RECORDS_FIELD_NUMBER << 3) | 2])
-_PRODUCER_TAG: Final = bytes([(writer_pb2.ProduceBatchRequest.PRODUCER_FIELD_NUMBER << 3) | 2])
 _UNANSWERED: Final = frozenset(
     {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
 )
@@ -206,11 +204,9 @@ def _frame(records: Sequence[bytes], producer: ProducerSequence) -> bytes:
     """Return a ProduceBatchRequest."""
     whose = writer_pb2.ProducerSequence(
         producer_id=producer.producer_id, sequence=producer.sequence, age_ms=producer.age_ms
-    ).SerializeToString()
-    size = sum(map(len, records))
-    return b"".join(
-        (_PRODUCER_TAG, varint(len(whose)), whose, _RECORDS_TAG, varint(size), *records)
     )
+    field = writer_pb2.ProduceBatchRequest(producer=whose).SerializeToString()
+    return framed_batch(records, sum(map(len, records)), field)
 
 
 def _refusal(failure: common_pb2.Failure) -> Exception:

@@ -70,14 +70,6 @@ class LogFiles(Protocol):
         ...
 
 
-class Scans(Protocol):
-    """Scans runs of records for a walk; see ``storage.view.log.scans_ahead``."""
-
-    def scan(self, file: LogFile, begin: int, end: int, checks: int) -> tuple[Rows, int, int]:
-        """Return rows of positions ``[begin, end)`` of a file, where they end, and the stop."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class RecordRun:
     """A run of intact records in one file.
@@ -127,7 +119,6 @@ def walk_log(
     rows_max: int = ROWS_MAX,
     run_bytes: int | None = None,
     promised_offset: int | None = None,
-    ahead: Scans | None = None,
 ) -> Iterator[RecordRun | DamagedRange | End]:
     """Yield what ``[begin_offset, limit_offset)`` holds, in order.
 
@@ -137,8 +128,7 @@ def walk_log(
     unwritten rest. With ``run_bytes`` a run is about as long as that, judged by the run before it:
     what is scanned is then still in the processor's cache when it is used. Nothing from ``promised_offset``
     on was promised to anybody before it was synced, together with all before it, and the machine has gone
-    down since: a sector there that was never written is the end, whatever follows. ``ahead`` scans with threads,
-    and yields the same but for the lengths of runs; ``rows_max`` and ``run_bytes`` are then its own.
+    down since: a sector there that was never written is the end, whatever follows.
     """
     search_limit = limit_offset if search_limit_offset is None else search_limit_offset
     rows = new_rows(rows_max)
@@ -155,17 +145,12 @@ def walk_log(
             position = offset - file.start_offset
             file_end = _end_of(files, file)
             end = min(file_end, limit_offset) - file.start_offset
-            if ahead is None:
-                count, position, stop = scan_records(
-                    file.array, position, end, offset, checks, rows[:wanted]
-                )
-                found = rows[:count]
-            else:
-                found, position, stop = ahead.scan(file, position, end, checks)
-                count = len(found)
+            count, position, stop = scan_records(
+                file.array, position, end, offset, checks, rows[:wanted]
+            )
             next_offset = file.start_offset + int(position)
             if count:
-                yield RecordRun(file.array, file.start_offset, found, offset, next_offset)
+                yield RecordRun(file.array, file.start_offset, rows[:count], offset, next_offset)
                 resume = next_offset
                 if run_bytes is not None:
                     wanted = min(max(run_bytes * count // (next_offset - offset), 1), rows_max)

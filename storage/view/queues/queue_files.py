@@ -248,15 +248,15 @@ def queue_head(file: OnlyFile | None, limit_commit_offset: int) -> QueueHead | N
 
 
 def heads(
-    filesystem: FileSystem, directory: Path, queue_ids: Sequence[int], length: int = HEAD_BYTES
+    filesystem: FileSystem, directory: Path, queue_ids: Sequence[int]
 ) -> Iterator[tuple[str, int, OnlyFile | None]]:
     """Yield queues of a topic with the only file of each; None for one that has no file or more of them.
 
-    Of a file up to ``length`` bytes are read at its begin, and as many at its end.
+    Of a file up to ``HEAD_BYTES`` are read at its begin, and as many at its end.
     """
     for begin in range(0, len(queue_ids), QUEUES_AT_ONCE):
         some = queue_ids[begin : begin + QUEUES_AT_ONCE]
-        files = filesystem.only_files(directory, list(map(str, some)), length)
+        files = filesystem.only_files(directory, list(map(str, some)), HEAD_BYTES)
         yield from zip(repeat(directory.name), some, files, strict=False)
 
 

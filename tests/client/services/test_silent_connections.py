@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from slow_link import SlowLink
+from steps_to_try import cases_to_try
 from three_services import ThreeServices
 
 from penstock import Client, DeadlineExceeded, RecordBatch
@@ -62,7 +63,7 @@ def bodies(client: Client, topic: str) -> list[bytes]:
     return sorted(record.body for record in client.consume(topic, follow=False))
 
 
-@pytest.mark.parametrize("send", [single, batch, stream, half, commit])
+@pytest.mark.parametrize("send", cases_to_try([batch, stream, commit, single, half], 3))
 def test_what_has_no_answer_is_answered_over_another_connection_and_stored_once(
     client: Client, topic: str, link: SlowLink, send: Callable[[Client, SlowLink, str, bytes], None]
 ) -> None:

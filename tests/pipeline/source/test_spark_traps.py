@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from golden import golden_copy, golden_dump, golden_store
+from steps_to_try import steps_to_try
 
 from pipeline.source.options import parse_options
 from pipeline.source.plan import plan_messages
@@ -162,28 +163,34 @@ def test_a_file_deleted_under_a_plan_fails_or_is_left_out_as_the_option_says(
 
 @pytest.mark.parametrize(
     ("options", "named"),
-    [
-        ({"subscribe": "nope"}, "subscribe"),
-        ({"subscribePattern": "no.*"}, "subscribePattern"),
-        ({"subscribePattern": "("}, "subscribePattern"),
-        ({"assign": '{"orders": [9]}'}, "assign"),
-        ({"assign": "orders"}, "assign"),
-        ({"subscribe": "orders", "assign": '{"orders": [0]}'}, "assign"),
-        ({"subscribe": "orders", "startingOffsets": "latest"}, "startingOffsets"),
-        ({"subscribe": "orders", "startingOffsets": '{"orders": {"0": 3}}'}, "startingOffsets"),
-        ({"assign": '{"few": [0]}', "startingOffsets": '{"few": {"0": 999}}'}, "startingOffsets"),
-        ({"assign": '{"few": [0]}', "endingOffsets": '{"few": {"0": -2}}'}, "endingOffsets"),
-        ({"subscribe": "few", "startingTimestamp": "99999999999999"}, "startingTimestamp"),
-        ({"startingTimestamp": "yesterday"}, "startingTimestamp"),
-        ({"subscrbe": "orders"}, "did you mean 'subscribe'"),
-        ({"kafka.bootstrap.servers": "x"}, "kafka.bootstrap.servers"),
-        ({"mode": "LENIENT"}, "mode"),
-        ({"table": "message"}, "table"),
-        ({"table": "queues", "subscribe": "orders"}, "subscribe"),
-        ({"maxPartitionBytes": "many"}, "maxPartitionBytes"),
-        ({"maxOffsetsPerTrigger": "10"}, "maxOffsetsPerTrigger"),
-        ({"endpoint": "localhost:5802"}, "endpoint"),
-    ],
+    steps_to_try(
+        [
+            ({"subscribe": "nope"}, "subscribe"),
+            ({"subscribePattern": "no.*"}, "subscribePattern"),
+            ({"subscribePattern": "("}, "subscribePattern"),
+            ({"assign": '{"orders": [9]}'}, "assign"),
+            ({"assign": "orders"}, "assign"),
+            ({"subscribe": "orders", "assign": '{"orders": [0]}'}, "assign"),
+            ({"subscribe": "orders", "startingOffsets": "latest"}, "startingOffsets"),
+            ({"subscribe": "orders", "startingOffsets": '{"orders": {"0": 3}}'}, "startingOffsets"),
+            (
+                {"assign": '{"few": [0]}', "startingOffsets": '{"few": {"0": 999}}'},
+                "startingOffsets",
+            ),
+            ({"assign": '{"few": [0]}', "endingOffsets": '{"few": {"0": -2}}'}, "endingOffsets"),
+            ({"subscribe": "few", "startingTimestamp": "99999999999999"}, "startingTimestamp"),
+            ({"startingTimestamp": "yesterday"}, "startingTimestamp"),
+            ({"subscrbe": "orders"}, "did you mean 'subscribe'"),
+            ({"kafka.bootstrap.servers": "x"}, "kafka.bootstrap.servers"),
+            ({"mode": "LENIENT"}, "mode"),
+            ({"table": "message"}, "table"),
+            ({"table": "queues", "subscribe": "orders"}, "subscribe"),
+            ({"maxPartitionBytes": "many"}, "maxPartitionBytes"),
+            ({"maxOffsetsPerTrigger": "10"}, "maxOffsetsPerTrigger"),
+            ({"endpoint": "localhost:5802"}, "endpoint"),
+        ],
+        4,
+    ),
     ids=lambda value: str(value)[:60],
 )
 def test_wrong_options_are_refused_when_planned(

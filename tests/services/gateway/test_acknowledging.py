@@ -32,10 +32,7 @@ class FakeStream:
         self.written.append(leases_pb2.AcknowledgeRequest.FromString(data).topic)
 
     async def read(self) -> Any:
-        answer = await self.answers.get()
-        if isinstance(answer, grpc.aio.AioRpcError):
-            raise answer
-        return answer
+        return await self.answers.get()
 
     def cancel(self) -> None:
         self.is_cancelled = True
@@ -118,19 +115,6 @@ async def test_a_refused_one_is_asked_by_itself_for_its_status(reader: FakeReade
 
     assert await refused == b"by itself"
     assert reader.called == [ACKNOWLEDGE]
-
-
-async def test_a_reader_without_the_stream_is_called(reader: FakeReader) -> None:
-    fakes: Any = reader
-    calls = StreamedAcknowledging(fakes, fakes)
-    (refused,) = asked(calls, "a")
-    await settle()
-    unknown = grpc.aio.AioRpcError(
-        grpc.StatusCode.UNIMPLEMENTED, grpc.aio.Metadata(), grpc.aio.Metadata()
-    )
-    reader.streams[0].answers.put_nowait(unknown)
-
-    assert await refused == b"by itself"
 
 
 @pytest.mark.parametrize("end", [grpc.aio.EOF, "broken"])  # type: ignore[attr-defined]

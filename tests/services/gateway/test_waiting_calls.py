@@ -19,7 +19,7 @@ async def test_a_channel_that_is_full_is_left_for_the_next_one(
     made: list[FakeUpstream] = []
 
     class FakeUpstream:
-        def __init__(self, _address: str) -> None:
+        def __init__(self, _endpoint: ServiceAddress) -> None:
             self.under_way = self.most = 0
             made.append(self)
 

@@ -128,19 +128,6 @@ def test_messages_are_handed_out_once_and_acknowledged(
     assert (queue.group_offset, queue.next_offset, queue.lag, queue.leased) == (40, 40, 0, 0)
 
 
-def test_what_is_under_lease_is_lag(
-    services: ThreeServices, topic: str, consumer: Consumer
-) -> None:
-    put(services, topic, b"a", b"b", b"c", b"d")
-    a, b, c = consumer.receive(max_messages=3)
-    assert consumer.acknowledge(b) == []
-    (queue,) = consumer.describe()
-    assert (queue.min_offset, queue.max_offset) == (0, 4)
-    assert (queue.group_offset, queue.next_offset, queue.leased, queue.lag) == (0, 3, 2, 3)
-    assert consumer.acknowledge(a, c) == []
-    assert consumer.describe()[0].lag == 1
-
-
 def test_the_status_counts_what_each_group_has_in_hand(
     services: ThreeServices, topic: str, consumer: Consumer
 ) -> None:
@@ -237,16 +224,6 @@ def test_a_message_that_is_given_back_wakes_who_waits(
     assert_in_time(late)
 
 
-def test_what_is_given_back_without_a_delay_comes_at_once(
-    services: ThreeServices, topic: str, consumer: Consumer
-) -> None:
-    put(services, topic, b"a")
-    (leased,) = consumer.receive()
-    assert consumer.change(0, leased) == []
-    (again,) = consumer.receive(wait_ms=25_000)
-    assert again.attempt == 2
-
-
 def test_the_first_handle_stays_good_while_a_lease_is_extended(
     services: ThreeServices, topic: str, consumer: Consumer
 ) -> None:
@@ -317,22 +294,6 @@ def test_waiting_ends_when_time_is_up_or_before_the_deadline(consumer: Consumer)
     assert in_time(lambda timeout_s: consumer.receive(timeout_s, wait_ms=25_000)) == []
 
 
-def test_filters_pass_over_what_does_not_match(
-    services: ThreeServices, topic: str, consumer: Consumer
-) -> None:
-    for number in range(6):
-        put(
-            services, topic, b"%d" % number, tag="AB"[number % 2],
-            properties={"price": str(number)}, queue_id=0,
-        )  # fmt: skip
-    assert bodies(consumer.receive(tag_expression="A")) == [b"0", b"2", b"4"]
-    assert consumer.describe()[0].lag == 3
-    other = Consumer(services, f"{consumer.group}-sql", topic)
-    assert bodies(other.receive(sql_expression="price > 3 OR TAGS = 'B'")) == [
-        b"1", b"3", b"4", b"5",
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("expression", "code"),
     [
@@ -364,71 +325,6 @@ def test_a_long_filter_of_one_member_is_nothing_to_those_who_wait_with_it(
         put(services, topic, body, properties={"a": "983"})
     answers = [each()[0] for each in (*others, *([] if code else [one]))]
     assert sorted(body for answer in answers for body in bodies(answer)) == wanted
-
-
-def test_leases_of_a_client_are_renewed_and_released(
-    services: ThreeServices, topic: str, consumer: Consumer
-) -> None:
-    put(services, topic, b"a")
-    for _ in range(8):
-        renewed_at = [time.monotonic()]
-        (leased,) = consumer.receive(
-            lease_ms=600, auto_renew=True, client_id="client-1", wait_ms=25_000
-        )
-        for _ in range(4):
-            time.sleep(0.3)
-            renew = leases_pb2.RenewLeasesRequest(client_ids=["client-1", "nobody"])
-            assert services.leases.RenewLeases(renew, timeout=20).renewed_count == 1
-            renewed_at.append(time.monotonic())
-        others = consumer.receive()
-        renewed_at.append(time.monotonic())
-        if max(end - begin for begin, end in itertools.pairwise(renewed_at)) < 0.6:
-            break  # else it was renewed too late
-        consumer.change(0, *(others or [leased]))
-    assert others == []
-    assert consumer.acknowledge(leased) == []
-
-    put(services, topic, b"b")
-    (leased,) = consumer.receive(
-        lease_ms=60_000, auto_renew=True, client_id="client-2", wait_ms=25_000
-    )
-    release = leases_pb2.ReleaseLeasesRequest(client_ids=["client-2"])
-    waiting = in_background(lambda: consumer.receive(wait_ms=25_000))
-    began = time.monotonic()
-    assert services.leases.ReleaseLeases(release, timeout=20).released_count == 1
-    again, came = waiting()
-    assert [(each.body, each.attempt) for each in again] == [(b"b", 2)]
-    assert 1 - ROUNDED_S < came - began < LONG_S
-    assert consumer.acknowledge(leased) == [(0, EXPIRED)]
-
-
-def test_what_was_handed_out_too_often_becomes_a_dead_letter(
-    services: ThreeServices, topic: str, consumer: Consumer
-) -> None:
-    create_group(services, consumer.group, retry_max_times=1)
-    (stored,) = put(services, topic, b"poison")
-    for attempt in (1, 2):
-        (leased,) = consumer.receive(wait_ms=25_000)
-        assert leased.attempt == attempt
-        assert consumer.change(0, leased) == []
-    assert consumer.receive(wait_ms=100) == []
-    pull = reader_pb2.PullRequest(topic=f"%DLQ%{consumer.group}", wait_ms=10_000)
-    until = time.monotonic() + 60
-    while True:  # the topic is made on the way
-        try:
-            answer = services.reader.Pull(pull, timeout=20)
-            break
-        except grpc.RpcError as error:
-            assert error.code() is grpc.StatusCode.NOT_FOUND
-            assert time.monotonic() < until
-            time.sleep(0.02)
-    dead = decode_record(answer.records)
-    assert (dead.body, dead.reconsume_times, answer.record_count) == (b"poison", 3, 1)
-    assert dead.properties["ORIGIN_MESSAGE_ID"] == stored.message_id
-    assert dead.properties["UNIQ_KEY"] == stored.unique_key
-    while consumer.describe()[0].lag:
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 def test_a_message_is_made_a_dead_letter_by_its_handle(

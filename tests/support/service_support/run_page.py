@@ -124,7 +124,7 @@ class Page:
         self.addresses = found
         for name, address in found.items():
             os.environ[f"PENSTOCK_{name.upper()}"] = address
-        own = {name: address for name, address in found.items() if name != "gateway"}
+        own = {name: found[name] for name in ("writer", "reader", "indexer")}
         for name in ("Client", "AsyncClient"):  # whose defaults are the documented addresses
             setattr(penstock, name, functools.partial(getattr(penstock, name), **own))
         return log.read_text()

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from penstock.framing import varint
 from penstock.v1 import leases_pb2
-from penstock.varint import varint
 from services.gateway.messages.delivered_messages import fill_message
 from services.gateway.messages.plain_deliveries.answer_kernels import write_delivery
 from services.gateway.messages.plain_deliveries.fields import (

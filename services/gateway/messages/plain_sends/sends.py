@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from penstock.varint import varint
+from penstock.framing import varint
 from services.gateway.messages.plain_sends.fields import (
     BODY,
     BUFFER_SIZE,

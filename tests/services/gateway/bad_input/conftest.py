@@ -7,10 +7,14 @@ from contextlib import ExitStack
 
 import pytest
 from messaging_bed import MessagingBed
+from steps_to_try import cases_to_try
 
 
 @pytest.fixture(
-    name="bed", scope="module", params=[False, True], ids=["of the reader", "of its own"]
+    name="bed",
+    scope="module",
+    params=cases_to_try([False, True]),
+    ids=lambda is_own: "of its own" if is_own else "of the reader",
 )
 def _bed(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
