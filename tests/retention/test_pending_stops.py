@@ -16,7 +16,7 @@ from storage.testing import SimulatedDisk, SteppedClock, SteppedWorkers, every_s
 from storage.timers import worker as timers
 from storage.writer import StoreWriter
 
-STRIDE = int(os.environ.get("PENDING_STRIDE", "167"))
+STRIDE = int(os.environ.get("PENDING_STRIDE", "113"))
 BODY = b"x" * 700
 TOPICS = ("filled", "later", "orders")
 DELAYED = (b"timer", b"level", b"second timer")
