@@ -1,4 +1,4 @@
-"""What one caller takes of a process, against its limits. All in memory, and O(1) a call."""
+"""What one caller takes of a port, against its limits. All in memory, and O(1) a call."""
 
 from __future__ import annotations
 
