@@ -19,7 +19,7 @@ from cli.failures import ExitCode, describe
 from cli.jobs import app as jobs
 from cli.producers import transactions
 from cli.session import DEFAULT_TIMEOUT_S, Session, check_address
-from cli.upkeep import retention
+from cli.upkeep import retention, running_settings
 from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
 from penstock.tls import tls_of
 from services.config.usage import CONTEXT, wrong_usage_in_one_line
@@ -208,6 +208,7 @@ status.register(app)
 staged.register(app)
 retention.register(app)
 clients.register(app)
+app.add_typer(running_settings.app, name="config", rich_help_panel="Services")
 serving.register(app)
 certs.register(app)
 offline.register(app)

@@ -13,6 +13,7 @@ from typing import Final
 from isal.isal_zlib import crc32
 
 from penstock.errors import BatchFull, InvalidArgument
+from penstock.tracing import traced
 from storage.clock import Clock, SystemClock
 from storage.errors import InvalidMessage
 from storage.format.hosts import ANY_HOST
@@ -189,6 +190,7 @@ def properties_block(
     InvalidArgument names the field that breaks a rule. A message that could break one is looked at
     by the rules themselves; that none could is seen by counting separators once.
     """
+    properties = traced(properties)
     joined = " ".join(keys)
     text = f"{KEYS}\x01{joined}\x02" if keys else ""
     if tag:

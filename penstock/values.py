@@ -221,6 +221,15 @@ class ReaderStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunningSettings:
+    """Settings of a service that change while it runs, until its next start."""
+
+    log_level: str
+    access_log: str
+    slow_call_ms: int  # calls that take longer are logged; 0: none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IndexerStatus:
     """The index's progress."""
 

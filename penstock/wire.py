@@ -22,6 +22,7 @@ from penstock.v1 import (
     leases_pb2,
     reader_pb2,
     retention_pb2,
+    settings_pb2,
     staged_commits_pb2,
     timers_pb2,
     transactions_pb2,
@@ -117,6 +118,14 @@ def _receive_response(data: bytes) -> WithRecords:
     return split_records(data, leases_pb2.ReceiveResponse, 15)
 
 
+def settings_methods(service: Service) -> tuple[Method, Method]:
+    """Return how a service is asked for its running settings, and told others."""
+    return (
+        _of(service, "Settings/GetSettings", _s.GetSettingsRequest, _s.RunningSettings),
+        _of(service, "Settings/UpdateSettings", _s.UpdateSettingsRequest, _s.RunningSettings),
+    )
+
+
 def _method(
     service: Service,
     name: str,
@@ -135,7 +144,7 @@ def _of(
 
 
 _w, _r, _i, _t = writer_pb2, reader_pb2, indexer_pb2, staged_commits_pb2
-_a = accounts_pb2
+_a, _s = accounts_pb2, settings_pb2
 _g, _l, _x, _d = groups_pb2, leases_pb2, transactions_pb2, timers_pb2
 
 PRODUCE: Final = Method(

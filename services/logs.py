@@ -23,6 +23,7 @@ def configure(*, service: str, level: str, log_format: str) -> None:
     as_json = log_format == "json" or (log_format == "auto" and not sys.stderr.isatty())
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
+        _trace_ids,
         structlog.stdlib.add_log_level,
         structlog.stdlib.ExtraAdder(),
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
@@ -51,8 +52,13 @@ def configure(*, service: str, level: str, log_format: str) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
         )
     )
+    logging.getLogger().handlers[:] = [handler]
+    set_level(level)
+
+
+def set_level(level: str) -> None:
+    """Log events from a level on; of libraries warnings at least."""
     root = logging.getLogger()
-    root.handlers[:] = [handler]
     root.setLevel(level.upper())
     for noisy in ("asyncio", "grpc", "numba"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
@@ -77,6 +83,15 @@ def _service_adder(service: str) -> Any:
         return event
 
     return add
+
+
+def _trace_ids(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+    """Add the ids of the span that is under way, where there are traces."""
+    api: Any = sys.modules.get("opentelemetry.trace")
+    if api is not None and (context := api.get_current_span().get_span_context()).is_valid:
+        event["trace_id"] = f"{context.trace_id:032x}"
+        event["span_id"] = f"{context.span_id:016x}"
+    return event
 
 
 def _in_order(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ REFUSALS = {
 }  # fmt: skip
 VALUES = {
     "EndedTransaction", "ExponentialBackoff", "Limits", "PendingTransaction", "PendingTransactions", "Policy", "PullResult", "Record", "RetainedFile",
-    "RetentionReport", "TransactionCheck", "User", "WriterStatus",
+    "RetentionReport", "RunningSettings", "TransactionCheck", "User", "WriterStatus",
 }  # fmt: skip
 
 FILE_MODULES = {"mmap", "shutil", "glob", "tempfile", "fcntl"}

@@ -5,9 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from penstock._async.connection import AsyncConnection
+from penstock.addresses import Service
 from penstock.calls import retention, status
 from penstock.group_values import LeaseStatus
-from penstock.values import IndexerStatus, ReaderStatus, RetentionReport, WriterStatus
+from penstock.values import (
+    IndexerStatus,
+    ReaderStatus,
+    RetentionReport,
+    RunningSettings,
+    WriterStatus,
+)
 
 DELETE_TIMEOUT_S: Final = 90.0
 
@@ -22,6 +29,27 @@ class AsyncStatus(AsyncConnection):
     async def reader_status(self, *, timeout_s: float | None = None) -> ReaderStatus:
         """Return what the reader sees."""
         return await self.run(status.reader(), timeout_s=timeout_s)
+
+    async def running_settings(
+        self, service: Service, *, timeout_s: float | None = None
+    ) -> RunningSettings:
+        """Return those settings of a service that change while it runs."""
+        return await self.run(status.running_settings(service), timeout_s=timeout_s)
+
+    async def update_running_settings(
+        self,
+        service: Service,
+        *,
+        log_level: str | None = None,
+        access_log: str | None = None,
+        slow_call_ms: int | None = None,
+        timeout_s: float | None = None,
+    ) -> RunningSettings:
+        """Change what is given until the service's next start. Raises InvalidArgument."""
+        call = status.update_running_settings(
+            service, log_level=log_level, access_log=access_log, slow_call_ms=slow_call_ms
+        )
+        return await self.run(call, timeout_s=timeout_s)
 
     async def lease_status(self, *, timeout_s: float | None = None) -> LeaseStatus:
         """Return what groups were handed and have not done, and how the journal of leases is."""

@@ -9,6 +9,7 @@ from penstock.calls.call import Call
 from penstock.errors import TopicNotFound
 from penstock.requests import FRAME_OVERHEAD_MAX, REQUEST_BYTES_MAX, build, check_size
 from penstock.retry import Repeat
+from penstock.tracing import traced
 from penstock.v1 import common_pb2, writer_pb2
 from penstock.values import Message, QueueRange, Stored, StoredBatch
 
@@ -77,7 +78,7 @@ def _message(message: Message) -> common_pb2.Message:
         body=message.body,
         keys=message.keys,
         tag=message.tag,
-        properties=dict(message.properties),
+        properties=dict(traced(message.properties)),
         queue_id=message.queue_id,
         unique_key=message.unique_key,
         flag=message.flag,

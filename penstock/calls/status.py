@@ -12,8 +12,8 @@ from penstock.addresses import Service
 from penstock.calls.call import Call
 from penstock.group_values import GroupLeases, LeaseStatus
 from penstock.requests import build
-from penstock.v1 import indexer_pb2, leases_pb2, reader_pb2, writer_pb2
-from penstock.values import IndexerStatus, ReaderStatus, WriterStatus
+from penstock.v1 import indexer_pb2, leases_pb2, reader_pb2, settings_pb2, writer_pb2
+from penstock.values import IndexerStatus, ReaderStatus, RunningSettings, WriterStatus
 from penstock.wire import Method
 
 T = TypeVar("T")
@@ -44,6 +44,26 @@ def writer() -> Call[WriterStatus]:
 def reader() -> Call[ReaderStatus]:
     """Ask what the reader sees."""
     return Call(wire.READER_STATUS, reader_pb2.GetReaderStatusRequest(), _plain(ReaderStatus))
+
+
+def running_settings(service: Service) -> Call[RunningSettings]:
+    """Ask what a service logs."""
+    method, _ = wire.settings_methods(service)
+    return Call(method, settings_pb2.GetSettingsRequest(), _plain(RunningSettings))
+
+
+def update_running_settings(
+    service: Service, *, log_level: str | None, access_log: str | None, slow_call_ms: int | None
+) -> Call[RunningSettings]:
+    """Set what is given; doing so twice sets the same."""
+    _, method = wire.settings_methods(service)
+    request = build(
+        settings_pb2.UpdateSettingsRequest,
+        log_level=log_level,
+        access_log=access_log,
+        slow_call_ms=slow_call_ms,
+    )
+    return Call(method, request, _plain(RunningSettings))
 
 
 def leases() -> Call[LeaseStatus]:

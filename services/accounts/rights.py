@@ -199,6 +199,7 @@ _BY_SERVICE: Final = {
         "DeletePolicies": _SUPER,
         "ListPolicies": _SUPER,
     },
+    "penstock.v1.Settings": {"GetSettings": _STATUS, "UpdateSettings": _cluster(Action.UPDATE)},
     "penstock.v1.Authentication": {
         "GetRules": Right(who=Who.SERVICES),
         "VerifySignature": Right(who=Who.SERVICES),

@@ -30,6 +30,8 @@ from storage.config import FlushMode, LeaseConfig, StoreConfig
 
 _ENGINE: Final = StoreConfig()
 _LEASES: Final = LeaseConfig()
+LogLevel = Literal["debug", "info", "warning", "error"]
+AccessLog = Literal["none", "failures", "all"]
 
 
 class SettingsGroup(BaseModel):
@@ -108,12 +110,14 @@ class StoreWaitSettings(SettingsGroup):
 class LogSettings(SettingsGroup):
     """Events that are logged."""
 
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_level: LogLevel = "info"
     """Least severe event to log."""
     log_format: Literal["auto", "json", "console"] = "auto"
     """How events are written; auto: console on a terminal, else json."""
-    access_log: Literal["none", "failures", "all"] = "failures"
+    access_log: AccessLog = "failures"
     """Which calls are logged, each with its request id."""
+    slow_call_ms: NotNegative = 0
+    """Calls that take longer are logged, those excepted that wait for messages; 0: none."""
 
 
 class MetricsSettings(SettingsGroup):
@@ -122,6 +126,15 @@ class MetricsSettings(SettingsGroup):
     metrics_listen: AddressOrNone = ""
     """HOST:PORT of /metrics over HTTP, for Prometheus; none: nothing is measured for it. Where other machines
     reach it, it has TLS, and with accounts asks for a user with Get on Cluster:*."""
+
+
+class TraceSettings(SettingsGroup):
+    """Spans of calls."""
+
+    traces_endpoint: str = ""
+    """Where spans go by OTLP over gRPC: HOST:PORT, or https://HOST:PORT for TLS; none: there are no traces."""
+    traces_ratio: Annotated[float, Field(ge=0, le=1)] = 0.01
+    """Share of the calls that are traced, of those whose caller traces nothing."""
 
 
 class CallSettings(SettingsGroup):
@@ -377,7 +390,7 @@ GROUPS: Final[dict[str, tuple[type[SettingsGroup], ...]]] = {
     "Other services": (WriterAddressSettings, ReaderAddressSettings, StoreWaitSettings),
     "TLS": (TlsSettings, ClientCertificateSettings, GatewayCertificateSettings),
     "Accounts": (AccountSettings,),
-    "Logs": (LogSettings,),
+    "Logs and traces": (LogSettings, TraceSettings),
     "Metrics": (MetricsSettings,),
     "Calls and connections": (CallSettings, LimitSettings, SupervisionSettings),
     "Flushing": (FlushingSettings,),

@@ -35,6 +35,7 @@ WARM_SHARE: Final = 8  # of the memory, one part for page cache filled ahead of 
 class ProcessSettings(
     groups.ConfigFileSettings,
     groups.LogSettings,
+    groups.TraceSettings,
     groups.MetricsSettings,
     groups.CallSettings,
     groups.LimitSettings,

@@ -17,6 +17,7 @@ from services.gateway.port import GatewayPort
 from services.gateway.sends.batch_stream import BatchStream, HalfBatches
 from services.metrics.service import ServiceMetrics
 from services.rpc.ports import check_free
+from services.traces import open_traces
 from services.upstream import ServiceAddress, Upstream, WaitingCalls
 
 SERVICE: Final = "gateway"
@@ -48,13 +49,16 @@ async def serve(
         if settings.accounts
         else (without_accounts(settings), None)
     )
-    with ServiceMetrics(SERVICE, settings) as metrics:
+    with (
+        open_traces(SERVICE, settings) as traces,
+        ServiceMetrics(SERVICE, settings) as metrics,
+    ):
         port = GatewayPort(
             settings,
             _upstreams(settings, writing, reading),
             asyncio.Event(),
             ports=1,
-            interceptors=accounts.interceptors,
+            interceptors=(*traces, *accounts.interceptors),
             counts=metrics.counts,
         )
         metrics.add(port.metrics)

@@ -10,6 +10,7 @@ from services.gateway.messaging import Messaging, Upstreams
 from services.gateway.metrics import GatewayCollector
 from services.rpc.call_counts import CallCounts
 from services.rpc.calls import Interceptor
+from services.rpc.running_settings import RunningSettings
 from services.rpc.server import Contract, RpcServer
 
 
@@ -28,6 +29,7 @@ class GatewayPort:
         ports: int,
         interceptors: Sequence[Interceptor] = (),
         counts: CallCounts | None = None,
+        running: RunningSettings | None = None,
     ) -> None:
         self._settings = settings
         self._messaging = Messaging(settings, upstreams, draining)
@@ -38,6 +40,7 @@ class GatewayPort:
             ports=ports,
             interceptors=interceptors,
             counts=counts,
+            running=running,
         )
 
     @property

@@ -17,7 +17,11 @@ from services.config.settings import IndexerSettings
 from services.indexer.metrics import IndexerCollector
 from services.indexer.servicer import IndexerServicer
 from services.metrics.service import ServiceMetrics
+from services.rpc.calls import Interceptor
+from services.rpc.running_settings import RunningSettings
 from services.rpc.server import Contract, RpcServer
+from services.settings_servicer import settings_contract
+from services.traces import open_traces
 from storage.checkpoint.positions import CHECKPOINT_FILE, CheckpointFile, Role
 from storage.clock import SystemClock
 from storage.config import StoreConfig
@@ -60,8 +64,11 @@ async def serve(
     settings: IndexerSettings, stop: asyncio.Event, ready: Callable[[str], None] = _announce
 ) -> None:
     """Wait for the store, index and serve until ``stop`` is set, drain, make the index durable."""
-    with ServiceMetrics(SERVICE, settings, page_guard(settings)) as metrics:
-        await _serve(settings, stop, ready, metrics)
+    with (
+        open_traces(SERVICE, settings) as traces,
+        ServiceMetrics(SERVICE, settings, page_guard(settings)) as metrics,
+    ):
+        await _serve(settings, stop, ready, metrics, traces)
 
 
 async def _serve(
@@ -69,6 +76,7 @@ async def _serve(
     stop: asyncio.Event,
     ready: Callable[[str], None],
     metrics: ServiceMetrics,
+    traces: Sequence[Interceptor],
 ) -> None:
     if not await process.wait_for_store(
         settings.store,
@@ -94,13 +102,15 @@ async def _serve(
         servicer = IndexerServicer(store, arrivals, draining)
         service = indexer_pb2.DESCRIPTOR.services_by_name["Indexer"]
         accounts, _ = read_accounts(settings)
+        running = RunningSettings(settings)
         metrics.add(IndexerCollector(store))
         server = RpcServer(
-            [Contract(service, servicer)],
+            [Contract(service, servicer), settings_contract(running)],
             settings,
             draining,
-            interceptors=accounts.interceptors,
+            interceptors=(*traces, *accounts.interceptors),
             counts=metrics.counts,
+            running=running,
         )
         address = await server.start(settings.listen)
         server.set_serving(serving=True)

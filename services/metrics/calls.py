@@ -10,13 +10,11 @@ from typing import Final
 from prometheus_client.core import Metric
 
 from services.metrics.exposition import counters, gauges, histogram, histograms
-from services.rpc.call_counts import CallCounts
+from services.rpc.call_counts import WAITING_METHODS, CallCounts
 from services.rpc.servicer import snake_case
 from storage.counts import Histogram
 
 LOOK_SECONDS: Final = 0.25
-# Methods that wait for messages if they are asked to.
-WAITING: Final = frozenset({"Pull", "QueryByKey", "Receive", "ReceiveMessage", "WaitIndexed"})
 _BROKER_SECONDS: Final = (1e-3, 3e-3, 5e-3, 7e-3, 1e-2, 0.1, 1.0, 2.0, 3.0)  # a broker's buckets
 
 
@@ -55,7 +53,7 @@ class CallsCollector:
                 "rocketmq_rpc_latency", "How long calls took, in milliseconds; streams are left out.",
                 ("protocol_type", "request_code", "response_code", "is_long_polling", "result"),
                 [
-                    (("grpc", snake_case(each.method), code.lower(), _text(each.method in WAITING), _result(code)), times)
+                    (("grpc", snake_case(each.method), code.lower(), _text(each.method in WAITING_METHODS), _result(code)), times)
                     for each, code, times in ended if not each.is_stream
                 ],
                 bounds=_BROKER_SECONDS, factor=1e3,

@@ -27,9 +27,13 @@ from services.reader.read_threads import ReadThreads
 from services.reader.servicer import ReaderServicer
 from services.reader.source import Source
 from services.reader.traffic import Traffic
+from services.rpc.calls import Interceptor
 from services.rpc.in_process import InProcessService
 from services.rpc.ports import check_free
+from services.rpc.running_settings import RunningSettings
 from services.rpc.server import Contract, RpcServer
+from services.settings_servicer import settings_contract
+from services.traces import open_traces
 from services.upstream import ServiceAddress, Upstream
 from storage.reader import StoreReader
 
@@ -62,8 +66,11 @@ async def serve(
     """
     if settings.gateway_listen:
         check_free(settings.gateway_listen)
-    with ServiceMetrics(SERVICE, settings, page_guard(settings)) as metrics:
-        await _serve(settings, stop, ready, metrics)
+    with (
+        open_traces(SERVICE, settings) as traces,
+        ServiceMetrics(SERVICE, settings, page_guard(settings)) as metrics,
+    ):
+        await _serve(settings, stop, ready, metrics, traces)
 
 
 async def _serve(
@@ -71,6 +78,7 @@ async def _serve(
     stop: asyncio.Event,
     ready: Callable[..., None],
     metrics: ServiceMetrics,
+    traces: Sequence[Interceptor],
 ) -> None:
     if not await process.wait_for_store(
         settings.store, stop, timeout_seconds=settings.store_wait_seconds
@@ -109,11 +117,13 @@ async def _serve(
             pull_bytes_max=settings.pull_bytes_max,
             wait_ms_max=settings.wait_ms_max,
         )
+        running = RunningSettings(settings)
         contracts = [
             Contract(reader_pb2.DESCRIPTOR.services_by_name["Reader"], servicer),
             Contract(leases_pb2.DESCRIPTOR.services_by_name["Leases"], leasing.servicer),
             Contract(groups_pb2.DESCRIPTOR.services_by_name["Groups"], leasing.groups),
             authentication,
+            settings_contract(running),
         ]
         if settings.splits_routes:
             messaging = Messaging(settings, _upstreams(writer, contracts), draining)
@@ -127,8 +137,9 @@ async def _serve(
                 upstreams,
                 draining,
                 ports=ports,
-                interceptors=gateway_interceptors(settings),
+                interceptors=(*traces, *gateway_interceptors(settings)),
                 counts=metrics.counts,
+                running=running,
             )
             if messaging is None:  # else its own port lists them already
                 contracts = [*contracts, gateway.clients]
@@ -138,8 +149,9 @@ async def _serve(
             settings,
             draining,
             ports=ports,
-            interceptors=accounts.interceptors,
+            interceptors=(*traces, *accounts.interceptors),
             counts=metrics.counts,
+            running=running,
         )
         address = await server.start(settings.listen)
         addresses = [address] if gateway is None else [address, await gateway.start()]

@@ -13,6 +13,11 @@ CALL_SECONDS: Final = (
     1e-4, 2.5e-4, 5e-4, 1e-3, 3e-3, 5e-3, 7e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 2.0, 3.0, 10.0,
 )  # fmt: skip
 
+# Unary methods that wait for messages if they are asked to.
+WAITING_METHODS: Final = frozenset(
+    {"Pull", "QueryByKey", "Receive", "ReceiveMessage", "WaitIndexed"}
+)
+
 
 class MethodCounts:
     """Calls of one method: those under way, and how long ended ones took, by the name of their status."""

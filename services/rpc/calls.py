@@ -27,7 +27,8 @@ from google.protobuf.message_factory import GetMessageClass
 
 from services import logs
 from services.rpc import status
-from services.rpc.call_counts import CallCounts, MethodCounts
+from services.rpc.call_counts import WAITING_METHODS, CallCounts, MethodCounts
+from services.rpc.running_settings import RunningSettings
 from services.rpc.served_call import CallAborted, CallEnded, Handler, requests_of
 from services.rpc.servicer import Context, Draining, is_brief, is_raw, method_of
 from storage.errors import DeviceFailed, StoreError
@@ -72,14 +73,13 @@ class CallHandlers:
     def __init__(
         self,
         *,
-        access_log: str,
+        running: RunningSettings,
         interceptors: Sequence[Interceptor] = (),
         counts: CallCounts | None = None,
     ) -> None:
         """Calls are counted where there are ``counts``."""
         self._counts = counts
-        self._logs_all = access_log == "all"
-        self._logs_refusals = access_log != "none"
+        self._running = running
         self._interceptors = tuple(interceptors)
         self._log = logs.get_logger()
 
@@ -134,20 +134,21 @@ class CallHandlers:
     def _unary(
         self, method: str, behaviour: Behaviour, counts: MethodCounts | None
     ) -> Callable[[bytes, Context], Coroutine[Any, Any, bytes]]:
-        logs_all = self._logs_all
-        is_timed = logs_all or counts is not None
+        running = self._running
+        slow_is_usual = method in WAITING_METHODS
 
         async def call(data: bytes, context: Context) -> bytes:
-            started = time.perf_counter() if is_timed else 0.0
+            started = time.perf_counter()
             if counts is not None:
                 counts.under_way += 1
             try:
                 answer = await behaviour(data, context)
             except BaseException as error:  # noqa: BLE001  the status table decides
                 await self._refuse(method, context, error, counts, started)
+            seconds = time.perf_counter() - started
             if counts is not None:
-                counts.end("OK", time.perf_counter() - started)
-            if logs_all:
+                counts.end("OK", seconds)
+            if running.logs_all or (seconds >= running.slow_s and not slow_is_usual):
                 self._log_call(method, context, "OK", started)
             return answer if type(answer) is bytes else answer.SerializeToString()
 
@@ -200,7 +201,7 @@ class CallHandlers:
             await self._refuse(method, context, error, counts, started)
         if counts is not None:
             counts.end("OK", time.perf_counter() - started)
-        if self._logs_all:
+        if self._running.logs_all:
             self._log_call(method, context, "OK", started)
         return answer
 
@@ -225,8 +226,8 @@ class CallHandlers:
             about = {"code": code.name, "request_id": request_id, "problem": message}
             if isinstance(error, DeviceFailed):
                 self._log.error("call failed", method=method, peer=context.peer(), **about)
-            elif self._logs_all or (
-                self._logs_refusals and not isinstance(error, _LOGGED_ELSEWHERE)
+            elif self._running.logs_all or (
+                self._running.logs_refusals and not isinstance(error, _LOGGED_ELSEWHERE)
             ):
                 self._log.info("call", method=method, peer=context.peer(), **about)
         else:

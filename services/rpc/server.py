@@ -22,6 +22,7 @@ from services.rpc.health import Health
 from services.rpc.limits import server_options
 from services.rpc.ports import CannotListen
 from services.rpc.reflection import Reflection
+from services.rpc.running_settings import RunningSettings
 from services.rpc.served_call import CallServer
 from services.rpc.tls import PortTls
 
@@ -69,11 +70,12 @@ class RpcServer:
         ports: int = 1,
         interceptors: Sequence[Interceptor] = (),
         counts: CallCounts | None = None,
+        running: RunningSettings | None = None,
     ) -> None:
         """Serve every contract; each call goes through all interceptors, the first one outermost.
 
         ``ports`` is how many its process has: connections are counted on each of them. ``counts`` gets all calls
-        but those of health and reflection.
+        but those of health and reflection. ``running`` is given where a process has several ports.
         """
         self._draining = draining
         self._settings = settings
@@ -81,10 +83,9 @@ class RpcServer:
         names = tuple(contract.service.full_name for contract in contracts)
         self._health = Health(("", *names))
         reflected = (*names, _HEALTH.full_name, _REFLECTION.full_name)
-        calls = CallHandlers(
-            access_log=settings.access_log, interceptors=interceptors, counts=counts
-        )
-        own_calls = CallHandlers(access_log=settings.access_log)
+        running = running or RunningSettings(settings)
+        calls = CallHandlers(running=running, interceptors=interceptors, counts=counts)
+        own_calls = CallHandlers(running=running)
         handlers = own_calls.of_service(_HEALTH, self._health)
         handlers |= calls.of_service(_REFLECTION, Reflection(reflected))
         for service, servicer, bytes_max in contracts:

@@ -24,9 +24,13 @@ from services.gateway.messaging import Messaging, Upstreams
 from services.gateway.sends.batch_stream import BatchCalls, HalfBatches
 from services.gateway.v2 import service_pb2
 from services.metrics.service import ServiceMetrics
+from services.rpc.calls import Interceptor
 from services.rpc.in_process import InProcessService
 from services.rpc.ports import check_free
+from services.rpc.running_settings import RunningSettings
 from services.rpc.server import Contract, RpcServer
+from services.settings_servicer import settings_contract
+from services.traces import open_traces
 from services.upstream import ServiceAddress, Upstream, WaitingCalls
 from services.writer.acks import Acks
 from services.writer.dead_letters import DeadLetterServicer
@@ -72,8 +76,11 @@ async def serve(
 ) -> None:
     """Open the store, serve it until ``stop`` is set, drain, close it."""
     check_free(settings.listen)
-    with ServiceMetrics(SERVICE, settings, page_guard(settings)) as metrics:
-        await _serve(settings, stop, ready, metrics)
+    with (
+        open_traces(SERVICE, settings) as traces,
+        ServiceMetrics(SERVICE, settings, page_guard(settings)) as metrics,
+    ):
+        await _serve(settings, stop, ready, metrics, traces)
 
 
 async def _serve(
@@ -81,6 +88,7 @@ async def _serve(
     stop: asyncio.Event,
     ready: Callable[[str], None],
     metrics: ServiceMetrics,
+    traces: Sequence[Interceptor],
 ) -> None:
     accounts, accounts_contract = await asyncio.to_thread(own_accounts, settings)
     served = [
@@ -108,6 +116,7 @@ async def _serve(
             stream_batches_max=settings.stream_batches_max, refused=metrics.refused,
         )  # fmt: skip
         metrics.add(WriterCollector(store, lambda: acks.waiting_count))
+        running = RunningSettings(settings)
         contracts = [
             Contract(_SERVICES["Writer"], servicer),
             Contract(_SERVICES["DeadLetters"], DeadLetterServicer(store, acks)),
@@ -117,6 +126,7 @@ async def _serve(
             Contract(_SERVICES["Timers"], TimerServicer(store.timers, acks)),
             Contract(_SERVICES["Retention"], RetentionServicer(store.retention)),
             accounts_contract,
+            settings_contract(running),
         ]
         if settings.splits_routes:
             reader = ServiceAddress(
@@ -129,8 +139,9 @@ async def _serve(
             contracts,
             settings,
             draining,
-            interceptors=accounts.interceptors,
+            interceptors=(*traces, *accounts.interceptors),
             counts=metrics.counts,
+            running=running,
         )
         address = await server.start(listen)
         server.set_serving(serving=store.writable)

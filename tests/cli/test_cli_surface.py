@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = {
     "topic", "transactions", "pub", "sub", "query", "message", "offsets", "bench", "status", "staged",
     "serve", "writer", "reader", "indexer", "gateway", "clients", "group", "dlq", "health", "dump", "doctor",
-    "job", "timers", "recall", "retention", "user", "acl", "certs",
+    "job", "timers", "recall", "retention", "user", "acl", "certs", "config",
 }  # fmt: skip
 
 

@@ -40,6 +40,7 @@ READING = [
     "penstock.v1.Authentication",
     "penstock.v1.Leases",
     "penstock.v1.Reader",
+    "penstock.v1.Settings",
 ]
 SHARED = ["grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"]
 GROUP = v2.Resource(name="g")
