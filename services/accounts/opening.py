@@ -15,7 +15,12 @@ from services.accounts.guard import Guard
 from services.accounts.in_band import InBand
 from services.accounts.remote import RemoteAccounts
 from services.accounts.servicer import AccountServicer, AuthenticationServicer
-from services.config.settings import GatewaySettings, ProcessSettings, StoreProcessSettings
+from services.config.settings import (
+    GatewaySettings,
+    ProcessSettings,
+    ReaderSettings,
+    StoreProcessSettings,
+)
 from services.limits.limiter import ConnectionLimits, UserLimits, limits_connections, set_limits
 from services.rpc.calls import InterceptedCall, Interceptor
 from services.rpc.peers import host_of_peer
@@ -23,6 +28,7 @@ from services.rpc.server import Contract
 from services.rpc.status import LimitExceeded
 from services.upstream import ServiceAddress, Upstream
 from storage.accounts.account_table import SERVICES_USER, AccountFile, AccountTable
+from storage.accounts.limits import Limits
 from storage.accounts.rules import Rules
 from storage.errors import BrokenAccounts
 from storage.files.filesystem import OsFileSystem
@@ -68,6 +74,18 @@ def read_accounts(settings: StoreProcessSettings) -> tuple[ServedAccounts, Contr
     return accounts, Contract(AUTHENTICATION, AuthenticationServicer(rules))
 
 
+def gateway_interceptors(settings: ReaderSettings) -> tuple[Interceptor, ...]:
+    """Return the interceptors of a reader's port for the gateway, which has the limits of a gateway.
+
+    Raises BrokenAccounts.
+    """
+    of_port = settings.of_gateway()
+    if not settings.accounts:
+        return without_accounts(of_port).interceptors
+    rules = AccountFile(OsFileSystem(), _config(settings)).rules
+    return (_guard(settings, rules, AuditLog(), set_limits(of_port)),)
+
+
 def without_accounts(settings: ProcessSettings) -> ServedAccounts:
     """Return what limits each connection where accounts are off, if settings ask for it."""
     if not limits_connections(settings):
@@ -109,13 +127,20 @@ def _served(
             signed = Credentials(user.name, user.secrets[-1]).metadata()
         return signed
 
-    guard = Guard(
-        rules,
-        takes_certificates=settings.tls_client_ca is not None,
-        audit=audit,
-        limits=UserLimits(set_limits(settings), _reporting(audit)),
+    return ServedAccounts((_guard(settings, rules, audit, set_limits(settings)),), metadata)
+
+
+def _guard(
+    settings: StoreProcessSettings, rules: Callable[[], Rules], audit: AuditLog, limits: Limits
+) -> InBand:
+    return InBand(
+        Guard(
+            rules,
+            takes_certificates=settings.tls_client_ca is not None,
+            audit=audit,
+            limits=UserLimits(limits, _reporting(audit)),
+        )
     )
-    return ServedAccounts((InBand(guard),), metadata)
 
 
 def _reporting(audit: AuditLog) -> Callable[[InterceptedCall, LimitExceeded], None]:

@@ -161,7 +161,7 @@ class CallSettings(SettingsGroup):
 
 
 class LimitSettings(SettingsGroup):
-    """What one user may take of a process; where accounts are off one connection, once one is set."""
+    """What one user may take of a port; where accounts are off one connection, once one is set."""
 
     user_requests_per_second: NotNegative = 100_000
     """Calls, and frames of streams, that a user may make in a second; 0: no limit. Where accounts are off,

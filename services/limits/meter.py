@@ -1,4 +1,4 @@
-"""What one caller takes of a process, against its limits. All in memory, and O(1) a call."""
+"""What one caller takes of a port, against its limits. All in memory, and O(1) a call."""
 
 from __future__ import annotations
 
@@ -18,26 +18,25 @@ REFUSALS_WAIT_S: Final = 8.0  # longer than this none waits: more calls than one
 class TokenBucket:
     """A bucket of tokens, kept as the moment at which it has some again."""
 
-    __slots__ = ("_free_at", "_per_second")
+    __slots__ = ("_per_second", "free_at")
 
     def __init__(self, per_second: float) -> None:
         self._per_second = 0.0
+        self.free_at = float("-inf")  # until then nothing may be taken
         self.set(per_second)
 
     def set(self, per_second: float) -> None:
         """Fill so many a second, 0 for without end. Another number begins with a full bucket."""
         if per_second != self._per_second:
             self._per_second = per_second
-            self._free_at = float("-inf")
-
-    def wait_s(self, now: float) -> float:
-        """Return how long until something may be taken, 0 for now."""
-        return max(0.0, self._free_at - now) if self._per_second else 0.0
+            self.free_at = float("-inf")
 
     def take(self, count: float, now: float) -> None:
         """Take so many, also more than there are: until they are made up for, nothing may be taken."""
         if self._per_second:
-            self._free_at = max(self._free_at, now - BURST_S) + count / self._per_second
+            full_at = now - BURST_S
+            base = self.free_at if self.free_at > full_at else full_at
+            self.free_at = base + count / self._per_second
 
 
 class Meter:
@@ -66,16 +65,17 @@ class Meter:
     @property
     def is_idle(self) -> bool:
         """Whether a new meter would say the same."""
-        return (
-            not self._calls and not self.wait_s() and not self._refusals.wait_s(self._monotonic())
-        )
+        return not (self._calls or self.wait_s() or self._refusals.free_at > self._monotonic())
 
     def begin(self, request_bytes: int, connection: str) -> None:
         """Count a call that begins. Raises LimitExceeded: then it is not counted."""
         limits, now = self._limits, self._monotonic()
-        if wait_s := self._requests.wait_s(now):
+        requests, transfer = self._requests, self._bytes
+        if requests.free_at > now:
+            wait_s = requests.free_at - now
             raise self._exceeded(f"{limits.requests_per_second} requests a second", wait_s)
-        if wait_s := self._bytes.wait_s(now):
+        if transfer.free_at > now:
+            wait_s = transfer.free_at - now
             raise self._exceeded(f"{limits.bytes_per_second} bytes a second", wait_s)
         if limits.calls_max and self._calls >= limits.calls_max:
             raise self._exceeded(f"{limits.calls_max} calls under way")
@@ -86,8 +86,8 @@ class Meter:
         connections_max = limits.connections_max
         if connections_max and not calls_of_it and len(self._connections) >= connections_max:
             raise self._exceeded(f"{connections_max} connections with calls under way")
-        self._requests.take(1, now)
-        self._bytes.take(request_bytes, now)
+        requests.take(1, now)
+        transfer.take(request_bytes, now)
         self._calls += 1
         self._held_bytes = held_bytes
         self._connections[connection] = calls_of_it + 1
@@ -118,13 +118,12 @@ class Meter:
 
     def wait_s(self) -> float:
         """Return how long a stream waits with its next frame, 0 for not at all."""
-        now = self._monotonic()
-        return max(self._requests.wait_s(now), self._bytes.wait_s(now))
+        return max(0.0, max(self._requests.free_at, self._bytes.free_at) - self._monotonic())
 
     def refusal_wait_s(self) -> float:
         """Return how long a refusal waits for its turn: who calls again at once costs no more than that."""
         now = self._monotonic()
-        wait_s = self._refusals.wait_s(now)
+        wait_s = max(0.0, self._refusals.free_at - now)
         if wait_s > REFUSALS_WAIT_S:
             return 0.0
         self._refusals.take(1, now)

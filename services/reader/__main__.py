@@ -8,7 +8,7 @@ from typing import Final
 
 from penstock.v1 import groups_pb2, leases_pb2, reader_pb2
 from services import process
-from services.accounts.opening import read_accounts
+from services.accounts.opening import gateway_interceptors, read_accounts
 from services.accounts.page_guard import page_guard
 from services.arrivals import Arrivals
 from services.config.flags import load
@@ -137,7 +137,7 @@ async def _serve(
                 upstreams,
                 draining,
                 ports=ports,
-                interceptors=(*traces, *accounts.interceptors),
+                interceptors=(*traces, *gateway_interceptors(settings)),
                 counts=metrics.counts,
                 running=running,
             )

@@ -15,6 +15,7 @@ from services.config.settings import IndexerSettings, ReaderSettings, WriterSett
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2
 from services.indexer.__main__ import serve as serve_indexer
+from services.limits.limiter import set_limits
 from services.reader.__main__ import serve as serve_reader
 from services.testing import FREE_PORT, SMALL_FILES, BackgroundService, RunningStore
 from services.writer.__main__ import serve as serve_writer
@@ -198,6 +199,14 @@ def test_a_rocketmq_client_reads_the_refusal_in_the_answer(call, limit):
     assert code() == v2.OK
     limit(requests_per_second=1)
     assert TOO_MANY_REQUESTS in [code() for _ in range(5)]
+
+
+def test_the_gateway_s_port_of_a_reader_has_the_limits_of_a_gateway():
+    reader = ReaderSettings(store="s", user_connections_max=7)
+    assert set_limits(reader).calls_max < reader.concurrent_calls_max
+    of_port = set_limits(reader.of_gateway())
+    assert (of_port.calls_max, of_port.connections_max) == (15_000, 7)
+    assert of_port.calls_max < reader.of_gateway().concurrent_calls_max
 
 
 def test_a_user_s_limits_are_listed(limited, limit):
