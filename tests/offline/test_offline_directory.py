@@ -118,7 +118,7 @@ def test_a_store_that_is_open_can_be_dumped(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, SMALL) as store:
         store.create_topic("orders", 1)
         store.put(Message(topic="orders", body=b"one"))
-        until(lambda: store.pull("orders", 0).record_count)  # dispatched
+        until(lambda: store.pull("orders", 0, queue_offset=0).record_count)  # dispatched
         assert [m["bodyLength"] for m in offline.dump(tmp_path) if m["type"] == "message"] == [3]
         store.put(Message(topic="orders", body=b"three"))
         assert store.max_offset("orders", 0) == 2
