@@ -19,6 +19,7 @@ from certificates import Certificates
 from free_ports import free_port
 from prometheus_client.core import Metric
 from service_settings import indexer_settings, writer_settings
+from structlog.testing import capture_logs
 
 from services.accounts.page_guard import page_guard
 from services.config.flags import load
@@ -196,10 +197,27 @@ def test_beyond_loopback_the_page_has_tls_and_asks_for_a_user_who_sees_the_clust
             return connection.getresponse().status
 
     try:
-        assert status_of("sees", keys["sees"]) == 200
-        assert status_of("sees", "wrong") == 401
-        assert status_of("nobody", "") == 401
-        assert status_of("sees-not", keys["sees-not"]) == 403
+        with capture_logs() as told:
+            assert status_of("sees", keys["sees"]) == 200
+            assert status_of("sees", "wrong") == 401
+            assert status_of("nobody", "") == 401
+            assert status_of("sees-not", keys["sees-not"]) == 403
+            here = {
+                "user": "sees",
+                "resource": "Cluster:*",
+                "actions": ["Get"],
+                "sources": ["127.0.0.1"],
+            }
+            table.put_policy(checked_policy(**here, decision="deny"))
+            assert status_of("sees", keys["sees"]) == 403
+            table.delete_policies("sees", "Cluster:*")
+            table.put_policy(checked_policy(**here))
+            assert status_of("sees", keys["sees"]) == 200
+        assert [(each["user"], each["address"]) for each in told] == [
+            ("", "127.0.0.1"),
+            ("sees-not", "127.0.0.1"),
+            ("sees", "127.0.0.1"),
+        ]
         table.update_user("sees", is_enabled=False)
         assert status_of("sees", keys["sees"]) == 401
         host, _, port = endpoint.address.rpartition(":")
