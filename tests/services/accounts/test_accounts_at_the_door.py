@@ -530,3 +530,20 @@ def test_a_certificate_s_name_is_a_user_s_and_a_signature_comes_first(tmp_path):
 def test_accounts_on_a_network_need_tls(tmp_path):
     with pytest.raises(ValueError, match="--accounts it needs --tls-cert"):
         WriterSettings(store=tmp_path, listen="0.0.0.0:0", accounts=True, plaintext=True)
+
+
+def test_a_gateway_with_keys_and_without_accounts_does_not_start(guarded, root, monkeypatch):
+    """It would call as that user for everybody."""
+    monkeypatch.setenv("PENSTOCK_ACCESS_KEY", "gate")
+    monkeypatch.setenv("PENSTOCK_SECRET_KEY", root.create_user("gate", "service").secret_key)
+    settings = GatewaySettings(
+        listen=FREE_PORT, writer_address=guarded.writer, reader_address=guarded.reader
+    )
+    try:
+        with (
+            pytest.raises(ValueError, match="without --accounts"),
+            BackgroundService(serve_gateway, settings),
+        ):
+            pass
+    finally:
+        root.delete_user("gate")
