@@ -16,15 +16,19 @@ from services.accounts.rights import RIGHTS, Actions, Right, Who, named, names_a
 from services.accounts.signatures import Signed, carried, signed_by, signing_secret_id
 from services.limits.limiter import UserLimits
 from services.rpc.calls import InterceptedCall, Proceed
-from services.rpc.peers import host_of_peer
+from services.rpc.peers import address_of_peer
 from services.rpc.servicer import Context
 from services.rpc.status import PermissionDenied, Unauthenticated
+from storage.accounts.account_table import SERVICES_USER
 from storage.accounts.rules import THE_CLUSTER, Action, Resource, Rules, UserKind
 from storage.errors import StoreError
 from storage.log.batches import SEND_CHECK
 
 LOOK_S: Final = 0.5  # how often the rules are compared with open calls
 _CALLERS_MAX: Final = 10_000  # that are remembered with what they sent
+_OPEN_BYTES_MAX: Final = (
+    4 << 10
+)  # of a request of who need not be a user: longer ones are not parsed for it
 Verify = Callable[[Signed], Awaitable[str]]
 """Returns what names the secret that signed, "" if none did."""
 _Needs = list[tuple[Resource, Actions]]
@@ -52,7 +56,7 @@ class Guard:
         """``rules`` returns the rules as they are now, the same object while they are the same.
 
         ``verify`` checks signatures where the rules have no secrets. Where it ``takes_certificates``, the
-        common name of a verified client certificate is a user's name.
+        common name of a verified client certificate is a user's name, except the name of the store's own services.
         """
         self._rules = rules
         self._takes_certificates = takes_certificates
@@ -73,7 +77,11 @@ class Guard:
         right = RIGHTS[call.service, call.method]
         caller: Principal | None = None
         try:
-            if right.who is Who.ANYBODY and not await _names_anything(right, call):
+            if (
+                right.who is Who.ANYBODY
+                and call.request_bytes <= _OPEN_BYTES_MAX
+                and not await _names_anything(right, call)
+            ):
                 return await proceed()
             caller = await self._caller(call.context)
             return await self._limits.within(
@@ -82,7 +90,7 @@ class Guard:
         except (Unauthenticated, PermissionDenied) as error:
             self._audit.denied(
                 user=caller.name if caller else "",
-                address=_host(call.context),
+                address=address_of_peer(call.context.peer()),
                 method=f"{call.service}/{call.method}",
                 problem=str(error),
             )
@@ -104,7 +112,7 @@ class Guard:
     async def _caller(self, context: Context) -> Principal:
         """Return who calls, by its signature or else its certificate. Raises Unauthenticated."""
         authorization = carried(context.invocation_metadata())
-        host = _host(context)
+        host = address_of_peer(context.peer())
         name = "" if authorization[0] else self._certificate_name(context)
         place = authorization, name, host
         caller = self._callers.get(place)
@@ -131,7 +139,8 @@ class Guard:
         return signing_secret_id(self._rules(), signed)
 
     def _certificate_name(self, context: Context) -> str:
-        return (context.peer_identity() if self._takes_certificates else None) or ""
+        name = (context.peer_identity() if self._takes_certificates else None) or ""
+        return "" if name == SERVICES_USER else name
 
     async def _run(
         self,
@@ -183,10 +192,6 @@ class Guard:
             except (Unauthenticated, PermissionDenied) as error:
                 self._ended[task] = error
                 task.cancel()
-
-
-def _host(context: Context) -> str:
-    return host_of_peer(context.peer()).rpartition(":")[0].strip("[]")
 
 
 def _send_check(caller: Principal) -> Callable[[set[str]], None]:

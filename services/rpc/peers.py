@@ -29,3 +29,8 @@ def host_of_peer(peer: str) -> str:
     if isinstance(address, ipaddress.IPv6Address):
         address = address.ipv4_mapped or address
     return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
+
+
+def address_of_peer(peer: str) -> str:
+    """Return the IP address alone."""
+    return host_of_peer(peer).rpartition(":")[0].strip("[]")
