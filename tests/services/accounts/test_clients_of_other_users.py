@@ -53,6 +53,11 @@ class GatewayPortOfUsers:
         metadata = self.metadata(user, client_id)
         return int(getattr(self.stub, method)(request, metadata=metadata, timeout=20).status.code)
 
+    def raw(self, method: str, request: bytes) -> bytes:
+        call = self._channel.unary_unary(f"/apache.rocketmq.v2.MessagingService/{method}")
+        answer: bytes = call(request, timeout=20)
+        return answer
+
     def sessions(self) -> dict[str, Any]:
         metadata = self.metadata("root", "root")
         answer = self._clients.ListClients(gateway_pb2.ListClientsRequest(), metadata=metadata)
@@ -261,6 +266,17 @@ def test_refusals_in_answers_are_counted_as_refusals(
     ):
         after = page(metrics_address)
         assert total(after, name, labels) - total(before, name, labels) == count, (name, labels)
+
+
+def test_what_nobody_is_known_by_is_not_parsed(port: GatewayPortOfUsers) -> None:
+    answer = port.raw("SendMessage", b"no request")
+    assert service_pb2.SendMessageResponse.FromString(answer).status.code == v2.UNAUTHORIZED
+    change = service_pb2.ChangeInvisibleDurationRequest(receipt_handle="h")
+    for message_id, handle in (("m", "h"), ("m" * 20_000, "")):
+        change.message_id = message_id
+        data = port.raw("ChangeInvisibleDuration", change.SerializeToString())
+        refused = service_pb2.ChangeInvisibleDurationResponse.FromString(data)
+        assert (refused.status.code, refused.receipt_handle) == (v2.UNAUTHORIZED, handle)
 
 
 def total(samples: dict[str, float], name: str, labels: list[str]) -> float:
