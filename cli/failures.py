@@ -78,6 +78,7 @@ def _of_client(error: Exception) -> tuple[str, ExitCode] | None:
         | client.TopicExists
         | client.GroupExists
         | client.UserExists
+        | client.PolicyExists
         | client.Unimplemented
         | client.OffsetOutOfRange,
     ):

@@ -14,6 +14,7 @@
     │   ├── TopicExists          a topic of that name exists
     │   ├── GroupExists          a consumer group of that name exists
     │   ├── UserExists           an account of that name exists
+    │   ├── PolicyExists         the account has a policy for the resource with that decision
     │   ├── TransactionExists    messages of another run are pending under the transaction id
     │   ├── StageExists          an attempt of that id is staged already
     │   ├── ResourceExhausted    full or busy; if ``retry_delay_ms`` is above 0, try again then
@@ -202,6 +203,12 @@ class PolicyNotFound(NotFound):
 
 class UserExists(PenstockError):
     """An account of that name exists already."""
+
+    code = grpc.StatusCode.ALREADY_EXISTS
+
+
+class PolicyExists(PenstockError):
+    """The account has such a policy already."""
 
     code = grpc.StatusCode.ALREADY_EXISTS
 
@@ -397,6 +404,7 @@ _BY_REASON: Final[dict[str, type[PenstockError]]] = {
     "TRANSACTION_EXISTS": TransactionExists,
     "USER_EXISTS": UserExists,
     "USER_NOT_FOUND": UserNotFound,
+    "POLICY_EXISTS": PolicyExists,
     "POLICY_NOT_FOUND": PolicyNotFound,
 }
 

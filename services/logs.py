@@ -14,6 +14,7 @@ from typing import Any, Final
 import structlog
 
 REQUEST_ID_KEY: Final = "x-request-id"
+AUDIT_LOGGER: Final = "penstock.audit"
 FIRST_FIELDS: Final = ("time", "level", "event", "service")
 _REQUEST_ID_LENGTH_MAX: Final = 128
 
@@ -53,6 +54,7 @@ def configure(*, service: str, level: str, log_format: str) -> None:
         )
     )
     logging.getLogger().handlers[:] = [handler]
+    logging.getLogger(AUDIT_LOGGER).setLevel(logging.INFO)  # whatever the level of all others is
     set_level(level)
 
 

@@ -95,11 +95,22 @@ class UserNotFound(StoreError):
         super().__init__(f"there is no user {user!r}")
 
 
+class PolicyExists(StoreError):
+    """The account has a policy for the resource with that decision."""
+
+    def __init__(self, user: str, resource: str, decision: str) -> None:
+        super().__init__(
+            f"user {user!r} has a policy for {resource} that says {decision}; update it"
+        )
+
+
 class PolicyNotFound(StoreError):
     """The account has no policy for the resource."""
 
-    def __init__(self, user: str, resource: str) -> None:
-        super().__init__(f"user {user!r} has no policy{f' for {resource}' if resource else ''}")
+    def __init__(self, user: str, resource: str, decision: str = "") -> None:
+        of_resource = f" for {resource}" if resource else ""
+        says = f" that says {decision}" if decision else ""
+        super().__init__(f"user {user!r} has no policy{of_resource}{says}")
 
 
 class StoreClosed(StoreError):

@@ -24,7 +24,7 @@ LINE_LENGTH_MAX = 110
 # the error of that name (it is the reason in the status), and a value whose fields the engine returned.
 REFUSALS = {
     "GroupExists", "GroupNotFound", "InvalidArgument", "QueueNotFound", "StageExists", "StageNotFound", "TopicExists", "TopicNotFound",
-    "TransactionExists", "UnreadableBody", "PermissionDenied", "PolicyNotFound", "Unauthenticated", "UserExists", "UserNotFound",
+    "TransactionExists", "UnreadableBody", "PermissionDenied", "PolicyExists", "PolicyNotFound", "Unauthenticated", "UserExists", "UserNotFound",
 }  # fmt: skip
 VALUES = {
     "EndedTransaction", "ExponentialBackoff", "Limits", "PendingTransaction", "PendingTransactions", "Policy", "PullResult", "Record", "RetainedFile",

@@ -18,8 +18,8 @@ Resource = Annotated[
 ]
 
 
-@app.command("create")
-@app.command("update")
+@app.command("create", help="Allow or deny a user something that no policy of it is about yet.")
+@app.command("update", help="Change a policy of a user; it is found by resource and decision.")
 def put(
     context: typer.Context,
     user: User,
@@ -42,7 +42,7 @@ def put(
         ),
     ] = False,
 ) -> None:
-    """Allow or deny a user something. A policy of the user for that resource with that decision is replaced."""
+    """Put a policy: a new one, or with ``update`` in the place of one that is there."""
     from penstock import Policy
 
     session = session_of(context)
@@ -55,7 +55,8 @@ def put(
                 sources=tuple(source or ()),
                 deny=deny,
                 default=default,
-            )
+            ),
+            exists=context.info_name == "update",
         )
     verb = "denied" if policy.deny else "allowed"
     session.say(

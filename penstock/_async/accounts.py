@@ -57,12 +57,15 @@ class AsyncAccounts(AsyncConnection):
         """Return all users, by name."""
         return await self.run(accounts.list_users(), timeout_s=timeout_s)
 
-    async def put_policy(self, policy: Policy, *, timeout_s: float | None = None) -> Policy:
+    async def put_policy(
+        self, policy: Policy, *, exists: bool | None = None, timeout_s: float | None = None
+    ) -> Policy:
         """Add a policy, in the place of one of the user for the same resource with the same decision.
 
-        Raises UserNotFound, InvalidArgument.
+        ``exists`` says whether there has to be such a one; None for either. Raises PolicyExists, PolicyNotFound,
+        UserNotFound, InvalidArgument.
         """
-        return await self.run(accounts.put_policy(policy), timeout_s=timeout_s)
+        return await self.run(accounts.put_policy(policy, exists=exists), timeout_s=timeout_s)
 
     async def delete_policies(
         self, user: str, resource: str = "", *, timeout_s: float | None = None

@@ -58,12 +58,15 @@ class Accounts(Connection):
         """Return all users, by name."""
         return self.run(accounts.list_users(), timeout_s=timeout_s)
 
-    def put_policy(self, policy: Policy, *, timeout_s: float | None = None) -> Policy:
+    def put_policy(
+        self, policy: Policy, *, exists: bool | None = None, timeout_s: float | None = None
+    ) -> Policy:
         """Add a policy, in the place of one of the user for the same resource with the same decision.
 
-        Raises UserNotFound, InvalidArgument.
+        ``exists`` says whether there has to be such a one; None for either. Raises PolicyExists, PolicyNotFound,
+        UserNotFound, InvalidArgument.
         """
-        return self.run(accounts.put_policy(policy), timeout_s=timeout_s)
+        return self.run(accounts.put_policy(policy, exists=exists), timeout_s=timeout_s)
 
     def delete_policies(
         self, user: str, resource: str = "", *, timeout_s: float | None = None

@@ -75,9 +75,9 @@ def list_users() -> Call[list[User]]:
     )
 
 
-def put_policy(policy: Policy) -> Call[Policy]:
-    """Add or replace a policy; doing so twice sets the same."""
-    request = build(
+def put_policy(policy: Policy, *, exists: bool | None) -> Call[Policy]:
+    """Add or replace a policy; doing so twice sets the same, but a repeat would find a new one there."""
+    message = build(
         pb.Policy,
         user=policy.user,
         resource=policy.resource,
@@ -86,7 +86,9 @@ def put_policy(policy: Policy) -> Call[Policy]:
         deny=policy.deny,
         default=policy.default,
     )
-    return Call(wire.PUT_POLICY, request, _policy, not_found=UserNotFound)
+    request = build(pb.PutPolicyRequest, policy=message, exists=exists)
+    repeat = Repeat.NEVER if exists is False else Repeat.SAFE
+    return Call(wire.PUT_POLICY, request, _policy, repeat=repeat, not_found=UserNotFound)
 
 
 def delete_policies(user: str, resource: str) -> Call[int]:

@@ -146,6 +146,14 @@ class Policy(_message.Message):
     default: bool
     def __init__(self, user: _Optional[str] = ..., resource: _Optional[str] = ..., actions: _Optional[_Iterable[str]] = ..., sources: _Optional[_Iterable[str]] = ..., deny: _Optional[bool] = ..., default: _Optional[bool] = ...) -> None: ...
 
+class PutPolicyRequest(_message.Message):
+    __slots__ = ("policy", "exists")
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    EXISTS_FIELD_NUMBER: _ClassVar[int]
+    policy: Policy
+    exists: bool
+    def __init__(self, policy: _Optional[_Union[Policy, _Mapping]] = ..., exists: _Optional[bool] = ...) -> None: ...
+
 class DeletePoliciesRequest(_message.Message):
     __slots__ = ("user", "resource")
     USER_FIELD_NUMBER: _ClassVar[int]

@@ -56,7 +56,7 @@ class AccountsStub:
                 _registered_method=True)
         self.PutPolicy = channel.unary_unary(
                 '/penstock.v1.Accounts/PutPolicy',
-                request_serializer=penstock_dot_v1_dot_accounts__pb2.Policy.SerializeToString,
+                request_serializer=penstock_dot_v1_dot_accounts__pb2.PutPolicyRequest.SerializeToString,
                 response_deserializer=penstock_dot_v1_dot_accounts__pb2.Policy.FromString,
                 _registered_method=True)
         self.DeletePolicies = channel.unary_unary(
@@ -144,7 +144,7 @@ def add_AccountsServicer_to_server(servicer, server):
             ),
             'PutPolicy': grpc.unary_unary_rpc_method_handler(
                     servicer.PutPolicy,
-                    request_deserializer=penstock_dot_v1_dot_accounts__pb2.Policy.FromString,
+                    request_deserializer=penstock_dot_v1_dot_accounts__pb2.PutPolicyRequest.FromString,
                     response_serializer=penstock_dot_v1_dot_accounts__pb2.Policy.SerializeToString,
             ),
             'DeletePolicies': grpc.unary_unary_rpc_method_handler(
@@ -291,7 +291,7 @@ class Accounts:
             request,
             target,
             '/penstock.v1.Accounts/PutPolicy',
-            penstock_dot_v1_dot_accounts__pb2.Policy.SerializeToString,
+            penstock_dot_v1_dot_accounts__pb2.PutPolicyRequest.SerializeToString,
             penstock_dot_v1_dot_accounts__pb2.Policy.FromString,
             options,
             channel_credentials,

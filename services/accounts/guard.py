@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -16,12 +15,21 @@ from services.accounts.rights import RIGHTS, Actions, Right, Who, named, names_a
 from services.accounts.signatures import Signed, carried, signed_by, signing_secret_id
 from services.limits.limiter import UserLimits
 from services.rpc.calls import InterceptedCall, Proceed
-from services.rpc.peers import address_of_peer
+from services.rpc.peers import ip_of_peer
 from services.rpc.servicer import Context
 from services.rpc.status import PermissionDenied, Unauthenticated
 from storage.accounts.account_table import SERVICES_USER
-from storage.accounts.rules import THE_CLUSTER, Action, Resource, Rules, UserKind
-from storage.errors import StoreError
+from storage.accounts.rules import (
+    EVERYTHING,
+    THE_CLUSTER,
+    Action,
+    Host,
+    Resource,
+    Rules,
+    User,
+    UserKind,
+)
+from storage.errors import DamagedRecord, RecordNotFound, StoreError, UnreadableBody
 from storage.log.batches import SEND_CHECK
 
 LOOK_S: Final = 0.5  # how often the rules are compared with open calls
@@ -84,13 +92,14 @@ class Guard:
             ):
                 return await proceed()
             caller = await self._caller(call.context)
+            user = caller.user()
             return await self._limits.within(
-                caller.user(), call, partial(self._allowed, caller, right, call, proceed)
+                user, call, partial(self._allowed, caller, user, right, call, proceed)
             )
         except (Unauthenticated, PermissionDenied) as error:
             self._audit.denied(
                 user=caller.name if caller else "",
-                address=address_of_peer(call.context.peer()),
+                address=str(ip_of_peer(call.context.peer())),
                 method=f"{call.service}/{call.method}",
                 problem=str(error),
             )
@@ -99,20 +108,25 @@ class Guard:
     async def _allowed(
         self,
         caller: Principal,
+        user: User,
         right: Right,
         call: InterceptedCall,
         proceed: Proceed,
         context: Context | None = None,
         /,
     ) -> Any:
-        needs = await _needs(caller, right, call)
-        answer = await self._run(caller, needs, right, partial(proceed, context))
+        needs = await _needs(caller, user, right, call)
+        try:
+            answer = await self._run(caller, needs, right, partial(proceed, context))
+        except (RecordNotFound, DamagedRecord, UnreadableBody):
+            _check_answered(caller, right, [names.resource(EVERYTHING) for names in right.answered])
+            raise
         return _answered(caller, right, call, answer)
 
     async def _caller(self, context: Context) -> Principal:
         """Return who calls, by its signature or else its certificate. Raises Unauthenticated."""
         authorization = carried(context.invocation_metadata())
-        host = address_of_peer(context.peer())
+        host = ip_of_peer(context.peer())
         name = "" if authorization[0] else self._certificate_name(context)
         place = authorization, name, host
         caller = self._callers.get(place)
@@ -123,7 +137,7 @@ class Guard:
             self._callers[place] = caller
         return caller
 
-    async def _known(self, authorization: tuple[str, str], name: str, host: str) -> Principal:
+    async def _known(self, authorization: tuple[str, str], name: str, host: Host) -> Principal:
         try:
             signed = signed_by(*authorization)
         except ValueError:
@@ -133,7 +147,7 @@ class Guard:
             name, secret_id = signed.access_key, await self._verify(signed)
         if not name or secret_id == "":
             raise Unauthenticated
-        return Principal(self._rules, name, ipaddress.ip_address(host), secret_id)
+        return Principal(self._rules, name, host, secret_id)
 
     async def _verified(self, signed: Signed) -> str:
         return signing_secret_id(self._rules(), signed)
@@ -210,9 +224,8 @@ async def _names_anything(right: Right, call: InterceptedCall) -> bool:
     return request is not None and any(True for names in right.names for _ in named(request, names))
 
 
-async def _needs(caller: Principal, right: Right, call: InterceptedCall) -> _Needs:
+async def _needs(caller: Principal, user: User, right: Right, call: InterceptedCall) -> _Needs:
     """Check what a method and its request need; return it. Raises PermissionDenied, Unauthenticated."""
-    user = caller.user()
     if right.who is Who.SUPER_USERS and user.kind is not UserKind.SUPER:
         raise PermissionDenied(caller.name, "be a super user")
     if right.who is Who.SERVICES and user.kind is not UserKind.SERVICE:
@@ -229,14 +242,21 @@ async def _needs(caller: Principal, right: Right, call: InterceptedCall) -> _Nee
     return needs
 
 
+def _check_answered(caller: Principal, right: Right, resources: list[Resource]) -> None:
+    """Check what an answer names; the denial says no more than one of what is not there."""
+    actions = [action for names in right.answered for action in names.actions]
+    if not all(any(caller.allows(action, each) for action in actions) for each in resources):
+        raise PermissionDenied(caller.name, f"{actions[0]} on the topic of what it asks for")
+
+
 def _answered(caller: Principal, right: Right, call: InterceptedCall, answer: Any) -> Any:
     """Return what of an answer the caller may see. Raises PermissionDenied if that is nothing."""
     if not (right.answered or right.shown) or caller.user().may_everything:
         return answer
     message: Message = answer if isinstance(answer, Message) else call.answer_of(answer)
-    for names in right.answered:
-        for resource in named(message, names):
-            caller.check(resource, *names.actions)
+    _check_answered(
+        caller, right, [each for names in right.answered for each in named(message, names)]
+    )
     for shown in right.shown:
         elements: Any = getattr(message, shown.field)
         kept = [

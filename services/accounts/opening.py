@@ -23,13 +23,13 @@ from services.config.settings import (
 )
 from services.limits.limiter import ConnectionLimits, UserLimits, limits_connections, set_limits
 from services.rpc.calls import InterceptedCall, Interceptor
-from services.rpc.peers import address_of_peer
+from services.rpc.peers import ip_of_peer
 from services.rpc.server import Contract
 from services.rpc.status import LimitExceeded
 from services.upstream import ServiceAddress, Upstream
 from storage.accounts.account_table import SERVICES_USER, AccountFile, AccountTable
 from storage.accounts.limits import Limits
-from storage.accounts.rules import Rules
+from storage.accounts.rules import Rules, User
 from storage.errors import BrokenAccounts
 from storage.files.filesystem import OsFileSystem
 
@@ -58,7 +58,7 @@ def own_accounts(settings: StoreProcessSettings) -> tuple[ServedAccounts, Contra
             "--accounts needs a user: penstock user create NAME --super --store"
             f" {settings.store} makes the first one"
         )
-    table.add_services_user()
+    table.renew_services_user()
     accounts = _served(settings, lambda: table.rules, audit)
     return accounts, Contract(ACCOUNTS, AccountServicer(table, audit))
 
@@ -120,12 +120,14 @@ def _config(settings: StoreProcessSettings) -> Path:
 def _served(
     settings: StoreProcessSettings, rules: Callable[[], Rules], audit: AuditLog
 ) -> ServedAccounts:
+    signer: User | None = None
     signed: Metadata = ()
 
     def metadata() -> Metadata:
-        nonlocal signed
-        if not signed and (user := rules().users.get(SERVICES_USER)) is not None:
-            signed = Credentials(user.name, user.secrets[-1]).metadata()
+        nonlocal signer, signed
+        user = rules().users.get(SERVICES_USER)
+        if user is not None and user is not signer:
+            signer, signed = user, Credentials(user.name, user.secrets[-1]).metadata()
         return signed
 
     guard = _guard(
@@ -150,7 +152,7 @@ def _guard(
 def _reporting(audit: AuditLog) -> Callable[[InterceptedCall, LimitExceeded], None]:
     def report(call: InterceptedCall, error: LimitExceeded) -> None:
         audit.limited(
-            address=address_of_peer(call.context.peer()),
+            address=str(ip_of_peer(call.context.peer())),
             method=f"{call.service}/{call.method}",
             problem=str(error),
         )

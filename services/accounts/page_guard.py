@@ -11,11 +11,13 @@ from http import HTTPStatus
 from pathlib import Path
 
 from penstock.tls import BadTlsFile, ChangedFiles, identity
+from services.accounts.audit import AuditLog
 from services.config.settings import ProcessSettings
 from services.config.values import is_open_to_network
 from services.metrics.endpoint import FOR_EVERYBODY, PageGuard
+from services.rpc.peers import ip_address
 from storage.accounts.account_table import AccountFile
-from storage.accounts.rules import THE_CLUSTER, Action, Rules
+from storage.accounts.rules import THE_CLUSTER, Action, Host, Rules
 from storage.files.filesystem import OsFileSystem
 
 _SCHEME = "Basic "
@@ -58,8 +60,16 @@ def _context(cert: Path, key: Path) -> ssl.SSLContext:
     return context
 
 
-def _admission(rules: Callable[[], Rules]) -> Callable[[str], HTTPStatus]:
-    def status(authorization: str) -> HTTPStatus:
+def _admission(rules: Callable[[], Rules]) -> Callable[[str, str], HTTPStatus]:
+    audit = AuditLog()
+
+    def status(authorization: str, host: str) -> HTTPStatus:
+        name, status = checked(authorization, ip_address(host))
+        if authorization and status is not HTTPStatus.OK:
+            audit.denied(user=name, address=host, method="GET /metrics", problem=status.phrase)
+        return status
+
+    def checked(authorization: str, source: Host) -> tuple[str, HTTPStatus]:
         name, secret = _basic(authorization)
         now = rules()
         user = now.users.get(name)
@@ -68,9 +78,9 @@ def _admission(rules: Callable[[], Rules]) -> Callable[[str], HTTPStatus]:
             or not user.is_enabled
             or not any(hmac.compare_digest(each.encode(), secret.encode()) for each in user.secrets)
         ):
-            return HTTPStatus.UNAUTHORIZED
-        may = now.allows(user, THE_CLUSTER, Action.GET, None)
-        return HTTPStatus.OK if may else HTTPStatus.FORBIDDEN
+            return "", HTTPStatus.UNAUTHORIZED
+        may = now.allows(user, THE_CLUSTER, Action.GET, source)
+        return name, HTTPStatus.OK if may else HTTPStatus.FORBIDDEN
 
     return status
 

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Final
+from typing import Final, NamedTuple
 
 from services.rpc.status import PermissionDenied, Unauthenticated
 from storage.accounts.rules import Action, Host, Resource, Rules, User
+from storage.format.names import LONG_TOPIC_SIZE_MAX
 
 _DECISIONS_MAX: Final = 4_096  # that are remembered of a caller
 PRINCIPAL: ContextVar[Principal | None] = ContextVar("caller", default=None)
 """Who made the call that runs; None where accounts are off, or where a service does work of its own."""
+
+
+class _Seen(NamedTuple):
+    """The rules as a caller was looked up in them; swapped whole, for threads ask as well."""
+
+    rules: Rules | None
+    user: User | None  # None: may not call
+    decisions: dict[tuple[Action, Resource], bool]
 
 
 class Principal:
@@ -25,9 +34,7 @@ class Principal:
         self._name = name
         self._source = source
         self._secret_id = secret_id
-        self._rules: Rules | None = None
-        self._user: User | None = None
-        self._decisions: dict[tuple[Action, Resource], bool] = {}
+        self._seen = _Seen(None, None, {})
 
     @property
     def name(self) -> str:
@@ -42,31 +49,35 @@ class Principal:
     def user(self) -> User:
         """Return the user as it is now. Raises Unauthenticated if it may not call any more."""
         rules = self._rules_now()
-        if rules is not self._rules:
+        seen = self._seen
+        if rules is not seen.rules:
             user = rules.users.get(self._name)
             signed = self._secret_id
             if user is not None and signed is not None and signed not in user.secret_ids:
                 user = None
-            self._user = user if user is not None and user.is_enabled else None
-            self._rules = rules
-            self._decisions.clear()
-        if self._user is None:
+            seen = _Seen(rules, user if user is not None and user.is_enabled else None, {})
+            self._seen = seen
+        if seen.user is None:
             raise Unauthenticated
-        return self._user
+        return seen.user
 
     def allows(self, action: Action, resource: Resource) -> bool:
         """Return whether the caller may do something. Raises Unauthenticated as ``user`` does."""
-        user = self._user or self.user()
+        rules, user, decisions = self._seen
+        if rules is None or user is None:
+            self.user()
+            return self.allows(action, resource)
         if user.may_everything:
             return True
+        if len(resource.name) > LONG_TOPIC_SIZE_MAX:  # no name is as long
+            return False
         place = action, resource
-        decision = self._decisions.get(place)
+        decision = decisions.get(place)
         if decision is None:
-            assert self._rules is not None
-            decision = self._rules.allows(user, resource, action, self._source)
-            if len(self._decisions) >= _DECISIONS_MAX:
-                self._decisions.clear()
-            self._decisions[place] = decision
+            decision = rules.allows(user, resource, action, self._source)
+            if len(decisions) >= _DECISIONS_MAX:
+                decisions.clear()
+            decisions[place] = decision
         return decision
 
     def check(self, resource: Resource, *actions: Action) -> None:

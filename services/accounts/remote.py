@@ -6,6 +6,7 @@ import asyncio
 from typing import Final
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from penstock.v1 import accounts_pb2 as pb
 from services import logs
@@ -14,7 +15,7 @@ from services.accounts.signatures import Signed
 from services.upstream import Upstream
 from storage.accounts.document import decode_rules
 from storage.accounts.rules import NO_RULES, Rules
-from storage.errors import StoreClosed
+from storage.errors import BrokenAccounts, StoreClosed
 
 GET_RULES: Final = "/penstock.v1.Authentication/GetRules"
 VERIFY_SIGNATURE: Final = "/penstock.v1.Authentication/VerifySignature"
@@ -65,11 +66,12 @@ class RemoteAccounts:
         request = pb.GetRulesRequest(generation=self._rules.generation)
         try:
             snapshot = pb.RulesSnapshot.FromString(await self._reader.call(GET_RULES, request))
-        except grpc.aio.AioRpcError as error:
+            if snapshot.document:
+                self._rules = decode_rules(snapshot.document)
+        except (grpc.aio.AioRpcError, DecodeError, BrokenAccounts) as error:
             if not self._has_problem:
-                logs.get_logger().error("no rules from the reader", problem=error.details())
+                details = error.details() if isinstance(error, grpc.RpcError) else str(error)
+                logs.get_logger().error("no rules from the reader", problem=details)
             self._has_problem = True
             return
         self._has_problem = False
-        if snapshot.document:
-            self._rules = decode_rules(snapshot.document)

@@ -2,8 +2,8 @@
 
 ``RIGHTS`` has every method of every port; ``tests/services/accounts/test_rights.py`` fails when one is
 missing. A path such as ``messages.topic`` goes through fields, of repeated ones through each element. An
-empty name at its end is the resource ``*``: only a policy for all of them covers it. A path that ends at no
-element names nothing, and then the caller need only be a user.
+empty name at its end is the resource ``*``, which only a policy for all of them covers; an optional name that
+is empty names nothing. A path that ends at no element names nothing, and then the caller need only be a user.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class Names(NamedTuple):
     actions: Actions
     resource: ResourceOf
     path: tuple[str, ...]
+    is_optional: bool = False  # an empty name is then none
 
 
 class Shown(NamedTuple):
@@ -59,8 +60,8 @@ class Right(NamedTuple):
     sends: bool = False  # records that name their topics themselves: the store checks them
 
 
-def _topics(actions: Actions, path: str) -> tuple[Names, ...]:
-    return (Names(actions, Resource.topic, tuple(path.split("."))),)
+def _topics(actions: Actions, path: str, *, is_optional: bool = False) -> tuple[Names, ...]:
+    return (Names(actions, Resource.topic, tuple(path.split(".")), is_optional),)
 
 
 def _groups(actions: Actions, path: str) -> tuple[Names, ...]:
@@ -82,6 +83,9 @@ _UPDATE: Final[Actions] = (Action.UPDATE,)
 _DELETE: Final[Actions] = (Action.DELETE,)
 # Who sends or consumes has to see the queues of a topic, and the settings of its group.
 _LOOKS: Final[Actions] = (Action.GET, Action.LIST, Action.PUB, Action.SUB)
+_LOOKS_AT_GROUP: Final = Right(
+    names=_groups(_LOOKS, "group") + _topics(_LOOKS, "topic", is_optional=True)
+)
 _CONSUMES: Final = Right(names=_topics(_SUB, "topic") + _groups(_SUB, "group"))
 _STATUS: Final = _cluster(Action.GET)
 _STAGES: Final = _cluster(Action.PUB)  # whose a stage is, nobody notes
@@ -118,14 +122,14 @@ _READER: Final = {
     ),
     "QueryOffset": Right(names=_topics(_LOOKS, "topic")),
     "CommitOffset": _CONSUMES,
-    "FetchOffsets": Right(names=_groups(_LOOKS, "group")),
+    "FetchOffsets": _LOOKS_AT_GROUP,
     "ListGroups": Right(shown=(_shown(Resource.group, "groups"),)),
     "GetReaderStatus": _STATUS,
 }
 _GROUPS: Final = {
     "CreateGroup": Right(names=_groups(_CREATE, "settings.name")),
     "UpdateGroup": Right(names=_groups(_UPDATE, "settings.name")),
-    "DescribeGroup": Right(names=_groups(_LOOKS, "group")),
+    "DescribeGroup": _LOOKS_AT_GROUP,
     "DeleteGroup": Right(names=_groups(_DELETE, "group")),
     "ListGroupSettings": Right(shown=(_shown(Resource.group, "groups", "name"),)),
     "ResetGroup": Right(names=_groups(_UPDATE, "group") + _topics(_SUB, "topic")),
@@ -145,7 +149,7 @@ _TRANSACTIONS: Final = {
     "EndTransactions": Right(names=_topics(_PUB, "topic")),
     "ListTransactions": Right(shown=(_shown(Resource.topic, "transactions", "topics"),)),
     "WatchChecks": Right(names=_topics(_PUB, "topics")),
-    "ReturnChecks": Right(),
+    "ReturnChecks": Right(who=Who.SERVICES),  # of gateways, whose producers were away
 }
 _MESSAGING: Final = {
     "QueryRoute": Right(names=_topics(_LOOKS, "topic.name")),
@@ -238,4 +242,5 @@ def names_at(message: Message, path: tuple[str, ...]) -> Iterator[str]:
 def named(message: Message, names: Names) -> Iterator[Resource]:
     """Yield the resources that a message names."""
     for name in names_at(message, names.path):
-        yield names.resource(name or THE_CLUSTER.name)
+        if name or not names.is_optional:
+            yield names.resource(name or THE_CLUSTER.name)

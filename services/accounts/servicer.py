@@ -131,17 +131,19 @@ class AccountServicer:
         """Return the users, without their secrets."""
         return pb.ListUsersResponse(users=map(_user, listed_users(self._table.rules)))
 
-    async def put_policy(self, request: pb.Policy, _context: Context) -> pb.Policy:
+    async def put_policy(self, request: pb.PutPolicyRequest, _context: Context) -> pb.Policy:
         """Add or replace a policy."""
+        given = request.policy
         policy = checked_policy(
-            user=request.user,
-            resource=request.resource,
-            actions=request.actions,
-            sources=request.sources,
-            decision="deny" if request.deny else "allow",
-            is_default=request.default,
+            user=given.user,
+            resource=given.resource,
+            actions=given.actions,
+            sources=given.sources,
+            decision="deny" if given.deny else "allow",
+            is_default=given.default,
         )
-        await asyncio.to_thread(self._table.put_policy, policy)
+        exists = request.exists if request.HasField("exists") else None
+        await asyncio.to_thread(self._table.put_policy, policy, exists=exists)
         message = _policy(policy)
         self._changed(
             "put policy",

@@ -239,17 +239,6 @@ class GatewaySettings(
     user_calls_max: NotNegative = 15_000
     user_connections_max: NotNegative = 6_144
 
-    @model_validator(mode="after")
-    def _accounts_over_tls(self) -> Self:
-        if getattr(self, "accounts", False) and self.tls_cert is None:
-            for name in type(self).model_fields:
-                if name.endswith("listen") and is_open_to_network(getattr(self, name) or LOOPBACK):
-                    raise ValueError(
-                        f"--{name.replace('_', '-')}: with --accounts it needs --tls-cert and --tls-key: a"
-                        " signature that is read on its way can be used again for ever"
-                    )
-        return self
-
     @property
     def client_ca(self) -> Path | None:
         """The authorities of clients' certificates, None if its port asks for none."""

@@ -9,6 +9,7 @@ from typing import Final
 from penstock.credentials import Metadata, given_credentials
 from services import process
 from services.accounts.opening import remote_accounts, without_accounts
+from services.accounts.page_guard import page_guard
 from services.config.flags import load
 from services.config.settings import GatewaySettings
 from services.gateway.acknowledgements import StreamedAcknowledging
@@ -51,7 +52,7 @@ async def serve(
     )
     with (
         open_traces(SERVICE, settings) as traces,
-        ServiceMetrics(SERVICE, settings) as metrics,
+        ServiceMetrics(SERVICE, settings, page_guard(settings)) as metrics,
     ):
         port = GatewayPort(
             settings,
@@ -82,6 +83,10 @@ def _own_metadata(settings: GatewaySettings) -> Callable[[], Metadata]:
                 " NAME --service made"
             )
         return tuple
+    if not settings.accounts:
+        raise ValueError(
+            "PENSTOCK_ACCESS_KEY is set without --accounts: whoever calls the gateway would call as that user"
+        )
     metadata = credentials.metadata()
     return lambda: metadata
 

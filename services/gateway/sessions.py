@@ -11,7 +11,7 @@ from typing import Final
 
 from services.gateway.messages.statuses import CallRefused
 from services.gateway.v2 import definition_pb2 as v2
-from services.rpc.peers import address_of_peer
+from services.rpc.peers import ip_of_peer
 
 CLIENT_ID_BYTES_MAX: Final = 255
 TOPICS_MAX: Final = 64  # remembered of a client
@@ -77,7 +77,7 @@ class Sessions:
         session = self._by_id.get(client_id)
         if session is None or not session.peer:
             return
-        if address_of_peer(session.peer) == address_of_peer(peer):
+        if ip_of_peer(session.peer) == ip_of_peer(peer):
             self._touch(client_id, session)
 
     def end(self, client_id: str, user: str) -> None:

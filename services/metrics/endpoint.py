@@ -23,7 +23,9 @@ class PageGuard(NamedTuple):
     """What a page asks of its readers."""
 
     contexts: Callable[[], ssl.SSLContext] | None = None  # of the next connection; None: plaintext
-    admission: Callable[[str], HTTPStatus] | None = None  # by the authorization; None: everybody
+    admission: Callable[[str, str], HTTPStatus] | None = (
+        None  # by authorization and address; None: everybody
+    )
 
 
 FOR_EVERYBODY: Final = PageGuard()
@@ -104,7 +106,7 @@ class _PageRequest(BaseHTTPRequestHandler):
         admission = self.server.guard.admission
         status = HTTPStatus.OK
         if admission is not None:
-            status = admission(self.headers.get("Authorization", ""))
+            status = admission(self.headers.get("Authorization", ""), self.client_address[0])
         if status is not HTTPStatus.OK:
             self.send_response(status)
             if status is HTTPStatus.UNAUTHORIZED:

@@ -21,16 +21,23 @@ def host_of_peer(peer: str) -> str:
         return _UNKNOWN
     host, _, port = unquote(name).rpartition(":")
     try:
-        address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
+        address = ip_address(host.strip("[]"))
     except ValueError:
         return _UNKNOWN
     if not port.isdecimal():
         return _UNKNOWN
-    if isinstance(address, ipaddress.IPv6Address):
-        address = address.ipv4_mapped or address
     return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
 
 
-def address_of_peer(peer: str) -> str:
-    """Return the IP address alone."""
-    return host_of_peer(peer).rpartition(":")[0].strip("[]")
+@lru_cache(maxsize=4096)
+def ip_of_peer(peer: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """Return the address alone."""
+    return ip_address(host_of_peer(peer).rpartition(":")[0].strip("[]"))
+
+
+def ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """Return the address of a host; an IPv4 address inside an IPv6 one as IPv4. Raises ValueError."""
+    address = ipaddress.ip_address(host.partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address):
+        return address.ipv4_mapped or address
+    return address

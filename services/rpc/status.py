@@ -22,6 +22,7 @@ from storage.files.system.os_errors import check_room
 ERROR_DOMAIN: Final = "penstock"
 STATUS_DETAILS_KEY: Final = "grpc-status-details-bin"
 FULL_DISK_RETRY_MS: Final = 1_000
+_WANTED_MAX: Final = 300  # of a right's text, whose names nobody has checked
 
 
 class NotServed(errors.StoreError):
@@ -46,7 +47,8 @@ class PermissionDenied(errors.StoreError):
     """No policy allows the user what it asks for; nothing is said about what exists."""
 
     def __init__(self, user: str, wanted: str) -> None:
-        super().__init__(f"user {user!r} lacks the right: {wanted}")
+        shown = wanted if len(wanted) <= _WANTED_MAX else f"{wanted[:_WANTED_MAX]}..."
+        super().__init__(f"user {user!r} lacks the right: {shown}")
 
 
 class LimitExceeded(errors.StoreBusy):
@@ -96,6 +98,7 @@ STATUS_OF: Final[dict[type[errors.StoreError], grpc.StatusCode]] = {
     errors.BrokenAccounts: grpc.StatusCode.FAILED_PRECONDITION,
     errors.UserExists: grpc.StatusCode.ALREADY_EXISTS,
     errors.UserNotFound: grpc.StatusCode.NOT_FOUND,
+    errors.PolicyExists: grpc.StatusCode.ALREADY_EXISTS,
     errors.PolicyNotFound: grpc.StatusCode.NOT_FOUND,
     Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
     PermissionDenied: grpc.StatusCode.PERMISSION_DENIED,

@@ -29,7 +29,9 @@ from storage.accounts.rules import (
 from storage.errors import (
     BrokenAccounts,
     InvalidMessage,
+    PolicyExists,
     PolicyNotFound,
+    StoreFull,
     UserExists,
     UserNotFound,
 )
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 SERVICES_USER: Final = "penstock.services"  # as whom the services of a store call each other
 _SECRET_BYTES: Final = 30
+_GENERATION_BITS: Final = 62
 _log = logging.getLogger(__name__)
 
 
@@ -50,29 +53,34 @@ class AccountFile:
         """Read the file; without one there are no users. Raises BrokenAccounts, OSError."""
         self._filesystem = filesystem
         self._path = config_directory / ACCOUNTS_FILE
-        self._status: FileStatus | None = None
-        self._rules = NO_RULES
+        self._read: tuple[FileStatus | None, Rules] = None, NO_RULES
+        self._problem = ""
         self._look()
 
     def rules(self) -> Rules:
         """Return the accounts as they are now; a file that cannot be used leaves those before in force."""
         try:
             self._look()
+            self._problem = ""
         except (BrokenAccounts, OSError) as error:
-            _log.error("the accounts before stay in force: %s", error)
-        return self._rules
+            if str(error) != self._problem:
+                _log.error("the accounts before stay in force: %s", error)
+            self._problem = str(error)
+        return self._read[1]
 
     def _look(self) -> None:
+        before, rules = self._read
         try:
             status = self._filesystem.status(self._path)
         except FileNotFoundError:
-            if self._status is not None:
-                self._status = None
+            if before is not None:
+                self._read = None, rules
                 raise
             return
-        if status != self._status:
-            self._status = status  # also of a broken one, which is named once
-            self._rules = decode_rules(self._filesystem.read_bytes(self._path))
+        if status != before:
+            data = self._filesystem.read_bytes(self._path)
+            self._read = status, rules  # a broken file is named once
+            self._read = status, decode_rules(data)
 
 
 class AccountTable:
@@ -92,10 +100,22 @@ class AccountTable:
         """The accounts after the last change."""
         return self._rules
 
-    def add_services_user(self) -> None:
-        """Make the user as whom the store's services call each other, unless there is one."""
-        if SERVICES_USER not in self._rules.users:
-            self._add(User(name=SERVICES_USER, kind=UserKind.SERVICE, secrets=(_new_secret(),)))
+    def renew_services_user(self) -> None:
+        """Give the user as whom the store's services call each other a new secret; the one before stays good.
+
+        A full disk leaves it as it is. Raises StoreFull where there is none yet.
+        """
+        with self._lock:
+            user = self._rules.users.get(SERVICES_USER)
+            before = user.secrets[-1:] if user else ()
+            renewed = User(
+                name=SERVICES_USER, kind=UserKind.SERVICE, secrets=(*before, _new_secret())
+            )
+            try:
+                self._save(users={**self._rules.users, SERVICES_USER: renewed})
+            except StoreFull:
+                if user is None:
+                    raise
 
     def create_user(self, name: str, kind: UserKind) -> User:
         """Add a user with a new secret; return it. Raises UserExists, InvalidMessage."""
@@ -149,18 +169,20 @@ class AccountTable:
                 policies={key: each for key, each in self._rules.policies.items() if key != name},
             )
 
-    def put_policy(self, policy: Policy) -> None:
+    def put_policy(self, policy: Policy, *, exists: bool | None = None) -> None:
         """Add a policy, in the place of one for the same resource with the same decision.
 
-        Raises UserNotFound, InvalidMessage.
+        ``exists`` says whether there has to be such a one; None for either. Raises PolicyExists, PolicyNotFound,
+        UserNotFound, InvalidMessage.
         """
         with self._lock:
             self._user(policy.user)
-            others = [
-                each
-                for each in self._rules.policies.get(policy.user, ())
-                if _place(each) != _place(policy)
-            ]
+            had = self._rules.policies.get(policy.user, ())
+            others = [each for each in had if _place(each) != _place(policy)]
+            if exists is False and len(others) < len(had):
+                raise PolicyExists(policy.user, str(policy.pattern), policy.decision)
+            if exists and len(others) == len(had):
+                raise PolicyNotFound(policy.user, str(policy.pattern), policy.decision)
             if len(others) >= POLICIES_OF_USER_MAX:
                 raise InvalidMessage(
                     "user",
@@ -200,7 +222,7 @@ class AccountTable:
         policies: dict[str, tuple[Policy, ...]] | None = None,
     ) -> None:
         rules = Rules(
-            generation=self._rules.generation + 1,
+            generation=secrets.randbits(_GENERATION_BITS) or 1,  # a file put back repeats none
             users=self._rules.users if users is None else users,
             policies=self._rules.policies if policies is None else policies,
         )

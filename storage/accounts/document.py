@@ -2,7 +2,7 @@
 
 A JSON document with a checksum (``storage.tables.checked_json``), readable by its owner alone::
 
-    {"formatVersion": 1, "generation": 7,
+    {"formatVersion": 1, "generation": 2610557181408372014,
      "users": {"billing": {"kind": "normal", "enabled": true, "secrets": ["..."],
                            "limits": {"requests_per_second": 500}}},
      "policies": [{"user": "billing", "resource": "Topic:orders*", "actions": ["Sub"], "sources": [],

@@ -133,8 +133,18 @@ class Policy:
 
     def applies(self, resource: Resource, action: Action, source: Host | None) -> bool:
         """Return whether it is about an action on a resource, from an address (None: not known)."""
-        if action not in self.actions or not self.pattern.matches(resource):
-            return False
+        return action in self.actions and self.pattern.matches(resource) and self._is_from(source)
+
+    def denies_some(self, kind: str, action: Action, source: Host | None) -> bool:
+        """Return whether it denies an action on resources of a kind, from an address."""
+        return (
+            self.decision == "deny"
+            and self.pattern.kind == kind
+            and action in self.actions
+            and self._is_from(source)
+        )
+
+    def _is_from(self, source: Host | None) -> bool:
         return not self.sources or any(
             source is not None and source in network for network in self.sources
         )
@@ -163,33 +173,27 @@ class User:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """All users and policies as they were at one moment; ``generation`` differs with each change."""
+    """All users and policies as they were at one moment; ``generation`` is drawn anew with each change."""
 
     generation: int
     users: Mapping[str, User]
     policies: Mapping[str, tuple[Policy, ...]]  # by user
 
     def allows(self, user: User, resource: Resource, action: Action, source: Host | None) -> bool:
-        """Decide whether a user may do something."""
+        """Decide whether a user may do something.
+
+        The name ``*`` is one that a request leaves open: a denial for some of its kind is one for it.
+        """
         if user.may_everything:
             return True
-        applying = [
-            policy
-            for policy in self.policies.get(user.name, ())
-            if policy.applies(resource, action, source)
-        ]
+        policies = self.policies.get(user.name, ())
+        if resource.name == EVERYTHING and any(
+            policy.denies_some(resource.kind, action, source) for policy in policies
+        ):
+            return False
+        applying = [policy for policy in policies if policy.applies(resource, action, source)]
         own = [policy for policy in applying if not policy.is_default]
         return _most_exact_allows(own or applying)
-
-    def allows_any(self, user: User, kind: str, action: Action, source: Host | None) -> bool:
-        """Decide whether a user may do something to at least some resources of a kind."""
-        return user.may_everything or any(
-            policy.decision == "allow"
-            and action in policy.actions
-            and policy.pattern.kind in ("", kind)
-            and policy.applies(Resource(kind, policy.pattern.name), action, source)
-            for policy in self.policies.get(user.name, ())
-        )
 
 
 NO_RULES: Final = Rules(generation=0, users={}, policies={})

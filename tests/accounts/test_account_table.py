@@ -11,6 +11,7 @@ from storage.accounts.rules import Action, Resource, UserKind, checked_policy
 from storage.errors import (
     BrokenAccounts,
     InvalidMessage,
+    PolicyExists,
     PolicyNotFound,
     StoreFull,
     UserExists,
@@ -20,6 +21,15 @@ from storage.files.filesystem import OsFileSystem
 from storage.tables.checked_json import decode_checked, encode_checked
 
 ORDERS = Resource.topic("orders")
+
+
+class FullDisk(OsFileSystem):
+    is_full = False
+
+    def create(self, path, *args, **options):
+        if self.is_full:
+            raise StoreFull(str(path))
+        return super().create(path, *args, **options)
 
 
 @pytest.fixture
@@ -104,13 +114,76 @@ def test_names_that_are_taken_or_unknown_are_refused(table):
 
 
 def test_the_services_own_user_is_not_listed_and_cannot_be_changed(table):
-    table.add_services_user()
-    (secret,) = table.rules.users[SERVICES_USER].secrets
-    table.add_services_user()
-    assert table.rules.users[SERVICES_USER].secrets == (secret,)
+    table.renew_services_user()
     assert not listed_users(table.rules)
     with pytest.raises(UserNotFound):
         table.update_user(SERVICES_USER, adds_secret=True)
+
+
+def test_the_services_own_secret_is_new_at_each_start_and_the_one_before_is_good(table):
+    secrets = []
+    for _ in range(3):
+        table.renew_services_user()
+        secrets.append(table.rules.users[SERVICES_USER].secrets)
+    (first,) = secrets[0]
+    assert secrets[1][0] == first
+    assert secrets[2][0] == secrets[1][1]
+    assert len({secret for each in secrets for secret in each}) == 3
+
+
+def test_a_full_disk_leaves_the_services_with_the_secret_that_they_have(tmp_path):
+    filesystem = FullDisk()
+    table = AccountTable(filesystem, tmp_path)
+    table.renew_services_user()
+    before = table.rules
+    filesystem.is_full = True
+    table.renew_services_user()
+    assert table.rules is before
+
+
+def test_a_file_that_could_not_be_read_is_read_again(table, tmp_path, caplog):
+    class FailingReads(OsFileSystem):
+        fails = False
+
+        def read_bytes(self, path):
+            if self.fails:
+                raise OSError("a bad sector")
+            return super().read_bytes(path)
+
+    filesystem = FailingReads()
+    file = AccountFile(filesystem, tmp_path)
+    filesystem.fails = True
+    table.create_user("ann", UserKind.NORMAL)
+    for _ in range(2):
+        assert not file.rules().users
+    assert caplog.text.count("a bad sector") == 1
+    filesystem.fails = False
+    assert file.rules().users
+
+
+def test_a_file_that_is_put_back_and_changed_has_another_generation(table, tmp_path):
+    table.create_user("ann", UserKind.NORMAL)
+    before = (tmp_path / "accounts.json").read_bytes()
+    table.create_user("bob", UserKind.NORMAL)
+    (tmp_path / "accounts.json").write_bytes(before)
+    restored = AccountTable(OsFileSystem(), tmp_path)
+    restored.create_user("eve", UserKind.NORMAL)
+    assert restored.rules.generation != table.rules.generation
+
+
+def test_a_policy_that_is_there_or_is_not_is_refused_to_who_says_so(table):
+    table.create_user("ann", UserKind.NORMAL)
+    with pytest.raises(PolicyNotFound, match="Topic:orders"):
+        table.put_policy(pub_policy(), exists=True)
+    table.put_policy(pub_policy(), exists=False)
+    with pytest.raises(PolicyExists, match="Topic:orders"):
+        table.put_policy(pub_policy(actions=["Sub"]), exists=False)
+    table.put_policy(pub_policy(decision="deny"), exists=False)
+    table.put_policy(pub_policy(actions=["Sub"]), exists=True)
+    assert {action for each in table.rules.policies["ann"] for action in each.actions} == {
+        Action.PUB,
+        Action.SUB,
+    }
 
 
 @pytest.mark.parametrize(
@@ -139,14 +212,6 @@ def test_a_broken_file_is_refused_at_a_start_and_leaves_the_rules_before(
 
 
 def test_a_full_disk_leaves_the_accounts_as_they_were(tmp_path):
-    class FullDisk(OsFileSystem):
-        is_full = False
-
-        def create(self, path, *args, **options):
-            if self.is_full:
-                raise StoreFull(str(path))
-            return super().create(path, *args, **options)
-
     filesystem = FullDisk()
     table = AccountTable(filesystem, tmp_path)
     table.create_user("ann", UserKind.NORMAL)

@@ -133,3 +133,19 @@ def test_what_is_no_policy_is_refused(field, change):
 def test_what_is_no_user_name_is_refused(name):
     with pytest.raises(InvalidMessage, match="user"):
         checked_user_name(name)
+
+
+@pytest.mark.parametrize(
+    ("denied", "allowed"),
+    [
+        ({"resource": "Topic:secret"}, False),
+        ({"resource": "Topic:secret*", "is_default": True}, False),
+        ({"resource": "Topic:secret", "actions": ["Sub"]}, True),
+        ({"resource": "Topic:secret", "sources": ["192.168.0.0/16"]}, True),
+        ({"resource": "Group:secret"}, True),
+        ({"resource": "*"}, True),  # which the policy for all topics comes before
+    ],
+)
+def test_a_name_that_is_left_open_is_denied_to_who_is_denied_one_of_its_kind(denied, allowed):
+    policies = [{"resource": "Topic:*"}, {"decision": "deny", **denied}]
+    assert allows(policies, Resource.topic("*")) is allowed

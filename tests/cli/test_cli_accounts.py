@@ -53,6 +53,15 @@ def test_users_and_policies_from_a_new_store_to_a_rotated_key(tmp_path, as_user,
         made(*at, "acl", "create", "ann", "Topic:orders*", "--actions", "Pub,Sub")
         (policy,) = made(*at, "acl", "list", "ann")
         assert (policy["resource"], policy["actions"]) == ("Topic:orders*", ["Pub", "Sub"])
+        again = penstock(*at, "acl", "create", "ann", "Topic:orders*", "--actions", "Get")
+        assert again.exit_code == ExitCode.USAGE
+        assert "user 'ann' has a policy for Topic:orders* that says allow" in again.stderr
+        made(*at, "acl", "update", "ann", "Topic:orders*", "--actions", "Pub,Sub,Get")
+        (policy,) = made(*at, "acl", "list", "ann")
+        assert policy["actions"] == ["Get", "Pub", "Sub"]
+        none = penstock(*at, "acl", "update", "ann", "Topic:orders", "--actions", "Get")
+        assert none.exit_code == ExitCode.NOT_FOUND
+        assert "no policy for Topic:orders that says allow" in none.stderr
         wrong = penstock(*at, "acl", "create", "ann", "orders", "--actions", "Pub")
         assert wrong.exit_code == ExitCode.USAGE
         assert "Topic, Group, Cluster" in wrong.stderr

@@ -11,9 +11,15 @@ from real_processes import until
 
 from penstock import Client, PermissionDenied, Policy, RecordBatch, Unauthenticated, Unavailable
 from penstock.credentials import Credentials
-from penstock.errors import InvalidArgument
+from penstock.errors import InvalidArgument, MessageNotFound
 from penstock.tls import TLS
-from penstock.v1 import accounts_pb2, accounts_pb2_grpc, transactions_pb2, writer_pb2
+from penstock.v1 import (
+    accounts_pb2,
+    accounts_pb2_grpc,
+    transactions_pb2,
+    transactions_pb2_grpc,
+    writer_pb2,
+)
 from services.config.settings import (
     GatewaySettings,
     IndexerSettings,
@@ -216,10 +222,57 @@ def test_lists_show_what_one_may_see(ann, root):
 
 def test_a_message_by_its_id_is_shown_to_who_may_consume_its_topic(ann, root):
     (record,) = root.pull("orders", 0, 0, max_messages=1).records
-    with pytest.raises(PermissionDenied):
-        ann.message(record.commit_offset)
+    problems = set()
+    for commit_offset in (record.commit_offset, record.commit_offset + 1, 1 << 40):
+        with pytest.raises(PermissionDenied) as refused:
+            ann.message(commit_offset)
+        problems.add(refused.value.message)
+    assert len(problems) == 1
+    assert "orders" not in problems.pop()
     allow(root, "Topic:orders", "Sub")
     assert ann.message(record.commit_offset).body == b"first"
+    allow(root, "Topic:*", "Sub")
+    with pytest.raises(MessageNotFound):
+        ann.message(1 << 40)
+
+
+def test_a_group_in_a_topic_is_shown_to_who_may_see_both(ann, root):
+    root.create_group("group-c")
+    allow(root, "Group:group-c", "Sub")
+    looks = (ann.describe_group, ann.offsets)
+    for look in looks:
+        look("group-c")
+        with pytest.raises(PermissionDenied, match="Topic:orders"):
+            look("group-c", topic="orders")
+    allow(root, "Topic:orders", "Sub")
+    for look in looks:
+        look("group-c", topic="orders")
+    root.delete_group("group-c")
+
+
+def test_checks_are_given_back_by_gateways_alone(guarded, ann, root):
+    allow(root, "*", "All")
+    metadata = Credentials("ann", guarded.keys["ann"]).metadata()
+    with grpc.insecure_channel(guarded.writer) as channel, pytest.raises(grpc.RpcError) as refused:
+        transactions_pb2_grpc.TransactionsStub(channel).ReturnChecks(
+            transactions_pb2.ReturnChecksRequest(), metadata=metadata
+        )
+    assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_a_topic_that_is_left_open_is_denied_to_who_is_denied_one(guarded, ann, root):
+    metadata = Credentials("ann", guarded.keys["ann"]).metadata()
+    about = {"resolution": transactions_pb2.RESOLUTION_ROLLBACK}
+    allow(root, "Topic:*", "Pub")
+    with grpc.insecure_channel(guarded.writer) as channel:
+        stub = transactions_pb2_grpc.TransactionsStub(channel)
+        stub.EndTransactions(transactions_pb2.EndTransactionsRequest(**about), metadata=metadata)
+        allow(root, "Topic:secret", "Pub", deny=True)
+        with pytest.raises(grpc.RpcError) as refused:
+            stub.EndTransactions(
+                transactions_pb2.EndTransactionsRequest(**about), metadata=metadata
+            )
+        assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
 
 
 def test_a_denial_says_nothing_about_what_exists(ann):
@@ -477,3 +530,20 @@ def test_a_certificate_s_name_is_a_user_s_and_a_signature_comes_first(tmp_path):
 def test_accounts_on_a_network_need_tls(tmp_path):
     with pytest.raises(ValueError, match="--accounts it needs --tls-cert"):
         WriterSettings(store=tmp_path, listen="0.0.0.0:0", accounts=True, plaintext=True)
+
+
+def test_a_gateway_with_keys_and_without_accounts_does_not_start(guarded, root, monkeypatch):
+    """It would call as that user for everybody."""
+    monkeypatch.setenv("PENSTOCK_ACCESS_KEY", "gate")
+    monkeypatch.setenv("PENSTOCK_SECRET_KEY", root.create_user("gate", "service").secret_key)
+    settings = GatewaySettings(
+        listen=FREE_PORT, writer_address=guarded.writer, reader_address=guarded.reader
+    )
+    try:
+        with (
+            pytest.raises(ValueError, match="without --accounts"),
+            BackgroundService(serve_gateway, settings),
+        ):
+            pass
+    finally:
+        root.delete_user("gate")

@@ -82,8 +82,6 @@ def test_a_topic_or_group_that_a_request_names_is_checked(place):
 
 
 NAMED_BESIDE = {
-    ("penstock.v1.Reader", "FetchOffsets"),  # of a group that is checked
-    ("penstock.v1.Groups", "DescribeGroup"),  # likewise
     ("penstock.v1.Leases", "ReleaseLeases"),  # of clients whose ids the caller knows
     ("penstock.v1.Gateway", "ListClients"),  # only narrows what is shown
     ("penstock.v1.DeadLetters", "AppendDeadLetters"),  # services alone call it

@@ -84,6 +84,7 @@ def test_polls_and_streams_end_at_once_when_the_gateway_stops(
         long_polling_timeout=Duration(seconds=30),
     )
     polled: list[list[Any]] = []
+    listening = threading.Event()
     ended: list[Any] = []
     with BackgroundService(fake, reader_settings(tmp_path, drain_grace_seconds=0.1)) as reader:
         settings = gateway_settings(reader_address=reader.address, drain_grace_seconds=30)
@@ -96,6 +97,8 @@ def test_polls_and_streams_end_at_once_when_the_gateway_stops(
 
             def listen() -> None:
                 stream = stub.Telemetry(iter(threading.Event().wait, True), metadata=CLIENT)
+                stream.initial_metadata()
+                listening.set()
                 ended.append((list(stream), stream.code()))
 
             threads = [threading.Thread(target=poll) for _ in range(20)]
@@ -103,7 +106,7 @@ def test_polls_and_streams_end_at_once_when_the_gateway_stops(
             for thread in threads:
                 thread.start()
             until(
-                lambda: len(arrived) == 20 and len(leases.asked) == 16
+                lambda: listening.is_set() and len(arrived) == 20 and len(leases.asked) == 16
             )  # others wait in the gateway
             began = time.monotonic()
             gateway.stop()

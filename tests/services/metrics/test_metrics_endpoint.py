@@ -13,22 +13,26 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from certificates import Certificates
 from free_ports import free_port
 from prometheus_client.core import Metric
-from service_settings import indexer_settings, writer_settings
+from service_settings import gateway_settings, indexer_settings, writer_settings
+from structlog.testing import capture_logs
 
 from services.accounts.page_guard import page_guard
 from services.config.flags import load
 from services.config.settings import IndexerSettings, ServeSettings
+from services.gateway.__main__ import serve as serve_gateway
 from services.metrics import endpoint as endpoint_module
 from services.metrics.endpoint import MetricsEndpoint
 from services.metrics.exposition import gauge
 from services.metrics.service import ServiceMetrics
 from services.metrics.supervised import SupervisedMetrics
 from services.rpc.ports import CannotListen
+from services.testing import BackgroundService
 from storage.accounts.account_table import AccountTable
 from storage.accounts.rules import UserKind, checked_policy
 from storage.files.filesystem import OsFileSystem
@@ -196,10 +200,27 @@ def test_beyond_loopback_the_page_has_tls_and_asks_for_a_user_who_sees_the_clust
             return connection.getresponse().status
 
     try:
-        assert status_of("sees", keys["sees"]) == 200
-        assert status_of("sees", "wrong") == 401
-        assert status_of("nobody", "") == 401
-        assert status_of("sees-not", keys["sees-not"]) == 403
+        with capture_logs() as told:
+            assert status_of("sees", keys["sees"]) == 200
+            assert status_of("sees", "wrong") == 401
+            assert status_of("nobody", "") == 401
+            assert status_of("sees-not", keys["sees-not"]) == 403
+            here = {
+                "user": "sees",
+                "resource": "Cluster:*",
+                "actions": ["Get"],
+                "sources": ["127.0.0.1"],
+            }
+            table.put_policy(checked_policy(**here, decision="deny"))
+            assert status_of("sees", keys["sees"]) == 403
+            table.delete_policies("sees", "Cluster:*")
+            table.put_policy(checked_policy(**here))
+            assert status_of("sees", keys["sees"]) == 200
+        assert [(each["user"], each["address"]) for each in told] == [
+            ("", "127.0.0.1"),
+            ("sees-not", "127.0.0.1"),
+            ("sees", "127.0.0.1"),
+        ]
         table.update_user("sees", is_enabled=False)
         assert status_of("sees", keys["sees"]) == 401
         host, _, port = endpoint.address.rpartition(":")
@@ -209,3 +230,28 @@ def test_beyond_loopback_the_page_has_tls_and_asks_for_a_user_who_sees_the_clust
             plain.getresponse()
     finally:
         endpoint.close()
+
+
+def test_the_page_of_a_gateway_that_other_machines_reach_has_tls(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    settings = gateway_settings(metrics_listen="0.0.0.0:0", **certificates.settings)
+    made: list[MetricsEndpoint] = []
+
+    class Kept(MetricsEndpoint):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            made.append(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("services.metrics.service.MetricsEndpoint", Kept)
+        with BackgroundService(serve_gateway, settings):
+            port = int(made[0].address.rpartition(":")[2])
+            context = ssl.create_default_context(cafile=certificates.ca)
+            secure = http.client.HTTPSConnection("127.0.0.1", port, timeout=20, context=context)
+            secure.request("GET", "/metrics")
+            assert secure.getresponse().status == 200
+            secure.close()
+            plain = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+            with pytest.raises((http.client.HTTPException, OSError)):
+                plain.request("GET", "/metrics")
+                plain.getresponse()

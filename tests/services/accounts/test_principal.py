@@ -1,0 +1,48 @@
+"""What a caller may do, by rules that change while threads ask."""
+
+import pytest
+
+from services.accounts.principal import Principal
+from services.rpc.status import PermissionDenied, status_of
+from storage.accounts.rules import Action, Resource, Rules, User, UserKind, checked_policy
+
+ORDERS = Resource.topic("orders")
+ANN = User(name="ann", kind=UserKind.NORMAL)
+
+
+def rules_of(*resources):
+    policies = tuple(
+        checked_policy(user="ann", resource=each, actions=["Pub"]) for each in resources
+    )
+    return Rules(generation=len(resources), users={"ann": ANN}, policies={"ann": policies})
+
+
+def test_a_name_longer_than_any_is_denied_in_few_words_and_not_kept():
+    caller = Principal(lambda: rules, "ann", None, None)
+    rules = rules_of("Topic:*")
+    long = Resource.topic("x" * (1 << 20))
+    with pytest.raises(PermissionDenied) as refused:
+        caller.check(long, Action.PUB)
+    assert len(status_of(refused.value).SerializeToString()) < 1_000
+    assert not caller._seen.decisions
+    assert caller.allows(Action.PUB, ORDERS)
+    assert caller._seen.decisions
+
+
+def test_a_thread_that_decides_by_rules_that_have_gone_leaves_no_decision():
+    """The rules change between the thread's decision and its note of it."""
+
+    class Changing(Rules):
+        def allows(self, *about):
+            decision = super().allows(*about)
+            now.append(rules_of())
+            caller.user()  # the event loop sees the change first
+            return decision
+
+    before = rules_of("Topic:orders")
+    now = [Changing(generation=9, users=before.users, policies=before.policies)]
+    caller = Principal(lambda: now[-1], "ann", None, None)
+    caller.user()
+    assert caller.allows(Action.PUB, ORDERS)
+    caller.user()
+    assert not caller.allows(Action.PUB, ORDERS)
