@@ -53,7 +53,7 @@ def open_traces(service: str, settings: ProcessSettings) -> Iterator[Sequence[In
 
 
 class Traces:
-    """An interceptor that makes spans; the outermost one."""
+    """An interceptor that makes spans; the innermost one: what accounts or limits refuse is not traced."""
 
     def __init__(self, provider: TracerProvider) -> None:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator

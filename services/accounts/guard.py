@@ -18,6 +18,7 @@ from services.rpc.calls import InterceptedCall, Proceed
 from services.rpc.peers import ip_of_peer
 from services.rpc.servicer import Context
 from services.rpc.status import PermissionDenied, Unauthenticated
+from storage.accounts.account_table import SERVICES_USER
 from storage.accounts.rules import (
     EVERYTHING,
     THE_CLUSTER,
@@ -33,6 +34,9 @@ from storage.log.batches import SEND_CHECK
 
 LOOK_S: Final = 0.5  # how often the rules are compared with open calls
 _CALLERS_MAX: Final = 10_000  # that are remembered with what they sent
+_OPEN_BYTES_MAX: Final = (
+    4 << 10
+)  # of a request of who need not be a user: longer ones are not parsed for it
 Verify = Callable[[Signed], Awaitable[str]]
 """Returns what names the secret that signed, "" if none did."""
 _Needs = list[tuple[Resource, Actions]]
@@ -60,7 +64,7 @@ class Guard:
         """``rules`` returns the rules as they are now, the same object while they are the same.
 
         ``verify`` checks signatures where the rules have no secrets. Where it ``takes_certificates``, the
-        common name of a verified client certificate is a user's name.
+        common name of a verified client certificate is a user's name, except the name of the store's own services.
         """
         self._rules = rules
         self._takes_certificates = takes_certificates
@@ -81,7 +85,11 @@ class Guard:
         right = RIGHTS[call.service, call.method]
         caller: Principal | None = None
         try:
-            if right.who is Who.ANYBODY and not await _names_anything(right, call):
+            if (
+                right.who is Who.ANYBODY
+                and call.request_bytes <= _OPEN_BYTES_MAX
+                and not await _names_anything(right, call)
+            ):
                 return await proceed()
             caller = await self._caller(call.context)
             user = caller.user()
@@ -145,7 +153,8 @@ class Guard:
         return signing_secret_id(self._rules(), signed)
 
     def _certificate_name(self, context: Context) -> str:
-        return (context.peer_identity() if self._takes_certificates else None) or ""
+        name = (context.peer_identity() if self._takes_certificates else None) or ""
+        return "" if name == SERVICES_USER else name
 
     async def _run(
         self,

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from google.protobuf.message import Message
-
-from services.rpc.calls import InterceptedCall, Interceptor, Proceed
+from services.rpc.calls import AnsweredRefusal, InterceptedCall, Interceptor, Proceed
 from services.rpc.status import LimitExceeded, PermissionDenied, Unauthenticated
+from storage.errors import StoreError
 
 MESSAGING: Final = "apache.rocketmq.v2.MessagingService"
-_CODES: Final[dict[type[Exception], int]] = {
+_CODES: Final[dict[type[StoreError], int]] = {
     Unauthenticated: 40_100,
     PermissionDenied: 40_300,
     LimitExceeded: 42_900,
 }
 _STREAM_OF_REQUESTS: Final = "Telemetry"
 _HANDLE: Final = "receipt_handle"  # clients keep an answer's before they look at its status
+_HANDLE_REQUEST_BYTES_MAX: Final = (
+    16 << 10
+)  # longer requests are of no client: nothing of them is read
 
 
 class InBand:
@@ -26,7 +28,7 @@ class InBand:
         self._guard = guard
 
     async def __call__(self, call: InterceptedCall, proceed: Proceed) -> Any:
-        """Make a call if its caller may. Raises what the interceptor does, of all other services."""
+        """Make a call if its caller may. Raises AnsweredRefusal, of all other services what the interceptor does."""
         try:
             return await self._guard(call, proceed)
         except tuple(_CODES) as error:
@@ -35,16 +37,15 @@ class InBand:
             answer: Any = call.answer_of(b"")
             answer.status.code = _CODES[type(error)]
             answer.status.message = str(error)
-            return await _answered(call, answer)
+            raise AnsweredRefusal(error, await _answered(call, answer)) from None
 
 
-async def _answered(call: InterceptedCall, answer: Any) -> Any:
-    data: bytes = answer.SerializeToString()
+async def _answered(call: InterceptedCall, answer: Any) -> bytes | None:
     if call.method == _STREAM_OF_REQUESTS:
-        await call.context.write(data)
+        await call.context.write(answer.SerializeToString())
         return None
-    request: Message | None = await call.request()
-    if request is not None and _HANDLE in answer.DESCRIPTOR.fields_by_name:
-        setattr(answer, _HANDLE, getattr(request, _HANDLE))
-        data = answer.SerializeToString()
+    has_handle = _HANDLE in answer.DESCRIPTOR.fields_by_name
+    if has_handle and call.request_bytes <= _HANDLE_REQUEST_BYTES_MAX:
+        setattr(answer, _HANDLE, getattr(await call.request(), _HANDLE))
+    data: bytes = answer.SerializeToString()
     return data

@@ -75,7 +75,8 @@ def read_accounts(settings: StoreProcessSettings) -> tuple[ServedAccounts, Contr
 
 
 def gateway_interceptors(settings: ReaderSettings) -> tuple[Interceptor, ...]:
-    """Return the interceptors of a reader's port for the gateway, which has the limits of a gateway.
+    """Return the interceptors of a reader's port for the gateway, which has the limits of a gateway; its
+    clients' certificates name no users.
 
     Raises BrokenAccounts.
     """
@@ -83,7 +84,7 @@ def gateway_interceptors(settings: ReaderSettings) -> tuple[Interceptor, ...]:
     if not settings.accounts:
         return without_accounts(of_port).interceptors
     rules = AccountFile(OsFileSystem(), _config(settings)).rules
-    return (_guard(settings, rules, AuditLog(), set_limits(of_port)),)
+    return (_guard(rules, AuditLog(), set_limits(of_port), takes_certificates=False),)
 
 
 def without_accounts(settings: ProcessSettings) -> ServedAccounts:
@@ -129,16 +130,19 @@ def _served(
             signer, signed = user, Credentials(user.name, user.secrets[-1]).metadata()
         return signed
 
-    return ServedAccounts((_guard(settings, rules, audit, set_limits(settings)),), metadata)
+    guard = _guard(
+        rules, audit, set_limits(settings), takes_certificates=settings.tls_client_ca is not None
+    )
+    return ServedAccounts((guard,), metadata)
 
 
 def _guard(
-    settings: StoreProcessSettings, rules: Callable[[], Rules], audit: AuditLog, limits: Limits
+    rules: Callable[[], Rules], audit: AuditLog, limits: Limits, *, takes_certificates: bool
 ) -> InBand:
     return InBand(
         Guard(
             rules,
-            takes_certificates=settings.tls_client_ca is not None,
+            takes_certificates=takes_certificates,
             audit=audit,
             limits=UserLimits(limits, _reporting(audit)),
         )

@@ -59,7 +59,7 @@ async def serve(
             _upstreams(settings, writing, reading),
             asyncio.Event(),
             ports=1,
-            interceptors=(*traces, *accounts.interceptors),
+            interceptors=(*accounts.interceptors, *traces),
             counts=metrics.counts,
         )
         metrics.add(port.metrics)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
+from services.accounts.principal import PRINCIPAL
 from services.gateway.messages.statuses import CallRefused
 from services.gateway.sessions import CLIENT_ID_BYTES_MAX
 from services.gateway.v2 import definition_pb2 as v2
@@ -21,6 +22,11 @@ class Caller(NamedTuple):
 
     client_id: str
     language: str
+    user: str  # empty where accounts are off, and of a heartbeat that need not be a user's
+
+    def is_same(self, other: Caller) -> bool:
+        """Whether another call is of the same client."""
+        return (self.client_id, self.user) == (other.client_id, other.user)
 
     def needs_id(self) -> str:
         """Return the id. Raises CallRefused with CLIENT_ID_REQUIRED."""
@@ -41,7 +47,8 @@ def caller_of(context: Context) -> Caller:
         raise CallRefused(
             v2.BAD_REQUEST, f"the client id has more than {CLIENT_ID_BYTES_MAX} characters"
         )
-    return Caller(client_id, language[:32])
+    principal = PRINCIPAL.get()
+    return Caller(client_id, language[:32], "" if principal is None else principal.name)
 
 
 def seconds_left(context: Context, most: float) -> float:

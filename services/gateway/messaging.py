@@ -113,6 +113,7 @@ class Messaging:
             recalls=recalls,
             receiving=receiving,
             transactions=self._transactions,
+            has_accounts=getattr(settings, "accounts", False),
         )
         clients = ClientsServicer(self._sessions, upstreams.others_with_clients)
         self.clients = Contract(gateway_pb2.DESCRIPTOR.services_by_name["Gateway"], clients)

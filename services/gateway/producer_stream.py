@@ -7,7 +7,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from services.accounts.principal import PRINCIPAL
 from services.rpc.servicer import CallEnded, Context
+from services.rpc.status import Unauthenticated
+from storage.accounts.rules import Action, Resource
 
 STUCK_SECONDS: Final = 5.0
 WAITING_BYTES_MAX: Final = 1 << 20  # of one stream, beyond its first command
@@ -23,6 +26,7 @@ class ProducerStream:
 
     def __init__(self, context: Context) -> None:
         self.context = context
+        self.principal = PRINCIPAL.get()
         self.topics: frozenset[str] = frozenset()
         self.watched: frozenset[str] = frozenset()  # those topics, while it is not stuck
         self.is_stuck = False
@@ -32,6 +36,21 @@ class ProducerStream:
         self._waiting_bytes = 0
         self._telling: asyncio.Task[None] | None = None
         self._writing = asyncio.Lock()  # gRPC takes one write at a time
+
+    @property
+    def user(self) -> str:
+        """Whose it is, empty where accounts are off."""
+        return "" if self.principal is None else self.principal.name
+
+    def may_send_to(self, topic: str) -> bool:
+        """Whether its user may send to a topic, by the rules as they are now."""
+        if self.principal is None:
+            return True
+        try:
+            self.principal.user()
+        except Unauthenticated:
+            return False
+        return self.principal.allows(Action.PUB, Resource.topic(topic))
 
     async def write(self, command: bytes) -> None:
         """Write one command; return when the connection has taken it."""

@@ -59,7 +59,7 @@ class Receiving:
         self._handles = HandleCalls(reader)
         self._sessions = sessions
         self._push_lease_ms = push_lease_ms
-        self._polling: dict[asyncio.Task[None], str] = {}  # client ids
+        self._polling: dict[asyncio.Task[None], Caller] = {}
         self._lines = PollLines()
         self._deliveries = Deliveries()
         self._giving_back: set[asyncio.Task[v2.Status]] = set()
@@ -70,7 +70,7 @@ class Receiving:
         try:
             caller = caller_of(context)
             asked = self._asked(request, caller, context)
-            answer = await self._ask_until_ended(asked, caller.client_id, context)
+            answer = await self._ask_until_ended(asked, caller, context)
         except CallRefused as refused:
             return service_pb2.ReceiveMessageResponse(status=refused.status).SerializeToString()
         try:
@@ -95,7 +95,7 @@ class Receiving:
         queue = request.message_queue
         if request.auto_renew:
             lease_ms = self._push_lease_ms
-            self._sessions.heard(caller.needs_id()).renews = True
+            self._sessions.heard(caller.needs_id(), caller.user).renews = True
         else:
             lease_ms = _milliseconds(request.invisible_duration, INVISIBLE_MS_MIN)
         asked = leases_pb2.ReceiveRequest(
@@ -121,11 +121,11 @@ class Receiving:
         return asked
 
     async def _ask_until_ended(
-        self, asked: leases_pb2.ReceiveRequest, client_id: str, context: Context
+        self, asked: leases_pb2.ReceiveRequest, caller: Caller, context: Context
     ) -> leases_pb2.ReceiveResponse:
         task = asyncio.current_task()
         assert task is not None
-        self._polling[task] = client_id
+        self._polling[task] = caller
         try:
             return await self._ask_in_line(asked, context)
         except asyncio.CancelledError:
@@ -143,9 +143,9 @@ class Receiving:
         """
         self._end_polls(list(self._polling))
 
-    def client_leaves(self, client_id: str) -> None:
+    def client_leaves(self, caller: Caller) -> None:
         """Answer the polls of a client with nothing: it would leave the messages that come."""
-        self._end_polls([task for task, each in self._polling.items() if each == client_id])
+        self._end_polls([task for task, each in self._polling.items() if each.is_same(caller)])
 
     def _end_polls(self, tasks: Sequence[asyncio.Task[None]]) -> None:
         for task in tasks:

@@ -35,6 +35,7 @@ class MessagingServicer:
         recalls: MessageRecalls,
         receiving: Receiving,
         transactions: OrphanedTransactions,
+        has_accounts: bool,
     ) -> None:
         self._topics = topics
         self._groups = groups
@@ -45,6 +46,7 @@ class MessagingServicer:
         self._recalls = recalls
         self._receiving = receiving
         self._transactions = transactions
+        self._has_accounts = has_accounts
 
     @in_band(service_pb2.QueryRouteResponse)
     async def query_route(
@@ -83,10 +85,15 @@ class MessagingServicer:
     async def heartbeat(
         self, request: service_pb2.HeartbeatRequest, context: Context
     ) -> service_pb2.HeartbeatResponse:
-        """Keep a session alive, or make it again; Go sends some that say nothing."""
+        """Keep a session alive, or make it again; Go sends some that say nothing.
+
+        With accounts one without a group is not signed, and only keeps what there is.
+        """
         caller = caller_of(context)
-        if caller.client_id:
-            session = self._sessions.heard(caller.client_id)
+        if self._has_accounts and not caller.user:
+            self._sessions.heard_from(caller.client_id, context.peer())
+        elif caller.client_id:
+            session = self._sessions.heard(caller.client_id, caller.user)
             session.language = caller.language
             session.group = request.group.name[:255] or session.group
             session.client_type = request.client_type or session.client_type
@@ -97,10 +104,10 @@ class MessagingServicer:
         self, _request: service_pb2.NotifyClientTerminationRequest, context: Context
     ) -> service_pb2.NotifyClientTerminationResponse:
         """End a session: what the client holds is delivered to others soon, and it is sent nothing more."""
-        client_id = caller_of(context).needs_id()
-        self._receiving.client_leaves(client_id)
-        self._telemetry.client_leaves(client_id)
-        self._sessions.end(client_id)
+        caller = caller_of(context)
+        self._sessions.end(caller.needs_id(), caller.user)
+        self._receiving.client_leaves(caller)
+        self._telemetry.client_leaves(caller)
         return service_pb2.NotifyClientTerminationResponse(status=OK)
 
     @raw

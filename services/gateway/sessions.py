@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from services.gateway.messages.statuses import CallRefused
 from services.gateway.v2 import definition_pb2 as v2
+from services.rpc.peers import ip_of_peer
 
 CLIENT_ID_BYTES_MAX: Final = 255
 TOPICS_MAX: Final = 64  # remembered of a client
@@ -20,6 +22,7 @@ TOPICS_BYTES_MAX: Final = 4 << 10  # all together
 class ClientSession:
     """One client; what it did not say is empty."""
 
+    user: str  # whose it is, empty where accounts are off
     client_type: v2.ClientType = v2.CLIENT_TYPE_UNSPECIFIED
     group: str = ""
     topics: tuple[str, ...] = ()
@@ -34,7 +37,7 @@ class Sessions:
     """Sessions by client id, bounded; the one silent for longest goes first.
 
     After a restart of the gateway a client's next heartbeat, telemetry command or push receive makes its
-    session again.
+    session again. A heartbeat of which nobody knows the user makes none.
     """
 
     def __init__(self, *, most: int, timeout_seconds: float, gone: Callable[[str], None]) -> None:
@@ -59,21 +62,27 @@ class Sessions:
         """
         return f"{client_id}@{self._process_id}"
 
-    def heard(self, client_id: str) -> ClientSession:
-        """Return the session of a client that calls."""
-        session = self._by_id.get(client_id)
+    def heard(self, client_id: str, user: str) -> ClientSession:
+        """Return the session of a client that calls. Raises CallRefused if it is another user's."""
+        session = self._of_user(client_id, user)
         if session is None:
-            session = self._by_id[client_id] = ClientSession()
+            session = self._by_id[client_id] = ClientSession(user)
             while len(self._by_id) > self._most:
                 self._end(next(iter(self._by_id)))
-        else:
-            self._by_id.move_to_end(client_id)
-        session.heard_at = self._loop.time()
+        self._touch(client_id, session)
         return session
 
-    def end(self, client_id: str) -> None:
-        """End the session of a client that says it goes."""
-        if client_id in self._by_id:
+    def heard_from(self, client_id: str, peer: str) -> None:
+        """Note that a client is there which does not say whose it is: one that is known, at the same address."""
+        session = self._by_id.get(client_id)
+        if session is None or not session.peer:
+            return
+        if ip_of_peer(session.peer) == ip_of_peer(peer):
+            self._touch(client_id, session)
+
+    def end(self, client_id: str, user: str) -> None:
+        """End the session of a client that says it goes. Raises CallRefused if it is another user's."""
+        if self._of_user(client_id, user) is not None:
             self._end(client_id)
 
     def expire(self) -> None:
@@ -90,6 +99,16 @@ class Sessions:
         return [
             self.owner_of(client_id) for client_id, session in self._by_id.items() if session.renews
         ]
+
+    def _of_user(self, client_id: str, user: str) -> ClientSession | None:
+        session = self._by_id.get(client_id)
+        if session is not None and session.user != user:
+            raise CallRefused(v2.FORBIDDEN, "the client id is in use by another user")
+        return session
+
+    def _touch(self, client_id: str, session: ClientSession) -> None:
+        self._by_id.move_to_end(client_id)
+        session.heard_at = self._loop.time()
 
     def _end(self, client_id: str) -> None:
         if self._by_id.pop(client_id).renews:

@@ -89,6 +89,10 @@ class TelemetryStreams:
         self._serving[serving] = context
         try:
             await self._answer(caller, stream)
+        except CallRefused as refused:
+            await stream.write(
+                service_pb2.TelemetryCommand(status=refused.status).SerializeToString()
+            )
         except asyncio.CancelledError:
             if not self._draining.is_set():
                 raise  # the client has gone
@@ -109,13 +113,13 @@ class TelemetryStreams:
         for context in contexts:
             context.cancel()
 
-    def client_leaves(self, client_id: str) -> None:
+    def client_leaves(self, caller: Caller) -> None:
         """Tell a producer that says it goes nothing more; its stream may stay open for as long as its process
         lives.
         """
-        stream = self._producers.get(client_id)
-        if stream is not None:
-            self.ended(client_id, stream)
+        stream = self._producers.get(caller.client_id)
+        if stream is not None and stream.user == caller.user:
+            self.ended(caller.client_id, stream)
             stream.close()
 
     def ended(self, client_id: str, stream: ProducerStream) -> None:
@@ -125,8 +129,13 @@ class TelemetryStreams:
             self._watch(stream, frozenset())
 
     def publishes(self, client_id: str, stream: ProducerStream, topics: frozenset[str]) -> None:
-        """Note what a producer names, instead of what it named before on this or another stream."""
+        """Note what a producer names, instead of what it named before on this or another stream.
+
+        Raises CallRefused if that one is another user's.
+        """
         before = self._producers.get(client_id)
+        if before is not None and before.user != stream.user:
+            raise CallRefused(v2.FORBIDDEN, "the client id is in use by another user")
         stream.topics = topics
         self._producers[client_id] = stream
         stream.stuck_changed = lambda: self._stuck_changed(client_id, stream)
@@ -162,10 +171,11 @@ class TelemetryStreams:
                 command = service_pb2.TelemetryCommand.FromString(data)
             except DecodeError:
                 raise InvalidArgument("command", "is not a TelemetryCommand") from None
-            self._sessions.heard(caller.client_id)
+            self._sessions.heard(caller.client_id, caller.user)
             if command.HasField("settings"):
                 answer = await self._answered(caller, context, command.settings)
-                if command.settings.HasField("publishing") and not stream.is_closed:
+                is_publishing = answer.settings.HasField("publishing")
+                if is_publishing and not stream.is_closed:
                     topics = frozenset(_topics(command.settings))
                     self.publishes(caller.client_id, stream, topics)
                 await stream.write(answer.SerializeToString())
@@ -184,7 +194,7 @@ class TelemetryStreams:
 
     async def _settings(self, caller: Caller, context: Context, asked: v2.Settings) -> v2.Settings:
         _check_rights(asked)
-        session = self._sessions.heard(caller.client_id)
+        session = self._sessions.heard(caller.client_id, caller.user)
         session.language = caller.language
         session.peer = context.peer()
         session.client_type = asked.client_type

@@ -260,7 +260,8 @@ class OrphanedTransactions:
         producers = self._telemetry.producers_of(topic)
         turn = next(self._turn)
         for place in range(len(producers)):
-            if producers[(turn + place) % len(producers)].tell(command, untold):
+            producer = producers[(turn + place) % len(producers)]
+            if producer.may_send_to(topic) and producer.tell(command, untold):
                 return
         untold()
 

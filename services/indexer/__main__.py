@@ -108,7 +108,7 @@ async def _serve(
             [Contract(service, servicer), settings_contract(running)],
             settings,
             draining,
-            interceptors=(*traces, *accounts.interceptors),
+            interceptors=(*accounts.interceptors, *traces),
             counts=metrics.counts,
             running=running,
         )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from services.config.settings import ProcessSettings
 from services.limits.meter import Meter
 from services.limits.metered_call import MeteredCall
 from services.rpc.calls import InterceptedCall, Proceed
-from services.rpc.servicer import Context
 from services.rpc.status import LimitExceeded
 from storage.accounts.limits import LIMIT_NAMES, Limits
 from storage.accounts.rules import User, UserKind
@@ -84,11 +83,12 @@ async def _within(meter: Meter, report: Report, call: InterceptedCall, proceed: 
         meter.begin(size, connection)
     except LimitExceeded as error:
         report(call, error)
-        await asyncio.sleep(meter.refusal_wait_s())
+        with meter.refusal_wait_s() as wait_s:
+            await asyncio.sleep(wait_s)
         raise
     try:
         if call.is_stream:
-            return await proceed(cast("Context", MeteredCall(call.context, meter)))
+            return await proceed(MeteredCall(call.context, meter))
         answer = await proceed()
         meter.take_answer(len(answer) if isinstance(answer, bytes) else answer.ByteSize())
         return answer

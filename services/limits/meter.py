@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from services.rpc.status import LimitExceeded
@@ -13,6 +14,9 @@ BURST_S: Final = 1.0  # what was not taken in this time may be taken at once
 BUSY_RETRY_MS: Final = 100  # when others of the caller's calls will have ended, nobody knows
 REFUSALS_PER_S: Final = 200  # to one caller; a call that is refused beyond waits for its turn
 REFUSALS_WAIT_S: Final = 8.0  # longer than this none waits: more calls than one connection may have
+WAITING_MAX: Final = (
+    1_024  # refusals that wait, with the calls under way, where fewer calls are allowed
+)
 
 
 class TokenBucket:
@@ -52,6 +56,7 @@ class Meter:
         self._bytes = TokenBucket(0.0)
         self._refusals = TokenBucket(REFUSALS_PER_S)
         self._calls = 0
+        self._waiting = 0  # refusals
         self._held_bytes = 0
         self._connections: dict[str, int] = {}  # calls under way of each
         self.limit(limits)
@@ -65,7 +70,12 @@ class Meter:
     @property
     def is_idle(self) -> bool:
         """Whether a new meter would say the same."""
-        return not (self._calls or self.wait_s() or self._refusals.free_at > self._monotonic())
+        return not (
+            self._calls
+            or self._waiting
+            or self.wait_s()
+            or self._refusals.free_at > self._monotonic()
+        )
 
     def begin(self, request_bytes: int, connection: str) -> None:
         """Count a call that begins. Raises LimitExceeded: then it is not counted."""
@@ -120,14 +130,24 @@ class Meter:
         """Return how long a stream waits with its next frame, 0 for not at all."""
         return max(0.0, max(self._requests.free_at, self._bytes.free_at) - self._monotonic())
 
-    def refusal_wait_s(self) -> float:
-        """Return how long a refusal waits for its turn: who calls again at once costs no more than that."""
+    @contextmanager
+    def refusal_wait_s(self) -> Iterator[float]:
+        """Give how long a refusal waits for its turn: who calls again at once costs no more than that.
+
+        What waits takes one of the port's calls: with the caller's own it is never more than its limit.
+        """
         now = self._monotonic()
         wait_s = max(0.0, self._refusals.free_at - now)
-        if wait_s > REFUSALS_WAIT_S:
-            return 0.0
+        room = max(self._limits.calls_max or 0, WAITING_MAX)
+        if wait_s > REFUSALS_WAIT_S or self._calls + self._waiting >= room:
+            yield 0.0
+            return
         self._refusals.take(1, now)
-        return wait_s
+        self._waiting += 1
+        try:
+            yield wait_s
+        finally:
+            self._waiting -= 1
 
     def _exceeded(self, limit: str, wait_s: float = BUSY_RETRY_MS / 1e3) -> LimitExceeded:
         return LimitExceeded(

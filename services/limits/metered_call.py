@@ -66,6 +66,10 @@ class MeteredCall:
         """Return what is known of the connection's security."""
         return self._call.auth_context()
 
+    def peer_identity(self) -> str | None:
+        """Return the common name of the caller's certificate, if there is one."""
+        return self._call.peer_identity()
+
     async def send_initial_metadata(self, metadata: Metadata) -> None:
         """Send metadata ahead of any answer. Raises CallEnded."""
         await self._call.send_initial_metadata(metadata)

@@ -137,7 +137,7 @@ async def _serve(
                 upstreams,
                 draining,
                 ports=ports,
-                interceptors=(*traces, *gateway_interceptors(settings)),
+                interceptors=(*gateway_interceptors(settings), *traces),
                 counts=metrics.counts,
                 running=running,
             )
@@ -149,7 +149,7 @@ async def _serve(
             settings,
             draining,
             ports=ports,
-            interceptors=(*traces, *accounts.interceptors),
+            interceptors=(*accounts.interceptors, *traces),
             counts=metrics.counts,
             running=running,
         )

@@ -9,7 +9,8 @@ An interceptor is a coroutine function around each call, of whatever kind::
             failures[call.method, code_of(error)] += 1
             raise
 
-It may raise instead of proceeding, and what it raises becomes a status as a servicer's errors do. The
+It may raise instead of proceeding, and what it raises becomes a status as a servicer's errors do; an
+``AnsweredRefusal`` becomes its answer, and is counted as the refusal that it is. The
 first of several is the outermost. Without interceptors a call costs nothing for them.
 """
 
@@ -55,6 +56,16 @@ class InterceptedCall(NamedTuple):
     answer_of: Callable[[bytes], Message]  # an answer parsed
     request_bytes: int  # 0 of a stream of requests
     is_stream: bool  # of requests or answers or both
+
+
+class AnsweredRefusal(Exception):
+    """An interceptor refuses a call whose clients read refusals in answers: gRPC's status is OK."""
+
+    def __init__(self, refusal: StoreError, answer: bytes | None) -> None:
+        """``answer`` is the last one, None where all are written."""
+        super().__init__(str(refusal))
+        self.refusal = refusal
+        self.answer = answer
 
 
 class Proceed(Protocol):
@@ -143,6 +154,8 @@ class CallHandlers:
                 counts.under_way += 1
             try:
                 answer = await behaviour(data, context)
+            except AnsweredRefusal as refused:
+                return self._answered(method, context, refused, counts, started) or b""
             except BaseException as error:  # noqa: BLE001  the status table decides
                 await self._refuse(method, context, error, counts, started)
             seconds = time.perf_counter() - started
@@ -197,6 +210,8 @@ class CallHandlers:
             counts.under_way += 1
         try:
             answer = await run()
+        except AnsweredRefusal as refused:
+            return self._answered(method, context, refused, counts, started)
         except BaseException as error:  # noqa: BLE001  the status table decides
             await self._refuse(method, context, error, counts, started)
         if counts is not None:
@@ -251,6 +266,19 @@ class CallHandlers:
                 (logs.REQUEST_ID_KEY, request_id),
             ),
         )
+
+    def _answered(
+        self, method: str, context: Context, refused: AnsweredRefusal,
+        counts: MethodCounts | None, started: float,
+    ) -> bytes | None:  # fmt: skip
+        """Count a refusal as what it is; return its answer."""
+        code = status.code_of(refused.refusal).name
+        if counts is not None and self._counts is not None:
+            counts.end(code, time.perf_counter() - started)
+            self._counts.refuse(refused.refusal)
+        if self._running.logs_all:
+            self._log_call(method, context, code, started)
+        return refused.answer
 
     def _log_call(self, method: str, context: Context, code: str, started: float) -> None:
         self._log.info(

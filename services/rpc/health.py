@@ -13,17 +13,21 @@ from typing import Final
 from grpc_health.v1 import health_pb2
 
 from services.rpc.servicer import Context, Draining
-from services.rpc.status import ServiceNotFound
+from services.rpc.status import LimitExceeded, ServiceNotFound
 
 SERVING: Final = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING: Final = health_pb2.HealthCheckResponse.NOT_SERVING
+WATCH_RETRY_MS: Final = 1_000
 _UNKNOWN: Final = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 
 class Health:
     """The health of the services named, NOT_SERVING at first; used on the event loop."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], watches_max: int) -> None:
+        """Anybody may watch: more watches at once than ``watches_max`` are refused."""
+        self._watches_max = watches_max
+        self._watches = 0
         self._names = frozenset(names)
         self._state = NOT_SERVING
         self._ended = False
@@ -56,7 +60,19 @@ class Health:
         return health_pb2.HealthListResponse(statuses=dict.fromkeys(self._names, now))
 
     async def watch(self, request: health_pb2.HealthCheckRequest, context: Context) -> None:
-        """Report the health now and after each change, until the service stops."""
+        """Report the health now and after each change, until the service stops. Raises LimitExceeded."""
+        if self._watches >= self._watches_max:
+            raise LimitExceeded(
+                f"{self._watches_max} watches of the health of this port are open",
+                retry_delay_ms=WATCH_RETRY_MS,
+            )
+        self._watches += 1
+        try:
+            await self._report(request, context)
+        finally:
+            self._watches -= 1
+
+    async def _report(self, request: health_pb2.HealthCheckRequest, context: Context) -> None:
         reported = None
         while True:
             changed = self._changed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, ClassVar, Final, cast
+from typing import Any, Final, cast
 
 import grpc
 from google.protobuf.message import Message
@@ -23,7 +23,7 @@ _NOT_IN_TIME: Final = "the call was not answered in time"
 class InProcessContext:
     """What a servicer may ask of a call that came from its own process."""
 
-    ends_late: ClassVar = False  # as ServedCall has it
+    ends_late = False  # as ServedCall has it
 
     def __init__(self, until: float | None) -> None:
         self._until = until

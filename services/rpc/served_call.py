@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Any, ClassVar, Final, NamedTuple, NoReturn, Protocol
+from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
 import grpc
 
@@ -51,7 +51,7 @@ class ServedCall(Protocol):
     __slots__ = ()
 
     # Some turns of the loop pass until its end, which has come, cancels its handler.
-    ends_late: ClassVar[bool] = True
+    ends_late: bool = True
 
     def invocation_metadata(self) -> Metadata:
         """Return the caller's metadata."""

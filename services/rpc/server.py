@@ -27,6 +27,7 @@ from services.rpc.served_call import CallServer
 from services.rpc.tls import PortTls
 
 _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"]
+WATCHED_PART: Final = 8  # of the calls of a port, one part may be watches of its health
 _REFLECTION: Final = reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"]
 
 
@@ -81,7 +82,7 @@ class RpcServer:
         self._settings = settings
         self._log = logs.get_logger()
         names = tuple(contract.service.full_name for contract in contracts)
-        self._health = Health(("", *names))
+        self._health = Health(("", *names), max(1, settings.concurrent_calls_max // WATCHED_PART))
         reflected = (*names, _HEALTH.full_name, _REFLECTION.full_name)
         running = running or RunningSettings(settings)
         calls = CallHandlers(running=running, interceptors=interceptors, counts=counts)

@@ -139,7 +139,7 @@ async def _serve(
             contracts,
             settings,
             draining,
-            interceptors=(*traces, *accounts.interceptors),
+            interceptors=(*accounts.interceptors, *traces),
             counts=metrics.counts,
             running=running,
         )

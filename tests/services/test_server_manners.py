@@ -18,12 +18,13 @@ import structlog
 from fake_writer_store import FakeWriterStore
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from real_processes import until
 from service_settings import writer_settings
 
 from penstock.v1 import common_pb2, writer_pb2, writer_pb2_grpc
 from services.rpc.calls import PARSED_BYTES_MAX
 from services.rpc.limits import server_options
-from services.rpc.server import Contract, RpcServer
+from services.rpc.server import WATCHED_PART, Contract, RpcServer
 from services.testing import BackgroundLoop
 from services.writer.acks import Acks
 from services.writer.servicer import WriterServicer
@@ -96,6 +97,38 @@ def test_a_watch_reports_each_change_of_the_health(
     watch.cancel()
     states = health_pb2.HealthCheckResponse
     assert told == [states.SERVING, states.NOT_SERVING, states.SERVING]
+
+
+def test_watches_are_a_part_of_the_calls_and_the_rest_is_for_others(
+    grpc_service: Any, grpc_settings: Any, background: BackgroundLoop
+) -> None:
+    async def start() -> tuple[RpcServer, str]:
+        settings = grpc_settings.model_copy(update={"concurrent_calls_max": 2 * WATCHED_PART})
+        server = RpcServer([Contract(grpc_service, _Slow())], settings, asyncio.Event())
+        return server, await server.start("127.0.0.1:0")
+
+    server, address = background.run(start())
+    with grpc.insecure_channel(address) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        watches = [stub.Watch(health_pb2.HealthCheckRequest(), timeout=60) for _ in range(2)]
+        for watch in watches:
+            next(watch)
+        with pytest.raises(grpc.RpcError) as refused:
+            next(stub.Watch(health_pb2.HealthCheckRequest(), timeout=60))
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        watches[0].cancel()
+        until(lambda: _is_told(stub.Watch(health_pb2.HealthCheckRequest(), timeout=60)), seconds=20)
+        watches[1].cancel()
+    background.run(server.drain())
+
+
+def _is_told(watch: Any) -> bool:
+    try:
+        next(watch)
+    except grpc.RpcError:
+        return False
+    watch.cancel()
+    return True
 
 
 def test_reflection_lists_the_services(grpc_channel: grpc.Channel) -> None:

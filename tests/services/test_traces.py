@@ -13,11 +13,15 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from service_settings import reader_settings, writer_settings
 
 from penstock import Client, RecordBatch, TopicNotFound
+from penstock.credentials import Credentials
 from penstock.tracing import TRACEPARENT, consumer_span
 from penstock.v1 import writer_pb2, writer_pb2_grpc
 from services.reader.__main__ import serve as serve_reader
 from services.testing import BackgroundService
 from services.writer.__main__ import serve as serve_writer
+from storage.accounts.account_table import AccountTable
+from storage.accounts.rules import UserKind
+from storage.files.filesystem import OsFileSystem
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -159,3 +163,23 @@ def test_without_a_topic_the_error_is_the_calls_own(tmp_path, collector):
         pytest.raises(TopicNotFound),
     ):
         client.produce("none", b"x")
+
+
+def test_what_nobody_is_known_by_is_not_traced(tmp_path, collector):
+    table = AccountTable(OsFileSystem(), tmp_path / "store" / "config")
+    root = table.create_user("root", UserKind.SUPER)
+    settings = writer_settings(tmp_path / "store", traces_endpoint=collector.address, accounts=True)
+    signed = Credentials("root", root.secrets[0]).metadata()
+    with (
+        BackgroundService(serve_writer, settings) as writer,
+        grpc.insecure_channel(writer.address) as channel,
+    ):
+        stub = writer_pb2_grpc.WriterStub(channel)
+        for metadata in ((), signed):
+            request = writer_pb2.ListTopicsRequest() if metadata else writer_pb2.ProduceRequest()
+            method = stub.ListTopics if metadata else stub.Produce
+            try:
+                method(request, metadata=(*metadata, ("traceparent", PARENT)))
+            except grpc.RpcError as refused:
+                assert refused.code() is grpc.StatusCode.UNAUTHENTICATED
+    assert list(collector.taken()) == ["penstock.v1.Writer/ListTopics"]

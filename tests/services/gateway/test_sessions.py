@@ -17,9 +17,9 @@ async def test_a_silent_client_is_gone_and_one_that_speaks_is_not(
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
     sessions = Sessions(most=10, timeout_seconds=60, gone=gone.append)
     for name in ("silent", "speaks"):
-        sessions.heard(name).renews = True
+        sessions.heard(name, "").renews = True
     now = 61.0
-    sessions.heard("speaks")
+    sessions.heard("speaks", "")
     sessions.expire()
 
     assert gone == [sessions.owner_of("silent")]
@@ -29,7 +29,7 @@ async def test_a_silent_client_is_gone_and_one_that_speaks_is_not(
 async def test_a_client_without_leases_goes_without_a_word() -> None:
     gone: list[str] = []
     sessions = Sessions(most=10, timeout_seconds=0, gone=gone.append)
-    sessions.heard("producer")
+    sessions.heard("producer", "")
     await asyncio.sleep(0.001)
     sessions.expire()
 
@@ -40,10 +40,24 @@ async def test_of_more_clients_than_are_remembered_the_one_silent_for_longest_go
     gone: list[str] = []
     sessions = Sessions(most=2, timeout_seconds=60, gone=gone.append)
     for name in ("a", "b", "a", "c"):
-        sessions.heard(name).renews = True
+        sessions.heard(name, "").renews = True
 
     assert gone == [sessions.owner_of("b")]
     assert [client_id for client_id, _ in sessions] == ["a", "c"]
+
+
+async def test_who_does_not_say_whose_it_is_keeps_what_is_there_at_the_same_address() -> None:
+    sessions = Sessions(most=2, timeout_seconds=60, gone=str)
+    sessions.heard("known", "ann").peer = "ipv4:10.0.0.7:4711"
+    sessions.heard("without an address", "ann")
+    before = {client_id: session.heard_at for client_id, session in sessions}
+    await asyncio.sleep(0.01)
+
+    for client_id in ("known", "without an address", "new"):
+        sessions.heard_from(client_id, "ipv4:10.0.0.8:4711")
+    assert {client_id: session.heard_at for client_id, session in sessions} == before
+    sessions.heard_from("known", "ipv6:%5B::ffff:10.0.0.7%5D:4712")
+    assert [client_id for client_id, _ in sessions] == ["without an address", "known"]
 
 
 async def test_another_process_has_other_owners() -> None:

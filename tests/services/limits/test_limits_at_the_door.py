@@ -12,10 +12,10 @@ from penstock.account_values import User
 from penstock.credentials import Credentials
 from penstock.v1 import reader_pb2, writer_pb2
 from services.config.settings import IndexerSettings, ReaderSettings, WriterSettings
+from services.config.values import NotNegative
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2
 from services.indexer.__main__ import serve as serve_indexer
-from services.limits.limiter import set_limits
 from services.reader.__main__ import serve as serve_reader
 from services.testing import FREE_PORT, SMALL_FILES, BackgroundService, RunningStore
 from services.writer.__main__ import serve as serve_writer
@@ -26,6 +26,7 @@ from storage.files.filesystem import OsFileSystem
 PRODUCE = "/penstock.v1.Writer/Produce"
 STREAM = "/penstock.v1.Writer/ProduceStream"
 PULL = "/penstock.v1.Reader/Pull"
+RECEIVE = "/apache.rocketmq.v2.MessagingService/ReceiveMessage"
 SEND = "/apache.rocketmq.v2.MessagingService/SendMessage"
 TOO_MANY_REQUESTS = 42_900
 
@@ -201,12 +202,55 @@ def test_a_rocketmq_client_reads_the_refusal_in_the_answer(call, limit):
     assert TOO_MANY_REQUESTS in [code() for _ in range(5)]
 
 
-def test_the_gateway_s_port_of_a_reader_has_the_limits_of_a_gateway():
-    reader = ReaderSettings(store="s", user_connections_max=7)
-    assert set_limits(reader).calls_max < reader.concurrent_calls_max
-    of_port = set_limits(reader.of_gateway())
-    assert (of_port.calls_max, of_port.connections_max) == (15_000, 7)
-    assert of_port.calls_max < reader.of_gateway().concurrent_calls_max
+class ReaderOfFewCalls(ReaderSettings):
+    """A reader whose default is one call of each user; the gateway's own default stays."""
+
+    user_calls_max: NotNegative = 1
+
+
+def test_the_gateway_s_port_of_a_reader_has_the_limits_of_a_gateway(limited):
+    """Beside what waits at the reader's port, where a user may have one call, some wait at the gateway's."""
+    store, root, metadata = limited
+    settings = ReaderOfFewCalls(
+        store=store.directory,
+        listen=FREE_PORT,
+        accounts=True,
+        writer_address=store.writer,
+        gateway_listen=FREE_PORT,
+    )
+    receive = service_pb2.ReceiveMessageRequest(batch_size=1)
+    receive.group.name, receive.message_queue.topic.name = "nobody-s", "empty"
+    receive.invisible_duration.seconds, receive.long_polling_timeout.seconds = 30, 2
+    root.create_topic("empty", queues=1)
+    wait = reader_pb2.PullRequest(topic="empty", queue_offset=0, wait_ms=20_000)
+    with (
+        BackgroundService(serve_reader, settings) as reader,
+        grpc.insecure_channel(reader.address) as own,
+        grpc.insecure_channel(reader.gateway_address) as gateway,
+    ):
+        pulls = [
+            own.unary_unary(PULL).future(wait.SerializeToString(), metadata=metadata["ann"])
+            for _ in range(2)
+        ]
+        is_refused = threading.Event()
+        for each in pulls:
+            each.add_done_callback(lambda _: is_refused.set())
+        assert is_refused.wait(10)
+        (refused,) = (each for each in pulls if each.done())
+        assert refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        asked = [
+            gateway.unary_stream(RECEIVE)(
+                receive.SerializeToString(),
+                metadata=(*metadata["ann"], ("x-mq-client-id", f"c{number}")),
+                timeout=20,
+            )
+            for number in range(3)
+        ]
+        for each in asked:
+            first, *_ = (service_pb2.ReceiveMessageResponse.FromString(data) for data in each)
+            assert first.status.code == v2.MESSAGE_NOT_FOUND
+        for each in pulls:
+            each.cancel()
 
 
 def test_a_user_s_limits_are_listed(limited, limit):

@@ -1,11 +1,12 @@
 """What a caller takes is counted against each of its limits; a limit that changes is in force at once."""
 
 import math
+from contextlib import ExitStack
 
 import pytest
 
 from services.limits.limiter import ConnectionLimits, UserLimits
-from services.limits.meter import BURST_S, REFUSALS_PER_S, REFUSALS_WAIT_S, Meter
+from services.limits.meter import BURST_S, REFUSALS_PER_S, REFUSALS_WAIT_S, WAITING_MAX, Meter
 from services.rpc.status import LimitExceeded, retry_delay_ms
 from storage.accounts.limits import LIMIT_NAMES, Limits, checked_limits
 from storage.accounts.rules import User, UserKind
@@ -115,11 +116,32 @@ def test_a_changed_limit_is_in_force_at_once(meter_of):
 
 def test_refusals_are_paced_for_who_calls_again_at_once(meter_of):
     meter = meter_of()
-    waits = [meter.refusal_wait_s() for _ in range(math.ceil(REFUSALS_PER_S * 2))]
+    waits = [wait_s_of_refusal(meter) for _ in range(math.ceil(REFUSALS_PER_S * 2))]
     assert not any(waits[:REFUSALS_PER_S])
     assert waits == sorted(waits)
     assert waits[-1] == pytest.approx(1.0, abs=0.01)
-    assert max(meter.refusal_wait_s() for _ in range(REFUSALS_PER_S * 8)) <= REFUSALS_WAIT_S
+    assert max(wait_s_of_refusal(meter) for _ in range(REFUSALS_PER_S * 8)) <= REFUSALS_WAIT_S
+
+
+def wait_s_of_refusal(meter):
+    with meter.refusal_wait_s() as wait_s:
+        return wait_s
+
+
+@pytest.mark.parametrize(
+    ("calls_max", "calls", "most"), [(3_072, 2_000, 3_072), (2, 1, WAITING_MAX)]
+)
+def test_calls_and_refusals_that_wait_are_together_no_more_than_one_caller_may_have(
+    meter_of, calls_max, calls, most
+):
+    meter = meter_of(calls_max=calls_max)
+    for _ in range(calls):
+        meter.begin(0, "a")
+    with ExitStack() as stack:
+        waits = [stack.enter_context(meter.refusal_wait_s()) for _ in range(REFUSALS_PER_S * 7)]
+        waiting = sum(wait_s > 0 for wait_s in waits) + REFUSALS_PER_S  # which do not wait long
+        assert calls + waiting == pytest.approx(most, abs=1)
+    assert wait_s_of_refusal(meter) > 0
 
 
 def user(name="ann", kind=UserKind.NORMAL, **limits):
