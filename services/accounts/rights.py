@@ -8,8 +8,9 @@ is empty names nothing. A path that ends at no element names nothing, and then t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import Message
@@ -223,24 +224,32 @@ RIGHTS: Final[Mapping[tuple[str, str], Right]] = {
 }
 
 
-def names_at(message: Message, path: tuple[str, ...]) -> Iterator[str]:
-    """Yield the names that a message has at a path."""
-    if not path:
-        yield str(message)
-        return
-    field = message.DESCRIPTOR.fields_by_name[path[0]]
-    value: Any = getattr(message, path[0])
-    if len(path) == 1:
-        yield from value if field.is_repeated else (value,)
-    elif field.is_repeated:
-        for element in value:
-            yield from names_at(element, path[1:])
-    elif message.HasField(path[0]):
-        yield from names_at(value, path[1:])
+def names_at(message: Message, path: tuple[str, ...]) -> list[str]:
+    """Return the names that a message has at a path."""
+    found: list[Any] = [message if path else str(message)]
+    for name, is_repeated, is_message in _fields(type(message), path):
+        if is_repeated:
+            found = [element for each in found for element in getattr(each, name)]
+        else:
+            found = [getattr(each, name) for each in found if not is_message or each.HasField(name)]
+    return found
 
 
-def named(message: Message, names: Names) -> Iterator[Resource]:
-    """Yield the resources that a message names."""
-    for name in names_at(message, names.path):
-        if name or not names.is_optional:
-            yield names.resource(name or THE_CLUSTER.name)
+@cache
+def _fields(kind: type[Message], path: tuple[str, ...]) -> list[tuple[str, bool, bool]]:
+    """Return the fields of a path: name, whether it is repeated, whether it is a message."""
+    fields, descriptor = [], kind.DESCRIPTOR
+    for name in path:
+        field = descriptor.fields_by_name[name]
+        descriptor = field.message_type
+        fields.append((name, field.is_repeated, descriptor is not None))
+    return fields
+
+
+def named(message: Message, names: Names) -> list[Resource]:
+    """Return the resources that a message names."""
+    return [
+        names.resource(name or THE_CLUSTER.name)
+        for name in names_at(message, names.path)
+        if name or not names.is_optional
+    ]
