@@ -86,6 +86,10 @@ class ChangedFiles:
         self.paths = tuple(paths)
         self._taken = self._found = self._state()
 
+    def again(self) -> None:
+        """Have the next look say so again: what was read could not be used."""
+        self._taken = None
+
     def look(self) -> bool:
         """Return whether to read the files again."""
         before, self._found = self._found, self._state()
@@ -111,6 +115,7 @@ class WatchedTls:
         self._files = files
         self._changed = ChangedFiles([] if files is None else files.paths)
         self._look_at = 0.0
+        self._problem = ""
 
     def look(self, now: float) -> bool:
         """Return whether the files have changed and are good, at most each second; bad ones change nothing."""
@@ -122,8 +127,12 @@ class WatchedTls:
         try:
             self.loaded = self._files.loaded()
         except BadTlsFile as problem:
-            _log.warning("connections keep the certificates that they have: %s", problem)
+            self._changed.again()
+            if str(problem) != self._problem:
+                _log.warning("connections keep the certificates that they have: %s", problem)
+            self._problem = str(problem)
             return False
+        self._problem = ""
         return True
 
 

@@ -15,7 +15,7 @@ from services.accounts.rights import RIGHTS, Actions, Right, Who, named, names_a
 from services.accounts.signatures import Signed, carried, signed_by, signing_secret_id
 from services.limits.limiter import UserLimits
 from services.rpc.calls import InterceptedCall, Proceed
-from services.rpc.peers import ip_of_peer
+from services.rpc.peers import ip_address, ip_of_peer
 from services.rpc.servicer import Context
 from services.rpc.status import PermissionDenied, Unauthenticated
 from storage.accounts.account_table import SERVICES_USER
@@ -23,7 +23,6 @@ from storage.accounts.rules import (
     EVERYTHING,
     THE_CLUSTER,
     Action,
-    Host,
     Resource,
     Rules,
     User,
@@ -99,7 +98,7 @@ class Guard:
         except (Unauthenticated, PermissionDenied) as error:
             self._audit.denied(
                 user=caller.name if caller else "",
-                address=str(ip_of_peer(call.context.peer())),
+                address=ip_of_peer(call.context.peer()),
                 method=f"{call.service}/{call.method}",
                 problem=str(error),
             )
@@ -117,7 +116,7 @@ class Guard:
     ) -> Any:
         needs = await _needs(caller, user, right, call)
         try:
-            answer = await self._run(caller, needs, right, partial(proceed, context))
+            answer = await self._run(caller, needs, right, proceed, context)
         except (RecordNotFound, DamagedRecord, UnreadableBody):
             _check_answered(caller, right, [names.resource(EVERYTHING) for names in right.answered])
             raise
@@ -137,7 +136,7 @@ class Guard:
             self._callers[place] = caller
         return caller
 
-    async def _known(self, authorization: tuple[str, str], name: str, host: Host) -> Principal:
+    async def _known(self, authorization: tuple[str, str], name: str, host: str) -> Principal:
         try:
             signed = signed_by(*authorization)
         except ValueError:
@@ -147,7 +146,7 @@ class Guard:
             name, secret_id = signed.access_key, await self._verify(signed)
         if not name or secret_id == "":
             raise Unauthenticated
-        return Principal(self._rules, name, host, secret_id)
+        return Principal(self._rules, name, ip_address(host), secret_id)
 
     async def _verified(self, signed: Signed) -> str:
         return signing_secret_id(self._rules(), signed)
@@ -161,7 +160,8 @@ class Guard:
         caller: Principal,
         needs: _Needs,
         right: Right,
-        proceed: Callable[[], Awaitable[Any]],
+        proceed: Proceed,
+        context: Context | None,
     ) -> Any:
         task = asyncio.current_task()
         assert task is not None
@@ -171,7 +171,7 @@ class Guard:
         called_by = PRINCIPAL.set(caller)
         sending = SEND_CHECK.set(_send_check(caller)) if right.sends else None
         try:
-            return await proceed()
+            return await proceed(context)
         except asyncio.CancelledError:
             ended = self._ended.pop(task, None)
             if ended is None:

@@ -152,7 +152,7 @@ def _guard(
 def _reporting(audit: AuditLog) -> Callable[[InterceptedCall, LimitExceeded], None]:
     def report(call: InterceptedCall, error: LimitExceeded) -> None:
         audit.limited(
-            address=str(ip_of_peer(call.context.peer())),
+            address=ip_of_peer(call.context.peer()),
             method=f"{call.service}/{call.method}",
             problem=str(error),
         )

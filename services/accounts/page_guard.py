@@ -48,7 +48,7 @@ def _contexts(settings: ProcessSettings) -> Callable[[], ssl.SSLContext] | None:
                 identity(cert, key)
                 context = _context(cert, key)
             except (BadTlsFile, OSError):  # the process's port says so
-                pass
+                files.again()
         return context
 
     return current

@@ -227,7 +227,7 @@ RIGHTS: Final[Mapping[tuple[str, str], Right]] = {
 def names_at(message: Message, path: tuple[str, ...]) -> list[str]:
     """Return the names that a message has at a path."""
     found: list[Any] = [message if path else str(message)]
-    for name, is_repeated, is_message in _fields(type(message), path):
+    for name, is_repeated, is_message in _fields(message.DESCRIPTOR, path):
         if is_repeated:
             found = [element for each in found for element in getattr(each, name)]
         else:
@@ -236,9 +236,9 @@ def names_at(message: Message, path: tuple[str, ...]) -> list[str]:
 
 
 @cache
-def _fields(kind: type[Message], path: tuple[str, ...]) -> list[tuple[str, bool, bool]]:
-    """Return the fields of a path: name, whether it is repeated, whether it is a message."""
-    fields, descriptor = [], kind.DESCRIPTOR
+def _fields(descriptor: Any, path: tuple[str, ...]) -> list[tuple[str, bool, bool]]:
+    """Return the fields of a path through a kind of message: name, whether it is repeated, whether it is a message."""
+    fields = []
     for name in path:
         field = descriptor.fields_by_name[name]
         descriptor = field.message_type

@@ -30,9 +30,9 @@ def host_of_peer(peer: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def ip_of_peer(peer: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+def ip_of_peer(peer: str) -> str:
     """Return the address alone."""
-    return ip_address(host_of_peer(peer).rpartition(":")[0].strip("[]"))
+    return host_of_peer(peer).rpartition(":")[0].strip("[]")
 
 
 def ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:

@@ -22,6 +22,7 @@ class PortTls:
         self._log = logs.get_logger()
         self._first = self._read()
         self._next: Any = None
+        self._problem = ""
 
     @classmethod
     def of(cls, settings: ProcessSettings) -> PortTls | None:
@@ -43,14 +44,20 @@ class PortTls:
             self.look()
 
     def look(self) -> None:
-        """Take up files that have changed; what is wrong with them is logged, and the old ones stay."""
+        """Take up files that have changed. What is wrong with them is logged once; the old ones stay till they
+        are good.
+        """
         if not self._files.look():
             return
         try:
             self._next = self._read()
         except BadTlsFile as problem:
-            self._log.error("certificate not taken up, the old one stays", problem=str(problem))
+            self._files.again()
+            if str(problem) != self._problem:
+                self._log.error("certificate not taken up, the old one stays", problem=str(problem))
+            self._problem = str(problem)
         else:
+            self._problem = ""
             self._log.info(
                 "certificate taken up", file=str(self._cert), expires_at=self.expires_at.isoformat()
             )

@@ -124,3 +124,5 @@ def test_files_are_read_again_once_they_have_changed_and_settled(tmp_path: Path)
     assert not files.look()
     other.write_text("new")
     assert [files.look(), files.look(), files.look()] == [False, True, False]
+    files.again()
+    assert [files.look(), files.look()] == [True, False]
