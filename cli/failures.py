@@ -83,7 +83,9 @@ def _of_client(error: Exception) -> tuple[str, ExitCode] | None:
         | client.OffsetOutOfRange,
     ):
         return line, ExitCode.USAGE
-    if isinstance(error, client.Unauthenticated | client.PermissionDenied):
+    if isinstance(error, client.Unauthenticated):
+        return f"{line} (PENSTOCK_ACCESS_KEY, PENSTOCK_SECRET_KEY)", ExitCode.DENIED
+    if isinstance(error, client.PermissionDenied):
         return line, ExitCode.DENIED
     if isinstance(error, client.NotFound) or error.reason == _TOO_LATE:
         return line, ExitCode.NOT_FOUND

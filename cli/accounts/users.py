@@ -35,8 +35,8 @@ def create(
     store: Annotated[
         Path | None,
         typer.Option(
-            help="Directory of a store that is stopped or not made yet: how the first super user is made, or"
-            " made again."
+            help="Directory of a store that is stopped or not made yet: how the first super user is made. One that"
+            " is there gets a new secret key, and may call again."
         ),
     ] = None,
 ) -> None:
@@ -190,7 +190,7 @@ def _create_offline(store: Path, name: str, kind: UserKind) -> str:
     filesystem.make_directory(store)
     with stopped_store(store):
         table = AccountTable(filesystem, store / "config")
-        return table.create_user(name, StoredKind(kind)).secrets[-1]
+        return table.restore_user(name, StoredKind(kind)).secrets[-1]
 
 
 def _show_secret(session: Session, name: str, secret_key: str) -> None:

@@ -34,6 +34,7 @@ def clients(
     """Show RocketMQ's clients that are connected, those silent for longest first."""
     import grpc
 
+    from penstock.errors import PermissionDenied, Unauthenticated, from_rpc_error
     from penstock.tls import advice
 
     session = session_of(context)
@@ -54,6 +55,9 @@ def clients(
             address = DEFAULT_GATEWAY
             answer = _list(address, group, session)
     except grpc.RpcError as error:
+        refusal = from_rpc_error(error)
+        if isinstance(refusal, Unauthenticated | PermissionDenied):
+            raise refusal from error
         hint = advice(error.details() or "", session.tls)
         line = f"{address}: {hint}" if hint else nobody_answers(address)
         raise CommandFailed(line, ExitCode.UNREACHABLE) from error

@@ -28,6 +28,7 @@ from services.rpc.server import Contract
 from services.rpc.status import LimitExceeded
 from services.upstream import ServiceAddress, Upstream
 from storage.accounts.account_table import SERVICES_USER, AccountFile, AccountTable
+from storage.accounts.document import ACCOUNTS_FILE
 from storage.accounts.limits import Limits
 from storage.accounts.rules import Rules, User
 from storage.errors import BrokenAccounts
@@ -50,6 +51,7 @@ def own_accounts(settings: StoreProcessSettings) -> tuple[ServedAccounts, Contra
     Raises BrokenAccounts where they are on and there is no user.
     """
     audit = AuditLog()
+    _check_not_forgotten(settings)
     if not settings.accounts:
         return without_accounts(settings), Contract(ACCOUNTS, AccountServicer(None, audit))
     table = AccountTable(OsFileSystem(), _config(settings))
@@ -63,10 +65,20 @@ def own_accounts(settings: StoreProcessSettings) -> tuple[ServedAccounts, Contra
     return accounts, Contract(ACCOUNTS, AccountServicer(table, audit))
 
 
+def _check_not_forgotten(settings: StoreProcessSettings) -> None:
+    """Raise BrokenAccounts for a store with accounts unless settings say on or off."""
+    said = "accounts" in settings.model_fields_set
+    if not said and OsFileSystem().exists(_config(settings) / ACCOUNTS_FILE):
+        raise BrokenAccounts(
+            f"{settings.store} has accounts: start with --accounts, or with --no-accounts to serve everybody"
+        )
+
+
 def read_accounts(settings: StoreProcessSettings) -> tuple[ServedAccounts, Contract]:
     """Return the accounts of a process beside the writer; and the contract for gateways. Raises
     BrokenAccounts.
     """
+    _check_not_forgotten(settings)
     if not settings.accounts:
         return without_accounts(settings), Contract(AUTHENTICATION, AuthenticationServicer(None))
     rules = AccountFile(OsFileSystem(), _config(settings)).rules

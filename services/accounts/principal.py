@@ -85,7 +85,7 @@ class Principal:
         for action in actions:
             if self.allows(action, resource):
                 return
-        raise PermissionDenied(self._name, f"{actions[0]} on {resource}")
+        raise PermissionDenied(self._name, f"{' or '.join(actions)} on {resource}")
 
 
 def check(resource: Resource, *actions: Action) -> None:

@@ -20,6 +20,7 @@ from services.metrics.service import ServiceMetrics
 from services.rpc.ports import check_free
 from services.traces import open_traces
 from services.upstream import ServiceAddress, Upstream, WaitingCalls
+from storage.errors import BrokenAccounts
 
 SERVICE: Final = "gateway"
 
@@ -74,17 +75,17 @@ async def serve(
 
 
 def _own_metadata(settings: GatewaySettings) -> Callable[[], Metadata]:
-    """Return what its calls carry. Raises ValueError where accounts need it and the variables do not say it."""
+    """Return what its calls carry. Raises BrokenAccounts where accounts need it and the variables do not say it."""
     credentials = given_credentials()
     if credentials is None:
         if settings.accounts:
-            raise ValueError(
+            raise BrokenAccounts(
                 "--accounts needs PENSTOCK_ACCESS_KEY and PENSTOCK_SECRET_KEY of a user that penstock user create"
                 " NAME --service made"
             )
         return tuple
     if not settings.accounts:
-        raise ValueError(
+        raise BrokenAccounts(
             "PENSTOCK_ACCESS_KEY is set without --accounts: whoever calls the gateway would call as that user"
         )
     metadata = credentials.metadata()

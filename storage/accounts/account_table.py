@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -117,6 +117,18 @@ class AccountTable:
                 if user is None:
                     raise
 
+    def restore_user(self, name: str, kind: UserKind) -> User:
+        """Create a user, or give one that is there a new secret alone, that kind, and the right to call."""
+        with self._lock:
+            if name == SERVICES_USER:
+                raise UserExists(name)
+            known = self._rules.users.get(checked_user_name(name))
+            if known is None:
+                known = User(name=name, kind=kind)
+            user = replace(known, kind=kind, is_enabled=True, secrets=(_new_secret(),))
+            self._save(users={**self._rules.users, name: user})
+            return user
+
     def create_user(self, name: str, kind: UserKind) -> User:
         """Add a user with a new secret; return it. Raises UserExists, InvalidMessage."""
         user = User(name=checked_user_name(name), kind=kind, secrets=(_new_secret(),))
@@ -157,16 +169,27 @@ class AccountTable:
             user = replace(user, limits=limits)
             if is_enabled is not None:
                 user = replace(user, is_enabled=is_enabled)
-            self._save(users={**self._rules.users, name: user})
+            users = {**self._rules.users, name: user}
+            self._check_super_user_stays(users)
+            self._save(users=users)
             return user
 
     def delete_user(self, name: str) -> None:
         """Remove a user and its policies. Raises UserNotFound."""
         with self._lock:
             self._user(name)
+            users = {key: each for key, each in self._rules.users.items() if key != name}
+            self._check_super_user_stays(users)
             self._save(
-                users={key: each for key, each in self._rules.users.items() if key != name},
+                users=users,
                 policies={key: each for key, each in self._rules.policies.items() if key != name},
+            )
+
+    def _check_super_user_stays(self, users: Mapping[str, User]) -> None:
+        """Raise InvalidMessage if a change takes the last super user away: nobody could undo it."""
+        if _has_super_user(self._rules.users) and not _has_super_user(users):
+            raise InvalidMessage(
+                "user", "is the last super user who may call: make another one first"
             )
 
     def put_policy(self, policy: Policy, *, exists: bool | None = None) -> None:
@@ -231,6 +254,10 @@ class AccountTable:
             self._path, encode_rules(rules), backup=False, mode=ACCOUNTS_MODE
         )
         self._rules = rules
+
+
+def _has_super_user(users: Mapping[str, User]) -> bool:
+    return any(user.kind is UserKind.SUPER and user.is_enabled for user in users.values())
 
 
 def listed_users(rules: Rules) -> Iterable[User]:

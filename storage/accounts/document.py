@@ -61,7 +61,10 @@ def decode_rules(data: bytes) -> Rules:
             policies={name: tuple(each) for name, each in policies.items()},
         )
     except _MALFORMED as error:
-        raise BrokenAccounts(f"config/{ACCOUNTS_FILE} is not usable: {error}") from error
+        raise BrokenAccounts(
+            f"config/{ACCOUNTS_FILE} is not usable: {error}. Restore it from a backup; without it all users and"
+            " policies have to be made again"
+        ) from error
 
 
 def policy_fields(policy: Policy) -> dict[str, Any]:

@@ -242,3 +242,29 @@ def test_a_file_with_limits_that_are_none_is_refused(table, tmp_path, limits):
     path.write_bytes(encode_checked(document, indent=1))
     with pytest.raises(BrokenAccounts, match="not usable"):
         AccountTable(OsFileSystem(), tmp_path)
+
+
+def test_the_last_super_user_who_may_call_stays(table):
+    table.create_user("root", UserKind.SUPER)
+    for change in (
+        lambda: table.update_user("root", is_enabled=False),
+        lambda: table.update_user("root", kind=UserKind.NORMAL),
+        lambda: table.delete_user("root"),
+    ):
+        with pytest.raises(InvalidMessage, match="last super user"):
+            change()
+    table.create_user("other", UserKind.SUPER)
+    table.delete_user("root")
+
+
+def test_a_user_is_restored_with_a_new_secret_alone(table):
+    table.create_user("root", UserKind.SUPER)
+    lost = table.update_user("root", adds_secret=True).secrets
+    table.create_user("other", UserKind.SUPER)
+    table.update_user("root", is_enabled=False, kind=UserKind.NORMAL)
+    restored = table.restore_user("root", UserKind.SUPER)
+    assert restored.is_enabled and restored.kind is UserKind.SUPER
+    assert len(restored.secrets) == 1 and restored.secrets[0] not in lost
+    assert table.restore_user("new", UserKind.NORMAL).secrets
+    with pytest.raises(UserExists):
+        table.restore_user(SERVICES_USER, UserKind.SUPER)

@@ -541,9 +541,26 @@ def test_a_gateway_with_keys_and_without_accounts_does_not_start(guarded, root, 
     )
     try:
         with (
-            pytest.raises(ValueError, match="without --accounts"),
+            pytest.raises(BrokenAccounts, match="without --accounts"),
             BackgroundService(serve_gateway, settings),
         ):
             pass
     finally:
         root.delete_user("gate")
+
+
+def test_a_store_with_accounts_does_not_forget_them(tmp_path):
+    store = tmp_path / "store"
+    AccountTable(OsFileSystem(), store / "config").create_user("root", UserKind.SUPER)
+    settings = WriterSettings(store=store, listen=FREE_PORT, **SMALL_FILES)
+    with (
+        pytest.raises(BrokenAccounts, match="has accounts"),
+        BackgroundService(serve_writer, settings),
+    ):
+        pass
+    open_to_all = WriterSettings(store=store, listen=FREE_PORT, accounts=False, **SMALL_FILES)
+    with (
+        BackgroundService(serve_writer, open_to_all) as writer,
+        Client(writer=writer.address) as client,
+    ):
+        assert client.topics() == []
