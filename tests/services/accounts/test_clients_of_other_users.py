@@ -107,6 +107,10 @@ class Telemetry:
             if each.HasField("recover_orphaned_transaction_command")
         ]
 
+    def wait_for_end(self) -> None:
+        self._reading.join(20)
+        assert not self._reading.is_alive()
+
     def close(self) -> None:
         self._commands.put(None)
         self._answers.cancel()
@@ -254,7 +258,7 @@ def test_refusals_in_answers_are_counted_as_refusals(
     assert port.code("SendMessage", send, "ann", "ann") == v2.FORBIDDEN
     assert port.code("QueryRoute", route, "", "ann") == v2.UNAUTHORIZED
     stream = Telemetry(port, "", "ann")
-    until(lambda: stream.statuses, seconds=20)
+    stream.wait_for_end()
     assert stream.statuses == [v2.UNAUTHORIZED]
     stream.close()
     for count, name, labels in (
