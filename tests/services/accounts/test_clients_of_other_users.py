@@ -107,6 +107,10 @@ class Telemetry:
             if each.HasField("recover_orphaned_transaction_command")
         ]
 
+    def wait_for_end(self) -> None:
+        self._reading.join(20)
+        assert not self._reading.is_alive()
+
     def close(self) -> None:
         self._commands.put(None)
         self._answers.cancel()
@@ -205,7 +209,8 @@ def test_a_heartbeat_of_nobody_makes_no_session_and_changes_none(
     port: GatewayPortOfUsers, bob: Telemetry
 ) -> None:
     heartbeat = service_pb2.HeartbeatRequest(client_type=v2.SIMPLE_CONSUMER)
-    time.sleep(0.5)
+    time.sleep(2.0)
+    before = port.sessions()["bob"].silent_ms
     wrong = (("authorization", "MQv2-HMAC-SHA1 Credential=, SignedHeaders=, Signature=00"),)
     for metadata in ((), wrong):
         for client_id in ("bob", "new"):
@@ -216,7 +221,7 @@ def test_a_heartbeat_of_nobody_makes_no_session_and_changes_none(
     sessions = port.sessions()
     assert "new" not in sessions
     assert sessions["bob"].kind == "producer"
-    assert sessions["bob"].silent_ms < 400  # its own client sends such heartbeats: it is there
+    assert sessions["bob"].silent_ms < before  # its own client sends such heartbeats: it is there
 
 
 def test_a_long_heartbeat_of_nobody_is_not_read(port: GatewayPortOfUsers) -> None:
@@ -254,7 +259,7 @@ def test_refusals_in_answers_are_counted_as_refusals(
     assert port.code("SendMessage", send, "ann", "ann") == v2.FORBIDDEN
     assert port.code("QueryRoute", route, "", "ann") == v2.UNAUTHORIZED
     stream = Telemetry(port, "", "ann")
-    until(lambda: stream.statuses, seconds=20)
+    stream.wait_for_end()
     assert stream.statuses == [v2.UNAUTHORIZED]
     stream.close()
     for count, name, labels in (
