@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any, Final
 
 from services.rpc.calls import AnsweredRefusal, InterceptedCall, Interceptor, Proceed
@@ -27,17 +28,20 @@ class InBand:
     def __init__(self, guard: Interceptor) -> None:
         self._guard = guard
 
-    async def __call__(self, call: InterceptedCall, proceed: Proceed) -> Any:
+    def __call__(self, call: InterceptedCall, proceed: Proceed) -> Awaitable[Any]:
         """Make a call if its caller may. Raises AnsweredRefusal, of all other services what the interceptor does."""
-        try:
-            return await self._guard(call, proceed)
-        except tuple(_CODES) as error:
-            if call.service != MESSAGING:
-                raise
-            answer: Any = call.answer_of(b"")
-            answer.status.code = _CODES[type(error)]
-            answer.status.message = str(error)
-            raise AnsweredRefusal(error, await _answered(call, answer)) from None
+        guarded = self._guard(call, proceed)
+        return _answering(call, guarded) if call.service == MESSAGING else guarded
+
+
+async def _answering(call: InterceptedCall, guarded: Awaitable[Any]) -> Any:
+    try:
+        return await guarded
+    except tuple(_CODES) as error:
+        answer: Any = call.answer_of(b"")
+        answer.status.code = _CODES[type(error)]
+        answer.status.message = str(error)
+        raise AnsweredRefusal(error, await _answered(call, answer)) from None
 
 
 async def _answered(call: InterceptedCall, answer: Any) -> bytes | None:

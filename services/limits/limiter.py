@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from services.config.settings import ProcessSettings
@@ -50,10 +50,10 @@ class UserLimits:
         self._meters[user.name] = user, meter
         return meter
 
-    async def within(self, user: User, call: InterceptedCall, proceed: Proceed) -> Any:
+    def within(self, user: User, call: InterceptedCall, proceed: Proceed) -> Awaitable[Any]:
         """Make a user's call. Raises LimitExceeded."""
         meter = self.meter(user)
-        return await (proceed() if meter is None else _within(meter, self._report, call, proceed))
+        return proceed() if meter is None else _within(meter, self._report, call, proceed)
 
 
 class ConnectionLimits:
