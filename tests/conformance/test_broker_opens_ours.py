@@ -6,6 +6,7 @@ For each flush mode, with and without the pool, after an orderly stop and after 
 from __future__ import annotations
 
 import hashlib
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +161,9 @@ def test_killed_store(config: dict[str, Any], tmp_path: Path) -> None:
     if not config.get("transient_pool"):  # what is in the pool only we can bring back
         theirs = oracle_dump(store, settings=settings)
         assert_all_there(acked, messages(theirs))
-        ours = list(dump(store, {"store": settings}))
+        recovered = shutil.copytree(store, tmp_path / "recovered")
+        run_workload(recovered, config=config, rounds=0)
+        ours = list(dump(recovered, {"store": settings}))
         assert unnamed(ours) == unnamed(without_a_brokers_own(theirs, ours))
         assert_opens(store, settings, keep=kept, records=count_records(store))
         assert_we_go_on(kept, config, messages(theirs))

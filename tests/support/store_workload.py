@@ -1,7 +1,7 @@
 """Writes every kind of message that we write, in a process that can be killed.
 
-``python store_workload.py DIRECTORY JSON``: ``config`` (of StoreConfig), ``seed``, ``rounds``; 0 rounds
-go on until the process is killed. Prints one JSON line for each acknowledged message: what was
+``python store_workload.py DIRECTORY JSON``: ``config`` (of StoreConfig), ``seed``, ``rounds``; without
+a number of rounds it goes on until it is killed. Prints one JSON line for each acknowledged message: what was
 stored, and where. Stops in order at the end.
 """
 
@@ -71,7 +71,7 @@ def run_workload(directory: Path, **options: Any) -> list[dict[str, Any]]:
 
 def kill_workload(directory: Path, *, after: int, **options: Any) -> list[dict[str, Any]]:
     """Kill with signal 9 once so many messages are acknowledged; return all that were."""
-    process = start_workload(directory, rounds=0, **options)
+    process = start_workload(directory, rounds=None, **options)
     assert process.stdout is not None
     lines = []
     for line in process.stdout:
@@ -175,7 +175,7 @@ def main(directory: str, options: dict[str, Any]) -> None:
         )
         indexer.start()
         done = 0
-        while not rounds or done < rounds:
+        while rounds is None or done < rounds:
             try:
                 told = _one_round(writer, rng)
             except StoreBusy as busy:

@@ -67,7 +67,7 @@ def test_every_record_is_pulled_whenever_the_directory_was_listed(tmp_path: Path
     config = small_config(warm_ahead_bytes=0)
     with StoreWriter.open(tmp_path, config) as writer:
         writer.create_topic("t", 1)
-        append(writer, record(body=BODY))
+        assert writer.wait_dispatched(append(writer, record(body=BODY)).end_commit_offset, 30)
         late = tmp_path / "commitlog" / name(1)
         until(late.with_name(name(2)).exists)  # they are made ahead of need
         aside = late.rename(tmp_path / "aside")
