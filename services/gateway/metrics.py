@@ -11,7 +11,7 @@ from prometheus_client.core import Metric
 from services.gateway.sends.sender import WaitingRoom
 from services.gateway.sessions import Sessions
 from services.gateway.v2 import definition_pb2 as v2
-from services.metrics.exposition import REST, bounded, gauge, gauges, paced
+from services.metrics.exposition import gauge, gauges, paced, with_rest
 from services.metrics.names import is_system
 
 _PRODUCER: Final = ("language", "version", "protocol_type")
@@ -41,13 +41,13 @@ class GatewayCollector:
             "rocketmq_producer_connections",
             "Producers.",
             _PRODUCER,
-            _most(producers, len(_PRODUCER)),
+            with_rest(list(producers.items()), len(_PRODUCER)),
         )
         yield gauges(
             "rocketmq_consumer_connections",
             "Consumers.",
             _CONSUMER,
-            _most(consumers, len(_CONSUMER)),
+            with_rest(list(consumers.items()), len(_CONSUMER)),
         )
         yield gauge(
             "penstock_sending_bytes",
@@ -57,8 +57,3 @@ class GatewayCollector:
         yield gauge(
             "penstock_sending_limit_bytes", "Above this sends are refused.", self._room.bytes_max
         )
-
-
-def _most(counts: Counter[tuple[str, ...]], label_count: int) -> list[tuple[tuple[str, ...], int]]:
-    some, rest = bounded(list(counts.items()))
-    return [*some, *([((REST,) * label_count, sum(count for _, count in rest))] if rest else [])]

@@ -10,6 +10,7 @@ from typing import Final
 from prometheus_client.core import Metric
 
 from services.metrics.exposition import counters, gauges, histogram, histograms
+from services.metrics.names import flag
 from services.rpc.call_counts import WAITING_METHODS, CallCounts
 from services.rpc.servicer import snake_case
 from storage.counts import Histogram
@@ -53,7 +54,7 @@ class CallsCollector:
                 "rocketmq_rpc_latency", "How long calls took, in milliseconds; streams are left out.",
                 ("protocol_type", "request_code", "response_code", "is_long_polling", "result"),
                 [
-                    (("grpc", snake_case(each.method), code.lower(), _text(each.method in WAITING_METHODS), _result(code)), times)
+                    (("grpc", snake_case(each.method), code.lower(), flag(each.method in WAITING_METHODS), _result(code)), times)
                     for each, code, times in ended if not each.is_stream
                 ],
                 bounds=_BROKER_SECONDS, factor=1e3,
@@ -96,7 +97,3 @@ def _result(code: str) -> str:
     if code == "OK":
         return "success"
     return "cancelled" if code == "CANCELLED" else "process_request_failed"
-
-
-def _text(flag: bool) -> str:
-    return "true" if flag else "false"

@@ -42,6 +42,12 @@ def bounded(items: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
     return items[:SERIES_MAX], items[SERIES_MAX:]
 
 
+def with_rest(rows: Sequence[Row], label_count: int) -> Sequence[Row]:
+    """Return the rows that have a series of their own, and the sum of the rest as one row more."""
+    some, rest = bounded(rows)
+    return [*some, ((REST,) * label_count, sum(number for _, number in rest))] if rest else some
+
+
 def gauge(name: str, meaning: str, value: float) -> Metric:
     """Return a family of one value."""
     return GaugeMetricFamily(name, meaning, value=value)

@@ -16,10 +16,15 @@ _SYSTEM_TOPICS: Final = frozenset(
 )  # fmt: skip
 
 
+def flag(value: bool) -> str:
+    """Return a truth as a label has it."""
+    return "true" if value else "false"
+
+
 def is_system(topic: str, group: str = "") -> str:
     """Return whether a topic or a group is a broker's own, as a label has it."""
     own = topic in _SYSTEM_TOPICS or topic.startswith(_SYSTEM_PREFIX)
-    return "true" if own or group.startswith(SYSTEM_GROUP_PREFIX) else "false"
+    return flag(own or group.startswith(SYSTEM_GROUP_PREFIX))
 
 
 def message_type(topic: TopicConfig | None) -> str:

@@ -22,7 +22,7 @@ from services.metrics.exposition import (
     gauges,
     paced,
 )
-from services.metrics.names import is_system
+from services.metrics.names import flag, is_system
 from services.reader.budget import Budget
 from services.reader.leasing import Leasing
 from services.reader.source import Source
@@ -105,7 +105,7 @@ class GroupLags:
         self._times = times
         self.seconds = time.monotonic() - begun
         return names, [
-            ((group, topic, _text(topic.startswith(RETRY_PREFIX)), is_system(topic, group)), lag)
+            ((group, topic, flag(topic.startswith(RETRY_PREFIX)), is_system(topic, group)), lag)
             for (group, topic), lag in found.items()
         ]
 
@@ -286,7 +286,3 @@ class ReaderCollector:
 def _older(before_ms: int, stored_ms: int) -> int:
     """Return the earlier of two times, 0 where neither is known."""
     return min(before_ms or stored_ms, stored_ms) if stored_ms > 0 else before_ms
-
-
-def _text(flag: bool) -> str:
-    return "true" if flag else "false"

@@ -10,12 +10,14 @@ from prometheus_client.core import Metric
 
 from services.metrics.exposition import (
     REST,
+    Row,
     bounded,
     counter,
     counters,
     gauge,
     gauges,
     histogram,
+    with_rest,
 )
 from services.metrics.names import is_system, message_type
 from storage.format.consume_entry import SCHEDULE_TOPIC
@@ -217,12 +219,12 @@ class WriterCollector:
         transactions = self._store.transactions
         yield gauges(
             "rocketmq_half_messages", "Half messages that are pending.", ("topic",),
-            [((topic,), count) for topic, count in _most(transactions.pending_counts())],
+            _by_topic(transactions.pending_counts()),
         )  # fmt: skip
         for name, commit in (("commit", True), ("rollback", False)):
             yield counters(
                 f"rocketmq_{name}_messages_total", f"Half messages that ended with a {name}.", ("topic",),
-                [((topic,), count) for topic, count in _most(transactions.ended_counts(commit=commit))],
+                _by_topic(transactions.ended_counts(commit=commit)),
             )  # fmt: skip
         oldest_ms = status.halves.oldest_ms
         yield gauge(
@@ -285,10 +287,8 @@ def _traffic(appended: Appended, topics: Mapping[str, TopicConfig]) -> Iterator[
     yield gauges("rocketmq_topic_number", "Topics.", (), [((), len(topics))])
 
 
-def _most(counts: Mapping[str, int]) -> Sequence[tuple[str, float]]:
-    """Return counts by topic, those beyond the most that are shown in one."""
-    some, rest = bounded(list(counts.items()))
-    return [*some, (REST, sum(count for _, count in rest))] if rest else some
+def _by_topic(counts: Mapping[str, int]) -> Sequence[Row]:
+    return with_rest([((topic,), count) for topic, count in counts.items()], 1)
 
 
 def _now_ms() -> int:

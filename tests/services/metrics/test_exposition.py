@@ -16,6 +16,7 @@ from services.metrics.exposition import (
     histogram,
     histograms,
     page_of,
+    with_rest,
 )
 from services.metrics.merged import merged
 from storage.counts import Histogram
@@ -99,3 +100,6 @@ def test_what_is_beyond_the_most_series_of_a_family_is_apart(
     monkeypatch.setattr(exposition, "SERIES_MAX", 3)
     assert bounded([1, 2, 3]) == ([1, 2, 3], [])
     assert bounded([1, 2, 3, 4, 5]) == ([1, 2, 3], [4, 5])
+    rows = [((name, "java"), 1 + place) for place, name in enumerate("abcde")]
+    assert with_rest(rows[:3], 2) == rows[:3]
+    assert with_rest(rows, 2) == [*rows[:3], (("*", "*"), 9)]
