@@ -65,17 +65,18 @@ class Traces:
         """Make a call within a span. Raises what the call raises."""
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
+        method = call.method
         carrier = {
             key: value for key, value in call.context.invocation_metadata() if key in _CARRIED
         }
         with self._tracer.start_as_current_span(
-            f"{call.service}/{call.method}",
+            f"{method.service}/{method.name}",
             self._propagator.extract(carrier),
             kind=SpanKind.SERVER,
             attributes={
                 "rpc.system": "grpc",
-                "rpc.service": call.service,
-                "rpc.method": call.method,
+                "rpc.service": method.service,
+                "rpc.method": method.name,
                 "client.address": call.context.peer(),
             },
             record_exception=False,
@@ -84,7 +85,7 @@ class Traces:
             if span.is_recording():
                 await _describe(span, call)
             try:
-                answer = await proceed()
+                answer = await proceed(call)
             except Exception as error:
                 known = store_error(error)
                 is_known = isinstance(known, StoreError)
@@ -119,12 +120,12 @@ def _provider(service: str, settings: ProcessSettings) -> TracerProvider:
 
 async def _describe(span: Span, call: InterceptedCall) -> None:
     """Say what a call does to which topic, where its request names one."""
-    operation = _OPERATIONS.get(call.method)
+    operation = _OPERATIONS.get(call.method.name)
     if operation is None:
         return
     span.set_attribute("messaging.system", "rocketmq")
     span.set_attribute("messaging.operation.type", operation)
-    names = RIGHTS[call.service, call.method].names
+    names = RIGHTS[call.method.service, call.method.name].names
     request = await call.request() if names else None
     if request is None:
         return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import Message
@@ -13,16 +12,16 @@ from services.accounts.audit import AuditLog
 from services.accounts.principal import PRINCIPAL, Principal
 from services.accounts.rights import RIGHTS, Actions, Right, Who, named, names_at
 from services.accounts.signatures import Signed, carried, signed_by, signing_secret_id
-from services.limits.limiter import UserLimits
+from services.limits.limiter import UserLimits, begin_call, end_call
+from services.limits.meter import Meter
 from services.rpc.calls import InterceptedCall, Proceed
 from services.rpc.peers import ip_address, ip_of_peer
 from services.rpc.servicer import Context
-from services.rpc.status import PermissionDenied, Unauthenticated
+from services.rpc.status import LimitExceeded, PermissionDenied, Unauthenticated
 from storage.accounts.account_table import SERVICES_USER
 from storage.accounts.rules import (
     EVERYTHING,
     THE_CLUSTER,
-    Action,
     Resource,
     Rules,
     User,
@@ -39,6 +38,7 @@ _OPEN_BYTES_MAX: Final = (
 Verify = Callable[[Signed], Awaitable[str]]
 """Returns what names the secret that signed, "" if none did."""
 _Needs = list[tuple[Resource, Actions]]
+_Place = tuple[str, str, str, str]  # authorization, its date, certificate's name, host
 
 
 class _OpenCall(NamedTuple):
@@ -70,7 +70,7 @@ class Guard:
         self._audit = audit
         self._limits = limits
         self._verify = verify or self._verified
-        self._callers: dict[tuple[Any, ...], Principal] = {}
+        self._callers: dict[_Place, Principal] = {}
         self._open: dict[asyncio.Task[Any], _OpenCall] = {}
         self._ended: dict[asyncio.Task[Any], StoreError] = {}  # whose right has gone, and why
         self._checked: Rules | None = None
@@ -79,66 +79,64 @@ class Guard:
     async def __call__(self, call: InterceptedCall, proceed: Proceed) -> Any:
         """Make a call if its caller may. Raises Unauthenticated, PermissionDenied, LimitExceeded.
 
-        A call that is under way when the right to it goes ends within a second.
+        A call that is under way when the right to it goes ends within a second, unless it is brief.
         """
-        right = RIGHTS[call.service, call.method]
+        method = call.method
+        right = RIGHTS[method.service, method.name]
         caller: Principal | None = None
+        meter: Meter | None = None
+        answer = None
         try:
-            if (
-                right.who is Who.ANYBODY
-                and call.request_bytes <= _OPEN_BYTES_MAX
-                and not await _names_anything(right, call)
-            ):
-                return await proceed()
-            caller = await self._caller(call.context)
+            if right.who is Who.ANYBODY and await _names_nothing(right, call):
+                return await proceed(call)
+            place = self._place(call.context)
+            caller = self._callers.get(place) or await self._meet(place)
             user = caller.user()
-            return await self._limits.within(
-                user, call, partial(self._allowed, caller, user, right, call, proceed)
-            )
+            meter = self._limits.meter(user)
+            if meter is not None:
+                try:
+                    begin_call(meter, call)
+                except LimitExceeded as error:
+                    refused, meter = meter, None
+                    await self._limits.refuse(refused, call, error)
+            needs = await _needs(caller, user, right, call) if right.has_needs else []
+            PRINCIPAL.set(caller)  # in the context of the call's own task
+            if right.sends:
+                SEND_CHECK.set(caller.check_sends)
+            try:
+                made = proceed(call)
+                answer = await (made if method.is_brief else self._watched(caller, needs, made))
+            except (RecordNotFound, DamagedRecord, UnreadableBody):
+                _check_answered(
+                    caller, right, [each.resource(EVERYTHING) for each in right.answered]
+                )
+                raise
+            if right.answered or right.shown:
+                answer = _answered(caller, right, call, answer)
+            return answer
         except (Unauthenticated, PermissionDenied) as error:
             self._audit.denied(
                 user=caller.name if caller else "",
                 address=ip_of_peer(call.context.peer()),
-                method=f"{call.service}/{call.method}",
+                method=f"{method.service}/{method.name}",
                 problem=str(error),
             )
             raise
+        finally:
+            if meter is not None:
+                end_call(meter, call, answer)
 
-    async def _allowed(
-        self,
-        caller: Principal,
-        user: User,
-        right: Right,
-        call: InterceptedCall,
-        proceed: Proceed,
-        context: Context | None = None,
-        /,
-    ) -> Any:
-        needs = await _needs(caller, user, right, call)
+    def _place(self, context: Context) -> _Place:
+        """Return what a caller is known by: its signature or else its certificate, and its host."""
+        authorization, date = carried(context.invocation_metadata())
+        name = "" if authorization else self._certificate_name(context)
+        return authorization, date, name, ip_of_peer(context.peer())
+
+    async def _meet(self, place: _Place) -> Principal:
+        """Return who calls, and remember it. Raises Unauthenticated."""
+        authorization, date, name, host = place
         try:
-            answer = await self._run(caller, needs, right, proceed, context)
-        except (RecordNotFound, DamagedRecord, UnreadableBody):
-            _check_answered(caller, right, [names.resource(EVERYTHING) for names in right.answered])
-            raise
-        return _answered(caller, right, call, answer)
-
-    async def _caller(self, context: Context) -> Principal:
-        """Return who calls, by its signature or else its certificate. Raises Unauthenticated."""
-        authorization = carried(context.invocation_metadata())
-        host = ip_of_peer(context.peer())
-        name = "" if authorization[0] else self._certificate_name(context)
-        place = authorization, name, host
-        caller = self._callers.get(place)
-        if caller is None:
-            caller = await self._known(authorization, name, host)
-            if len(self._callers) >= _CALLERS_MAX:
-                self._callers.clear()
-            self._callers[place] = caller
-        return caller
-
-    async def _known(self, authorization: tuple[str, str], name: str, host: str) -> Principal:
-        try:
-            signed = signed_by(*authorization)
+            signed = signed_by(authorization, date)
         except ValueError:
             raise Unauthenticated from None
         secret_id = None
@@ -146,7 +144,10 @@ class Guard:
             name, secret_id = signed.access_key, await self._verify(signed)
         if not name or secret_id == "":
             raise Unauthenticated
-        return Principal(self._rules, name, ip_address(host), secret_id)
+        if len(self._callers) >= _CALLERS_MAX:
+            self._callers.clear()
+        self._callers[place] = caller = Principal(self._rules, name, ip_address(host), secret_id)
+        return caller
 
     async def _verified(self, signed: Signed) -> str:
         return signing_secret_id(self._rules(), signed)
@@ -155,23 +156,15 @@ class Guard:
         name = (context.peer_identity() if self._takes_certificates else None) or ""
         return "" if name == SERVICES_USER else name
 
-    async def _run(
-        self,
-        caller: Principal,
-        needs: _Needs,
-        right: Right,
-        proceed: Proceed,
-        context: Context | None,
-    ) -> Any:
+    async def _watched(self, caller: Principal, needs: _Needs, made: Awaitable[Any]) -> Any:
+        """Wait for a call; it ends with the right to it."""
         task = asyncio.current_task()
         assert task is not None
         self._open[task] = _OpenCall(caller, needs)
         if self._looking is None:
             self._look_later()
-        called_by = PRINCIPAL.set(caller)
-        sending = SEND_CHECK.set(_send_check(caller)) if right.sends else None
         try:
-            return await proceed(context)
+            return await made
         except asyncio.CancelledError:
             ended = self._ended.pop(task, None)
             if ended is None:
@@ -179,9 +172,6 @@ class Guard:
             task.uncancel()
             raise ended from None
         finally:
-            if sending is not None:
-                SEND_CHECK.reset(sending)
-            PRINCIPAL.reset(called_by)
             self._open.pop(task, None)
             self._ended.pop(task, None)
 
@@ -208,20 +198,11 @@ class Guard:
                 task.cancel()
 
 
-def _send_check(caller: Principal) -> Callable[[set[str]], None]:
-    def check(topics: set[str]) -> None:
-        caller.user()
-        for topic in topics:
-            caller.check(Resource.topic(topic), Action.PUB)
-
-    return check
-
-
-async def _names_anything(right: Right, call: InterceptedCall) -> bool:
-    if not right.names:
+async def _names_nothing(right: Right, call: InterceptedCall) -> bool:
+    if call.request_bytes > _OPEN_BYTES_MAX:
         return False
-    request = await call.request()
-    return request is not None and any(True for names in right.names for _ in named(request, names))
+    request = await call.request() if right.names else None
+    return request is None or not any(named(request, names) for names in right.names)
 
 
 async def _needs(caller: Principal, user: User, right: Right, call: InterceptedCall) -> _Needs:
@@ -231,7 +212,7 @@ async def _needs(caller: Principal, user: User, right: Right, call: InterceptedC
     if right.who is Who.SERVICES and user.kind is not UserKind.SERVICE:
         raise PermissionDenied(caller.name, "be a service of the store")
     needs: _Needs = [(THE_CLUSTER, (right.cluster,))] if right.cluster else []
-    if right.names and not user.may_everything:
+    if right.names and not right.sends and not user.may_everything:
         request = await call.request()
         assert request is not None  # methods with a stream of requests have no such names
         needs += [
@@ -251,9 +232,9 @@ def _check_answered(caller: Principal, right: Right, resources: list[Resource]) 
 
 def _answered(caller: Principal, right: Right, call: InterceptedCall, answer: Any) -> Any:
     """Return what of an answer the caller may see. Raises PermissionDenied if that is nothing."""
-    if not (right.answered or right.shown) or caller.user().may_everything:
+    if caller.user().may_everything:
         return answer
-    message: Message = answer if isinstance(answer, Message) else call.answer_of(answer)
+    message: Message = answer if isinstance(answer, Message) else call.method.parse_answer(answer)
     _check_answered(
         caller, right, [each for names in right.answered for each in named(message, names)]
     )

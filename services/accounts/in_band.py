@@ -31,21 +31,21 @@ class InBand:
     def __call__(self, call: InterceptedCall, proceed: Proceed) -> Awaitable[Any]:
         """Make a call if its caller may. Raises AnsweredRefusal, of all other services what the interceptor does."""
         guarded = self._guard(call, proceed)
-        return _answering(call, guarded) if call.service == MESSAGING else guarded
+        return _answering(call, guarded) if call.method.service == MESSAGING else guarded
 
 
 async def _answering(call: InterceptedCall, guarded: Awaitable[Any]) -> Any:
     try:
         return await guarded
     except tuple(_CODES) as error:
-        answer: Any = call.answer_of(b"")
+        answer: Any = call.method.parse_answer(b"")
         answer.status.code = _CODES[type(error)]
         answer.status.message = str(error)
         raise AnsweredRefusal(error, await _answered(call, answer)) from None
 
 
 async def _answered(call: InterceptedCall, answer: Any) -> bytes | None:
-    if call.method == _STREAM_OF_REQUESTS:
+    if call.method.name == _STREAM_OF_REQUESTS:
         await call.context.write(answer.SerializeToString())
         return None
     has_handle = _HANDLE in answer.DESCRIPTOR.fields_by_name

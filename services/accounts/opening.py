@@ -165,7 +165,7 @@ def _reporting(audit: AuditLog) -> Callable[[InterceptedCall, LimitExceeded], No
     def report(call: InterceptedCall, error: LimitExceeded) -> None:
         audit.limited(
             address=ip_of_peer(call.context.peer()),
-            method=f"{call.service}/{call.method}",
+            method=f"{call.method.service}/{call.method.name}",
             problem=str(error),
         )
 

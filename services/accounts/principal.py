@@ -21,6 +21,7 @@ class _Seen(NamedTuple):
     rules: Rules | None
     user: User | None  # None: may not call
     decisions: dict[tuple[Action, Resource], bool]
+    sent: set[str]  # topics that it may send to
 
 
 class Principal:
@@ -34,7 +35,7 @@ class Principal:
         self._name = name
         self._source = source
         self._secret_id = secret_id
-        self._seen = _Seen(None, None, {})
+        self._seen = _Seen(None, None, {}, set())
 
     @property
     def name(self) -> str:
@@ -55,7 +56,7 @@ class Principal:
             signed = self._secret_id
             if user is not None and signed is not None and signed not in user.secret_ids:
                 user = None
-            seen = _Seen(rules, user if user is not None and user.is_enabled else None, {})
+            seen = _Seen(rules, user if user is not None and user.is_enabled else None, {}, set())
             self._seen = seen
         if seen.user is None:
             raise Unauthenticated
@@ -63,7 +64,7 @@ class Principal:
 
     def allows(self, action: Action, resource: Resource) -> bool:
         """Return whether the caller may do something. Raises Unauthenticated as ``user`` does."""
-        rules, user, decisions = self._seen
+        rules, user, decisions, _ = self._seen
         if rules is None or user is None:
             self.user()
             return self.allows(action, resource)
@@ -86,6 +87,16 @@ class Principal:
             if self.allows(action, resource):
                 return
         raise PermissionDenied(self._name, f"{' or '.join(actions)} on {resource}")
+
+    def check_sends(self, topics: set[str]) -> None:
+        """Raise as ``check`` unless the caller may send to all topics, by the rules as they are now."""
+        self.user()
+        sent = self._seen.sent
+        if not topics <= sent:
+            for topic in topics:
+                self.check(Resource.topic(topic), Action.PUB)
+            if len(sent) + len(topics) <= _DECISIONS_MAX:
+                sent |= topics
 
 
 def check(resource: Resource, *actions: Action) -> None:

@@ -58,7 +58,16 @@ class Right(NamedTuple):
     cluster: Action | None = None
     answered: tuple[Names, ...] = ()  # of its answer
     shown: tuple[Shown, ...] = ()
-    sends: bool = False  # records that name their topics themselves: the store checks them
+    sends: bool = False  # records, whose topics the store checks where it has read them
+
+    @property
+    def has_needs(self) -> bool:
+        """Whether more is needed than to be a user, and known before the call is made."""
+        return (
+            self.who is not Who.USERS
+            or self.cluster is not None
+            or (bool(self.names) and not self.sends)
+        )
 
 
 def _topics(actions: Actions, path: str, *, is_optional: bool = False) -> tuple[Names, ...]:
@@ -93,7 +102,7 @@ _STAGES: Final = _cluster(Action.PUB)  # whose a stage is, nobody notes
 _SUPER: Final = Right(who=Who.SUPER_USERS)
 
 _WRITER: Final = {
-    "Produce": Right(names=_topics(_PUB, "messages.topic")),
+    "Produce": Right(names=_topics(_PUB, "messages.topic"), sends=True),
     "ProduceBatch": Right(sends=True),
     "ProduceStream": Right(sends=True),
     "StageRecords": _STAGES._replace(sends=True),

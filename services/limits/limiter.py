@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, NoReturn
 
 from services.config.settings import ProcessSettings
 from services.limits.meter import Meter
@@ -50,10 +50,9 @@ class UserLimits:
         self._meters[user.name] = user, meter
         return meter
 
-    def within(self, user: User, call: InterceptedCall, proceed: Proceed) -> Awaitable[Any]:
-        """Make a user's call. Raises LimitExceeded."""
-        meter = self.meter(user)
-        return proceed() if meter is None else _within(meter, self._report, call, proceed)
+    async def refuse(self, meter: Meter, call: InterceptedCall, error: LimitExceeded) -> NoReturn:
+        """Refuse a call in its turn. Raises ``error``."""
+        await _refuse(meter, self._report, call, error)
 
 
 class ConnectionLimits:
@@ -74,23 +73,37 @@ class ConnectionLimits:
                     name: each for name, each in self._meters.items() if not each.is_idle
                 }
             meter = self._meters[peer] = Meter("a connection", self._limits)
-        return await _within(meter, self._report, call, proceed)
+        try:
+            begin_call(meter, call)
+        except LimitExceeded as error:
+            await _refuse(meter, self._report, call, error)
+        answer = None
+        try:
+            answer = await proceed(call)
+            return answer
+        finally:
+            end_call(meter, call, answer)
 
 
-async def _within(meter: Meter, report: Report, call: InterceptedCall, proceed: Proceed) -> Any:
-    size, connection = call.request_bytes, call.context.peer()
-    try:
-        meter.begin(size, connection)
-    except LimitExceeded as error:
-        report(call, error)
-        with meter.refusal_wait_s() as wait_s:
-            await asyncio.sleep(wait_s)
-        raise
-    try:
-        if call.is_stream:
-            return await proceed(MeteredCall(call.context, meter))
-        answer = await proceed()
-        meter.take_answer(len(answer) if isinstance(answer, bytes) else answer.ByteSize())
-        return answer
-    finally:
-        meter.end(size, connection)
+def begin_call(meter: Meter, call: InterceptedCall) -> None:
+    """Count a call that begins. Raises LimitExceeded: then it is not counted."""
+    meter.begin(call.request_bytes, call.context.peer())
+    if call.method.is_stream:
+        call.context = MeteredCall(call.context, meter)
+
+
+def end_call(meter: Meter, call: InterceptedCall, answer: Any) -> None:
+    """Count a call as ended, with its answer: None where it has none."""
+    answer_bytes = 0
+    if answer is not None and not call.method.is_stream:
+        answer_bytes = len(answer) if type(answer) is bytes else answer.ByteSize()
+    meter.end(call.request_bytes, call.context.peer(), answer_bytes)
+
+
+async def _refuse(
+    meter: Meter, report: Report, call: InterceptedCall, error: LimitExceeded
+) -> NoReturn:
+    report(call, error)
+    with meter.refusal_wait_s() as wait_s:
+        await asyncio.sleep(wait_s)
+    raise error

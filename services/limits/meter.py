@@ -102,8 +102,10 @@ class Meter:
         self._held_bytes = held_bytes
         self._connections[connection] = calls_of_it + 1
 
-    def end(self, request_bytes: int, connection: str) -> None:
-        """Count a call that ``begin`` counted as ended."""
+    def end(self, request_bytes: int, connection: str, answer_bytes: int = 0) -> None:
+        """Count a call that ``begin`` counted as ended, with an answer that was not counted."""
+        if answer_bytes:
+            self._bytes.take(answer_bytes, self._monotonic())
         self._calls -= 1
         self._held_bytes -= request_bytes
         left = self._connections[connection] - 1

@@ -4,7 +4,7 @@ An interceptor is a coroutine function around each call, of whatever kind::
 
     async def count(call: InterceptedCall, proceed: Proceed) -> Any:
         try:
-            return await proceed()
+            return await proceed(call)
         except StoreError as error:
             failures[call.method, code_of(error)] += 1
             raise
@@ -19,7 +19,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Final, NamedTuple, NoReturn, Protocol, cast
+from functools import partial
+from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
@@ -44,18 +45,48 @@ _LOGGED_ELSEWHERE: Final = (
 _INTERNAL: Final = "internal error; the service's log has it under this request id"
 
 
-class InterceptedCall(NamedTuple):
-    """One call, as interceptors see it."""
+class CalledMethod(NamedTuple):
+    """What is the same for all calls of a method."""
 
     service: str  # full name, such as penstock.v1.Writer
-    method: str
-    context: Context
-    request: Callable[
-        [], Awaitable[Message | None]
-    ]  # parsed for who asks; None of a stream of requests
-    answer_of: Callable[[bytes], Message]  # an answer parsed
-    request_bytes: int  # 0 of a stream of requests
+    name: str
+    parse: Callable[[bytes], Message]
+    parse_answer: Callable[[bytes], Message]
+    takes_stream: bool
+    answers_stream: bool
     is_stream: bool  # of requests or answers or both
+    takes_bytes: bool  # its servicer parses requests
+    is_brief: bool
+    parsed_bytes_max: int
+
+
+class InterceptedCall:
+    """One call, as interceptors see it."""
+
+    __slots__ = ("_request", "context", "data", "method", "request_bytes")
+
+    def __init__(self, method: CalledMethod, data: bytes | None, context: Context) -> None:
+        """``data`` are the bytes of the request, None of a stream of requests."""
+        self.method = method
+        self.data = data
+        self.request_bytes = 0 if data is None else len(data)
+        self.context = context  # an interceptor may put another one there
+        self._request: Message | None = None
+
+    async def request(self) -> Message | None:
+        """Return the request parsed, None of a stream of requests. Raises InvalidArgument, DecodeError."""
+        if self._request is None and self.data is not None:
+            method = self.method
+            if method.takes_bytes and len(self.data) > method.parsed_bytes_max:
+                return await asyncio.to_thread(method.parse, self.data)
+            self._request = parsed(method.parse, self.data, method.parsed_bytes_max)
+        return self._request
+
+    def take_request(self) -> Message:
+        """Return the request parsed, for its servicer, which may change it. Raises as ``request`` does."""
+        request, self._request = self._request, None
+        assert self.data is not None
+        return request or parsed(self.method.parse, self.data, self.method.parsed_bytes_max)
 
 
 class AnsweredRefusal(Exception):
@@ -68,13 +99,17 @@ class AnsweredRefusal(Exception):
         self.answer = answer
 
 
-class Proceed(Protocol):
-    """Makes the call; what reads and writes its streams may be given in the place of its own context."""
-
-    def __call__(self, context: Context | None = None, /) -> Awaitable[Any]: ...
+Proceed = Callable[[InterceptedCall], Awaitable[Any]]
 
 
-Interceptor = Callable[[InterceptedCall, Proceed], Awaitable[Any]]
+class Interceptor(Protocol):
+    """What is around each call."""
+
+    def __call__(self, call: InterceptedCall, proceed: Proceed) -> Awaitable[Any]:
+        """Make the call by ``proceed(call)``, or raise."""
+        ...
+
+
 Behaviour = Callable[..., Awaitable[Any]]
 
 
@@ -115,24 +150,22 @@ class CallHandlers:
     def _handler(
         self, method: MethodDescriptor, behaviour: Behaviour, parsed_bytes_max: int
     ) -> Handler:
-        brief = is_brief(behaviour) and not method.client_streaming
-        takes_bytes = is_raw(behaviour)
-        if not takes_bytes and not method.client_streaming:
-            parse = GetMessageClass(method.input_type).FromString
-            behaviour = _parsing(parse, behaviour, parsed_bytes_max)
-        service = method.containing_service.full_name
-        for interceptor in reversed(self._interceptors):
-            behaviour = _intercepted(
-                interceptor,
-                method,
-                behaviour,
-                takes_bytes=takes_bytes,
-                bytes_max=parsed_bytes_max,
-            )
+        called = CalledMethod(
+            service=method.containing_service.full_name,
+            name=method.name,
+            parse=GetMessageClass(method.input_type).FromString,
+            parse_answer=GetMessageClass(method.output_type).FromString,
+            takes_stream=method.client_streaming,
+            answers_stream=method.server_streaming,
+            is_stream=method.client_streaming or method.server_streaming,
+            takes_bytes=is_raw(behaviour),
+            is_brief=is_brief(behaviour) and not method.client_streaming,
+            parsed_bytes_max=parsed_bytes_max,
+        )
+        behaviour = _served(called, behaviour, self._interceptors)
         counts: MethodCounts | None = None
         if self._counts is not None:
-            is_stream = method.client_streaming or method.server_streaming
-            counts = self._counts.of(service, method.name, is_stream=is_stream)
+            counts = self._counts.of(called.service, called.name, is_stream=called.is_stream)
         wraps: dict[tuple[bool, bool], Callable[[str, Behaviour, MethodCounts | None], Any]] = {
             (False, False): self._unary,
             (False, True): self._answer_stream,
@@ -140,7 +173,9 @@ class CallHandlers:
             (True, True): self._both_stream,
         }
         wrap = wraps[method.client_streaming, method.server_streaming]
-        return Handler(method.client_streaming, wrap(method.name, behaviour, counts), brief)
+        return Handler(
+            method.client_streaming, wrap(method.name, behaviour, counts), called.is_brief
+        )
 
     def _unary(
         self, method: str, behaviour: Behaviour, counts: MethodCounts | None
@@ -300,50 +335,27 @@ def parsed(parse: Callable[[bytes], Any], data: bytes, bytes_max: int) -> Any:
     return parse(data)
 
 
-def _parsing(parse: Callable[[bytes], Any], behaviour: Behaviour, bytes_max: int) -> Behaviour:
-    async def call(data: bytes, context: Context) -> Any:
-        return await behaviour(parsed(parse, data, bytes_max), context)
-
-    return call
-
-
-def _intercepted(
-    interceptor: Interceptor,
-    method: MethodDescriptor,
-    behaviour: Behaviour,
-    *,
-    takes_bytes: bool,
-    bytes_max: int,
+def _served(
+    method: CalledMethod, behaviour: Behaviour, interceptors: Sequence[Interceptor]
 ) -> Behaviour:
-    service, name = method.containing_service.full_name, method.name
-    is_stream = method.client_streaming or method.server_streaming
-    parse = GetMessageClass(method.input_type).FromString
-    parse_answer = GetMessageClass(method.output_type).FromString
+    """Return what serves a call as a servicer's method does, within the interceptors."""
+    if not interceptors:
+        if method.takes_stream or method.takes_bytes:
+            return behaviour
+        parse, bytes_max = method.parse, method.parsed_bytes_max
+        return lambda data, context: behaviour(parsed(parse, data, bytes_max), context)
 
-    async def call(*arguments: Any) -> Any:
-        async def request() -> Message | None:
-            if method.client_streaming:
-                return None
-            if len(arguments[0]) > bytes_max and takes_bytes:
-                return await asyncio.to_thread(parse, arguments[0])
-            return cast("Message", parsed(parse, arguments[0], bytes_max))
+    def make(call: InterceptedCall) -> Awaitable[Any]:
+        if not method.takes_stream:
+            request = call.data if method.takes_bytes else call.take_request()
+            return behaviour(request, call.context)
+        if method.answers_stream:
+            return behaviour(call.context)
+        return behaviour(requests_of(call.context), call.context)
 
-        def proceed(context: Context | None = None, /) -> Awaitable[Any]:
-            if context is None:
-                return behaviour(*arguments)
-            if method.client_streaming and not method.server_streaming:
-                return behaviour(requests_of(context), context)
-            return behaviour(*arguments[:-1], context)
-
-        about = InterceptedCall(
-            service,
-            name,
-            arguments[-1],
-            request,
-            parse_answer,
-            0 if method.client_streaming else len(arguments[0]),
-            is_stream,
-        )
-        return await interceptor(about, proceed)
-
-    return call
+    proceed: Proceed = make
+    for interceptor in reversed(interceptors):
+        proceed = partial(interceptor, proceed=proceed)
+    if method.takes_stream:
+        return lambda *arguments: proceed(InterceptedCall(method, None, arguments[-1]))
+    return lambda data, context: proceed(InterceptedCall(method, data, context))

@@ -15,7 +15,7 @@ from penstock.v1 import writer_pb2
 from services import wire
 from services.rpc import status
 from services.rpc.peers import host_of_peer
-from services.rpc.servicer import Context, raw
+from services.rpc.servicer import Context, brief, raw
 from services.writer import batch_frames
 from services.writer.acks import Acks
 from services.writer.large_calls import run_large
@@ -52,6 +52,7 @@ class WriterServicer(StagedCommitMethods, TopicMethods):
         self._refused = refused
         self._plain = PlainRequests(store.message_slices(BUFFER_SIZE))
 
+    @brief
     @raw
     async def produce(self, request: bytes, context: Context) -> bytes:
         """Store messages; the answer follows once they are as durable as the flush mode says."""
@@ -66,6 +67,7 @@ class WriterServicer(StagedCommitMethods, TopicMethods):
             await self._acks.wait(end)
         return answer
 
+    @brief
     @raw
     async def produce_batch(self, request: bytes, _context: Context) -> bytes:
         """Store encoded records, all or none."""

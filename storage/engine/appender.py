@@ -32,7 +32,14 @@ from storage.kernels.message_slices import (
     SEQUENCE,
     UNIQUE_HEAD_SIZE,
 )
-from storage.log.batches import UNLIMITED, BatchPreparer, Prepared, QueueKey, highest_of_topics
+from storage.log.batches import (
+    UNLIMITED,
+    BatchPreparer,
+    Prepared,
+    QueueKey,
+    check_sends,
+    highest_of_topics,
+)
 from storage.log.commit_log import NO_PRODUCER
 from storage.log.message_encoder import MessageEncoder
 from storage.log.message_slices import MessageSlices, PlainMessages
@@ -108,6 +115,7 @@ class Appender:
         self, messages: Sequence[Message], born_host: str, producer: ProducerSequence | None = None
     ) -> list[PutResult]:
         """Append messages, all or none, and none of a request that is stored."""
+        check_sends({message.topic for message in messages})
         if producer is not None:
             return self.repeats.put(messages, born_host, producer)
         if (

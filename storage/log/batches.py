@@ -39,11 +39,14 @@ TELLING_SIZE_MAX: Final = PROPERTIES_SIZE_MAX - SEQUENCE_PROPERTY_SIZE - PROPERT
 QueueKey = tuple[bytes, int]  # topic, queue id
 
 SEND_CHECK: ContextVar[Callable[[set[str]], None] | None] = ContextVar("send_check", default=None)
-"""What a batch's topics are given to before the batch is stored; it raises for one that its sender may not
-use.
+"""Raises for a topic that the sender of the call that runs may not use; None where anybody may use all."""
 
-Only the records name their topics, so that nobody before the preparer knows them.
-"""
+
+def check_sends(topics: set[str]) -> None:
+    """Ask it, before anything is told about the topics or stored: only the records name them."""
+    check = SEND_CHECK.get()
+    if check is not None:
+        check(topics)
 
 
 class Prepared(NamedTuple):
@@ -168,9 +171,7 @@ class BatchPreparer:
             keys.append((topic, queue_id))
             sizes_of_queues.append(queue_size)
             bytes_of_queues.append(queue_bytes)
-        send_check = SEND_CHECK.get()
-        if send_check is not None:
-            send_check({topic.decode(errors="replace") for topic, _ in keys})
+        check_sends({topic.decode(errors="replace") for topic, _ in keys})
         if tells and has_room(rows):
             size += SEQUENCE_PROPERTY_SIZE
             bytes_of_queues[0] += SEQUENCE_PROPERTY_SIZE

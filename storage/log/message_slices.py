@@ -26,6 +26,7 @@ from storage.kernels.message_slices import (
     measure_plain,
     write_plain,
 )
+from storage.log.batches import check_sends
 
 if TYPE_CHECKING:
     from storage.files.mapped_file import MappedFile
@@ -108,6 +109,7 @@ class PlainMessages:
                 return None
         if not message.put_born_host(born_host):
             return None
+        check_sends({met.config.name})
         if queue_id == ANY_QUEUE:
             queue_id = next(met.turn) % met.queue_count
         elif queue_id >= met.queue_count:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
 import grpc
 import pytest
@@ -137,9 +137,9 @@ def test_interceptors_are_around_every_call_the_first_outermost(
 
     def named(name: str) -> Interceptor:
         async def around(call: InterceptedCall, proceed: Proceed) -> Any:
-            seen.append((name, call.service, call.method))
+            seen.append((name, call.method.service, call.method.name))
             try:
-                return await proceed()
+                return await proceed(call)
             except StoreError as error:
                 seen.append((name, type(error)))
                 raise
@@ -177,9 +177,10 @@ def test_streams_go_through_the_context_that_an_interceptor_gives(
             self._sizes.append(answer_bytes)
 
     async def around(call: InterceptedCall, proceed: Proceed) -> Any:
-        if not call.is_stream:
-            return await proceed()
-        return await proceed(cast("Context", MeteredCall(call.context, Counting(call.method))))
+        if not call.method.is_stream:
+            return await proceed(call)
+        call.context = MeteredCall(call.context, Counting(call.method.name))
+        return await proceed(call)
 
     assert call_each_kind(serve(around)) == ANSWERS
     assert taken == {"StageRecords": [0] * 3, "PullStream": [2], "ProduceStream": [0] * 4}
@@ -191,9 +192,9 @@ def test_what_an_interceptor_raises_is_a_status_and_the_call_is_not_made(
     def only(methods: Sequence[str]) -> Interceptor:
         async def around(call: InterceptedCall, proceed: Proceed) -> Any:
             metadata = dict(call.context.invocation_metadata() or ())
-            if call.method not in methods and "token" not in metadata:
+            if call.method.name not in methods and "token" not in metadata:
                 raise StoreBusy("show a token", retry_delay_ms=5)
-            return await proceed()
+            return await proceed(call)
 
         return around
 
