@@ -27,11 +27,13 @@ def register(app: typer.Typer) -> None:
 
 
 def status(context: typer.Context) -> None:
-    """Show positions of writer, reader and indexer, and what groups have leased; exit code 9 if one does not answer."""
+    """Show positions of writer, reader and indexer, and what groups have leased; exit code 9 if one does not answer, 11 if
+    the user lacks the right to one.
+    """
     from penstock.errors import PenstockError
 
     session = session_of(context)
-    unreachable = 0
+    failures: list[ExitCode] = []
     found: dict[str, Any] = {}
     with session.client() as client:
         asked: dict[str, Callable[[], Any]] = {
@@ -44,15 +46,18 @@ def status(context: typer.Context) -> None:
             try:
                 found[name] = ask()
             except PenstockError as error:
-                unreachable += 1
-                found[name] = {"problem": describe(error)[0]}
+                problem, code = describe(error)
+                failures.append(
+                    ExitCode.DENIED if code is ExitCode.DENIED else ExitCode.UNREACHABLE
+                )
+                found[name] = {"problem": problem}
     groups = found["leases"].pop("groups", [])
     if session.as_json:
         print_json(found | {"groups": groups})
     else:
         _show(session, found, groups)
-    if unreachable:
-        raise typer.Exit(ExitCode.UNREACHABLE)
+    if failures:
+        raise typer.Exit(min(failures))  # who does not answer comes first
 
 
 def _leases(client: Client) -> dict[str, Any]:

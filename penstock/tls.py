@@ -84,7 +84,8 @@ class ChangedFiles:
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.paths = tuple(paths)
-        self._taken = self._found = self._state()
+        self._taken: tuple[tuple[int, ...] | None, ...] | None = self._state()
+        self._found = self._taken
 
     def again(self) -> None:
         """Have the next look say so again: what was read could not be used."""
@@ -93,24 +94,22 @@ class ChangedFiles:
     def look(self) -> bool:
         """Return whether to read the files again."""
         before, self._found = self._found, self._state()
-        if self._found in (self._taken, None) or self._found != before:
+        if self._found == self._taken or self._found != before:
             return False
         self._taken = self._found
         return True
 
-    def _state(self) -> tuple[tuple[int, ...], ...] | None:
-        try:
-            found = [path.stat() for path in self.paths]
-        except OSError:  # one is away: somebody is about to put another in its place
-            return None
-        return tuple((each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns) for each in found)
+    def _state(self) -> tuple[tuple[int, ...] | None, ...]:
+        return tuple(map(_state_of, self.paths))
 
 
 class WatchedTls:
     """TLS, with what was good in its files last."""
 
     def __init__(self, files: TLS | None) -> None:
-        """Read the files. Raises BadTlsFile."""
+        """Read the files. Raises BadTlsFile, TypeError."""
+        if not isinstance(files, TLS | None):
+            raise TypeError(f"tls is {files!r}; give penstock.TLS(ca=...), or None for plaintext")
         self.loaded = None if files is None else files.loaded()
         self._files = files
         self._changed = ChangedFiles([] if files is None else files.paths)
@@ -248,6 +247,15 @@ def _certificates(name: str, pem: bytes) -> list[Certificate]:
         is_key = b"PRIVATE KEY-----" in pem
         what = "is a private key, not a certificate" if is_key else "holds no certificate in PEM"
         raise BadTlsFile(f"{name} {what}") from None
+
+
+def _state_of(path: Path) -> tuple[int, ...] | None:
+    """Return what changes with a file; None while it is away."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _date(moment: datetime) -> str:

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from cli.session import Session
     from penstock.account_values import Limits, UserKind
 
-app = typer.Typer(help="Create, list, change and delete users.", no_args_is_help=True)
+app = typer.Typer(
+    help="Create, list, change and delete users. PENSTOCK_ACCESS_KEY and PENSTOCK_SECRET_KEY say who asks.",
+    no_args_is_help=True,
+)
 Name = Annotated[str, typer.Argument(help="Name of the user; also its access key.")]
 Limit = Annotated[
     int | None, typer.Option(min=0, help="Calls, and frames of streams, in a second.")
@@ -24,6 +27,16 @@ Super = Annotated[bool, typer.Option("--super", help="May do everything.")]
 Service = Annotated[
     bool, typer.Option("--service", help="For a gateway that runs on another machine.")
 ]
+
+
+def size(text: str) -> int:
+    """Return bytes of a number, or of a text such as 64MiB."""
+    from services.config.values import parse_size
+
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 @app.command()
@@ -94,11 +107,12 @@ def update(
     ] = False,
     requests_per_second: Limit = None,
     bytes_per_second: Annotated[
-        int | None, typer.Option(min=0, help="Of requests and answers.")
+        int | None, typer.Option(parser=size, metavar="SIZE", help="Of requests and answers.")
     ] = None,
     calls_max: Annotated[int | None, typer.Option(min=0, help="Calls under way at once.")] = None,
     call_bytes_max: Annotated[
-        int | None, typer.Option(min=0, help="Bytes of those calls that memory holds.")
+        int | None,
+        typer.Option(parser=size, metavar="SIZE", help="Bytes of those calls that memory holds."),
     ] = None,
     connections_max: Annotated[
         int | None, typer.Option(min=0, help="Connections with calls under way.")

@@ -39,9 +39,10 @@ class AuditLog:
         about = {"user": user, "address": address, "method": method}
         self._repeated("denied", "", problem=problem, **about)
 
-    def limited(self, *, address: str, method: str, problem: str) -> None:
-        """Log a call beyond a limit in the same way; the problem names whose."""
-        self._repeated("limited", problem, problem=problem, address=address, method=method)
+    def limited(self, *, user: str, address: str, method: str, problem: str) -> None:
+        """Log a call beyond a limit in the same way."""
+        about = {"user": user, "address": address, "method": method}
+        self._repeated("limited", problem, problem=problem, **about)
 
     def _repeated(self, event: str, whose: str, *, problem: str, **about: str) -> None:
         kind, now = (event, whose, *about.values()), self._monotonic()

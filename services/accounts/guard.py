@@ -97,8 +97,8 @@ class Guard:
                 try:
                     begin_call(meter, call)
                 except LimitExceeded as error:
-                    refused, meter = meter, None
-                    await self._limits.refuse(refused, call, error)
+                    meter = None
+                    await self._limits.refuse(user, call, error)
             needs = await _needs(caller, user, right, call) if right.has_needs else []
             PRINCIPAL.set(caller)  # in the context of the call's own task
             if right.sends:

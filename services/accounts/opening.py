@@ -21,7 +21,13 @@ from services.config.settings import (
     ReaderSettings,
     StoreProcessSettings,
 )
-from services.limits.limiter import ConnectionLimits, UserLimits, limits_connections, set_limits
+from services.limits.limiter import (
+    ConnectionLimits,
+    Report,
+    UserLimits,
+    limits_connections,
+    set_limits,
+)
 from services.rpc.calls import InterceptedCall, Interceptor
 from services.rpc.peers import ip_of_peer
 from services.rpc.server import Contract
@@ -161,9 +167,10 @@ def _guard(
     )
 
 
-def _reporting(audit: AuditLog) -> Callable[[InterceptedCall, LimitExceeded], None]:
-    def report(call: InterceptedCall, error: LimitExceeded) -> None:
+def _reporting(audit: AuditLog) -> Report:
+    def report(user: str, call: InterceptedCall, error: LimitExceeded) -> None:
         audit.limited(
+            user=user,
             address=ip_of_peer(call.context.peer()),
             method=f"{call.method.service}/{call.method.name}",
             problem=str(error),

@@ -15,7 +15,7 @@ from storage.accounts.limits import LIMIT_NAMES, Limits
 from storage.accounts.rules import User, UserKind
 
 CONNECTIONS_KNOWN_MAX: Final = 10_000  # beyond, those are forgotten that take nothing
-Report = Callable[[InterceptedCall, LimitExceeded], None]
+Report = Callable[[str, InterceptedCall, LimitExceeded], None]  # the user, "" without accounts
 
 
 def set_limits(settings: ProcessSettings) -> Limits:
@@ -50,9 +50,11 @@ class UserLimits:
         self._meters[user.name] = user, meter
         return meter
 
-    async def refuse(self, meter: Meter, call: InterceptedCall, error: LimitExceeded) -> NoReturn:
+    async def refuse(self, user: User, call: InterceptedCall, error: LimitExceeded) -> NoReturn:
         """Refuse a call in its turn. Raises ``error``."""
-        await _refuse(meter, self._report, call, error)
+        self._report(user.name, call, error)
+        await _wait_refused(self._meters[user.name][1])
+        raise error
 
 
 class ConnectionLimits:
@@ -76,7 +78,9 @@ class ConnectionLimits:
         try:
             begin_call(meter, call)
         except LimitExceeded as error:
-            await _refuse(meter, self._report, call, error)
+            self._report("", call, error)
+            await _wait_refused(meter)
+            raise
         answer = None
         try:
             answer = await proceed(call)
@@ -100,10 +104,6 @@ def end_call(meter: Meter, call: InterceptedCall, answer: Any) -> None:
     meter.end(call.request_bytes, call.context.peer(), answer_bytes)
 
 
-async def _refuse(
-    meter: Meter, report: Report, call: InterceptedCall, error: LimitExceeded
-) -> NoReturn:
-    report(call, error)
+async def _wait_refused(meter: Meter) -> None:
     with meter.refusal_wait_s() as wait_s:
         await asyncio.sleep(wait_s)
-    raise error

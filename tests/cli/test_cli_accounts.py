@@ -66,6 +66,7 @@ def test_users_and_policies_from_a_new_store_to_a_rotated_key(tmp_path, as_user,
 
         as_user(ann)
         made(*at, "pub", "orders", "hello")
+        assert penstock(*at, "status").exit_code == ExitCode.DENIED
         denied = penstock(*at, "topic", "create", "bills")
         assert denied.exit_code == ExitCode.DENIED
         assert denied.stderr == "penstock: user 'ann' lacks the right: Create on Topic:bills\n"
@@ -79,14 +80,19 @@ def test_users_and_policies_from_a_new_store_to_a_rotated_key(tmp_path, as_user,
         made(*at, "pub", "orders", "hello")
 
         as_user(root)
-        made(*at, "user", "update", "ann", "--requests-per-second", 1, "--calls-max", 0)
+        limits = ("--requests-per-second", 1, "--bytes-per-second", "2MiB", "--calls-max", 0)
+        made(*at, "user", "update", "ann", *limits)
         (limits,) = (user["limits"] for user in made(*at, "user", "list") if user["user"] == "ann")
         assert {name: value for name, value in limits.items() if value is not None} == {
             "requests_per_second": 1,
+            "bytes_per_second": 2 << 20,
             "calls_max": 0,
         }
         shown = penstock(*at, "user", "update", "ann", "--calls-max", 5)
-        assert "requests per second 1, calls max 5" in shown.stdout
+        assert "requests per second 1, bytes per second 2097152, calls max 5" in shown.stdout
+        wrong = penstock(*at, "user", "update", "ann", "--bytes-per-second", "2 parsec")
+        assert wrong.exit_code == ExitCode.USAGE
+        assert "give bytes, for instance 64MiB" in wrong.stderr
         shown = penstock(*at, "user", "update", "ann", "--reset-limits")
         assert "limits: as the services are set" in shown.stdout
         assert penstock(*at, "user", "update", "ann").exit_code == ExitCode.USAGE

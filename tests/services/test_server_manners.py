@@ -310,3 +310,4 @@ def test_logs_are_json_lines_with_the_service_and_the_fields(
     finally:
         root.handlers[:] = handlers
         root.setLevel(level)
+        structlog.reset_defaults()

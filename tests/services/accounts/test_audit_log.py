@@ -6,6 +6,7 @@ import logging
 import sys
 
 import pytest
+import structlog
 
 from services import logs
 from services.accounts.audit import LINES_PER_S, AuditLog
@@ -37,6 +38,7 @@ def lines(monkeypatch):
     yield told
     root.handlers[:] = handlers
     root.setLevel(level)
+    structlog.reset_defaults()
 
 
 def deny(audit, topic, user="ann", method="Produce"):
