@@ -79,7 +79,8 @@ class Guard:
     async def __call__(self, call: InterceptedCall, proceed: Proceed) -> Any:
         """Make a call if its caller may. Raises Unauthenticated, PermissionDenied, LimitExceeded.
 
-        A call that is under way when the right to it goes ends within a second, unless it is brief.
+        A call that is under way when the right to it goes ends within a second. One that sends records has been
+        checked where they are stored.
         """
         method = call.method
         right = RIGHTS[method.service, method.name]
@@ -105,15 +106,18 @@ class Guard:
                 SEND_CHECK.set(caller.check_sends)
             try:
                 made = proceed(call)
-                answer = await (made if method.is_brief else self._watched(caller, needs, made))
+                is_stored_soon = right.sends and not method.is_stream
+                made = made if is_stored_soon else self._watched(caller, needs, made)
+                result = await made
             except (RecordNotFound, DamagedRecord, UnreadableBody):
                 _check_answered(
                     caller, right, [each.resource(EVERYTHING) for each in right.answered]
                 )
                 raise
             if right.answered or right.shown:
-                answer = _answered(caller, right, call, answer)
-            return answer
+                result = _answered(caller, right, call, result)
+            answer = result  # the limits count none that is denied: they would tell its size
+            return result
         except (Unauthenticated, PermissionDenied) as error:
             self._audit.denied(
                 user=caller.name if caller else "",

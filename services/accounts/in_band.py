@@ -6,6 +6,7 @@ from collections.abc import Awaitable
 from typing import Any, Final
 
 from services.rpc.calls import AnsweredRefusal, InterceptedCall, Interceptor, Proceed
+from services.rpc.servicer import Context
 from services.rpc.status import LimitExceeded, PermissionDenied, Unauthenticated
 from storage.errors import StoreError
 
@@ -35,18 +36,19 @@ class InBand:
 
 
 async def _answering(call: InterceptedCall, guarded: Awaitable[Any]) -> Any:
+    context = call.context  # a refusal does not wait for its turn among what limits hold back
     try:
         return await guarded
     except tuple(_CODES) as error:
         answer: Any = call.method.parse_answer(b"")
         answer.status.code = _CODES[type(error)]
         answer.status.message = str(error)
-        raise AnsweredRefusal(error, await _answered(call, answer)) from None
+        raise AnsweredRefusal(error, await _answered(call, context, answer)) from None
 
 
-async def _answered(call: InterceptedCall, answer: Any) -> bytes | None:
+async def _answered(call: InterceptedCall, context: Context, answer: Any) -> bytes | None:
     if call.method.name == _STREAM_OF_REQUESTS:
-        await call.context.write(answer.SerializeToString())
+        await context.write(answer.SerializeToString())
         return None
     has_handle = _HANDLE in answer.DESCRIPTOR.fields_by_name
     if has_handle and call.request_bytes <= _HANDLE_REQUEST_BYTES_MAX:

@@ -90,7 +90,8 @@ class Principal:
 
     def check_sends(self, topics: set[str]) -> None:
         """Raise as ``check`` unless the caller may send to all topics, by the rules as they are now."""
-        self.user()
+        if self.user().may_everything:
+            return
         sent = self._seen.sent
         if not topics <= sent:
             for topic in topics:

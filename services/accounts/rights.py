@@ -54,7 +54,7 @@ class Right(NamedTuple):
     who: Who = Who.USERS
     names: tuple[
         Names, ...
-    ] = ()  # of its request; of a stream of requests the servicer checks each
+    ] = ()  # of its request; the servicer checks each of a stream, the store those of records
     cluster: Action | None = None
     answered: tuple[Names, ...] = ()  # of its answer
     shown: tuple[Shown, ...] = ()

@@ -6,7 +6,7 @@ An interceptor is a coroutine function around each call, of whatever kind::
         try:
             return await proceed(call)
         except StoreError as error:
-            failures[call.method, code_of(error)] += 1
+            failures[call.method.name, code_of(error)] += 1
             raise
 
 It may raise instead of proceeding, and what it raises becomes a status as a servicer's errors do; an

@@ -43,7 +43,7 @@ SEND_CHECK: ContextVar[Callable[[set[str]], None] | None] = ContextVar("send_che
 
 
 def check_sends(topics: set[str]) -> None:
-    """Ask it, before anything is told about the topics or stored: only the records name them."""
+    """Ask it, before anything is told about the topics or stored."""
     check = SEND_CHECK.get()
     if check is not None:
         check(topics)

@@ -311,6 +311,55 @@ def test_one_batch_with_a_topic_too_many_is_refused_whole_and_the_stream_goes_on
     assert root.describe_topic("orders").queues[0][1] == before + 2
 
 
+@pytest.mark.parametrize("body_bytes", [10, 400_000])
+@pytest.mark.parametrize("topics", [["orders"], ["nope"], ["orders", "nope"]], ids="+".join)
+@pytest.mark.parametrize("delay_ms", [0, 60_000])
+def test_a_produce_in_any_form_is_checked_before_its_topics_are_looked_up(
+    guarded, ann, root, topics, body_bytes, delay_ms
+):
+    """Small plain requests, several messages, large ones in a thread, and delayed ones take ways of their own."""
+    before = root.describe_topic("orders").queues[0][1]
+    metadata = Credentials("ann", guarded.keys["ann"]).metadata()
+    messages = [
+        {"topic": topic, "body": bytes(body_bytes), "delay_ms": delay_ms} for topic in topics
+    ]
+    with grpc.insecure_channel(guarded.writer) as channel:
+        produce = channel.unary_unary(
+            "/penstock.v1.Writer/Produce",
+            request_serializer=writer_pb2.ProduceRequest.SerializeToString,
+        )
+        with pytest.raises(grpc.RpcError) as refused:
+            produce(writer_pb2.ProduceRequest(messages=messages), metadata=metadata)
+    assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+    assert root.describe_topic("orders").queues[0][1] == before
+
+
+def test_a_right_that_goes_is_asked_for_by_the_next_produce(ann, root):
+    allow(root, "Topic:orders", "Pub")
+    ann.produce("orders", b"x")
+    root.delete_policies("ann")
+    with pytest.raises(PermissionDenied):
+        ann.produce("orders", b"x")
+
+
+def test_a_pull_that_waits_ends_when_its_right_goes(ann, root):
+    allow(root, "Topic:orders", "Sub")
+    end = root.describe_topic("orders").queues[0][1]
+    raised = []
+
+    def wait():
+        with pytest.raises(PermissionDenied) as refused:
+            ann.pull("orders", 0, end, wait_ms=20_000, timeout_s=30)
+        raised.append(refused.value)
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    time.sleep(0.3)
+    root.delete_policies("ann")
+    waiting.join(SOON_S + 5)
+    assert raised
+
+
 def test_half_messages_and_staged_records_are_checked_by_their_topics(guarded, ann, root):
     metadata = Credentials("ann", guarded.keys["ann"]).metadata()
     records = bytes(encoded("bills").records())

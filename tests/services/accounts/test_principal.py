@@ -46,3 +46,11 @@ def test_a_thread_that_decides_by_rules_that_have_gone_leaves_no_decision():
     assert caller.allows(Action.PUB, ORDERS)
     caller.user()
     assert not caller.allows(Action.PUB, ORDERS)
+
+
+def test_names_of_any_length_are_not_kept_of_who_may_send_to_all():
+    root = User(name="root", kind=UserKind.SUPER)
+    rules = Rules(generation=1, users={"root": root}, policies={})
+    caller = Principal(lambda: rules, "root", None, None)
+    caller.check_sends({"x" * (1 << 20)})
+    assert not caller._seen.sent

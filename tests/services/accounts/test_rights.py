@@ -81,6 +81,17 @@ def test_a_topic_or_group_that_a_request_names_is_checked(place):
     assert not unchecked
 
 
+def test_the_store_checks_the_topics_of_these_and_of_no_others():
+    """Each has a test that a topic without the right is refused (``test_accounts_at_the_door.py``)."""
+    assert {place for place, right in RIGHTS.items() if right.sends} == {
+        ("penstock.v1.Writer", "Produce"),
+        ("penstock.v1.Writer", "ProduceBatch"),
+        ("penstock.v1.Writer", "ProduceStream"),
+        ("penstock.v1.Writer", "StageRecords"),
+        ("penstock.v1.Transactions", "Prepare"),
+    }
+
+
 NAMED_BESIDE = {
     ("penstock.v1.Leases", "ReleaseLeases"),  # of clients whose ids the caller knows
     ("penstock.v1.Gateway", "ListClients"),  # only narrows what is shown

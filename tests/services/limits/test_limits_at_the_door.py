@@ -143,6 +143,33 @@ def test_bytes_of_answers_count_too(call, limit):
     assert "5000 bytes a second" in refusal_of(call, PULL, pull).details()
 
 
+def test_calls_that_fail_or_are_denied_count_no_more_once_they_have_ended(limited, call, limit):
+    _, root, _ = limited
+    limit(calls_max=2)
+    missing = reader_pb2.PullRequest(topic="no-such", queue_offset=0)
+    status = writer_pb2.GetWriterStatusRequest()
+    root.delete_policies("ann")
+    for _ in range(5):
+        error = refusal_of(call, "/penstock.v1.Writer/GetWriterStatus", status)
+        assert error.code() is grpc.StatusCode.PERMISSION_DENIED
+    root.put_policy(Policy(user="ann", resource="*", actions=("All",)))
+    for _ in range(5):
+        assert refusal_of(call, PULL, missing).code() is grpc.StatusCode.NOT_FOUND
+
+
+def test_a_message_that_is_denied_counts_nothing_of_its_size(limited, call, limit):
+    """Else the next call would tell whether it is there, and how long it is."""
+    _, root, _ = limited
+    stored = root.produce("orders", bytes(20_000))
+    root.delete_policies("ann")
+    limit(bytes_per_second=1_000)
+    get = reader_pb2.GetMessageRequest(commit_offset=stored.commit_offset)
+    for _ in range(2):
+        error = refusal_of(call, "/penstock.v1.Reader/GetMessage", get)
+        assert error.code() is grpc.StatusCode.PERMISSION_DENIED
+    root.put_policy(Policy(user="ann", resource="*", actions=("All",)))
+
+
 def test_waiting_calls_count_until_they_end(limited, call, limit):
     limit(calls_max=2)
     _, root, _ = limited
