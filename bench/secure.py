@@ -72,10 +72,11 @@ def stores(
 ) -> Iterator[tuple[ServedStore, ServedStore]]:
     """Run a writer and a reader over a secured store, and others over a plain one."""
     with ExitStack() as stack:
-        yield _store(stack, tls=tls, accounts=accounts), _store(stack, tls=False, accounts=False)
+        yield store(stack, tls=tls, accounts=accounts), store(stack)
 
 
-def _store(stack: ExitStack, *, tls: bool, accounts: bool) -> ServedStore:
+def store(stack: ExitStack, *, tls: bool = False, accounts: bool = False) -> ServedStore:
+    """Run a writer and a reader over a store of their own until ``stack`` closes."""
     home = stack.enter_context(drivers.scratch_store())
     flags: list[str] = []
     authority, credentials = None, None
@@ -106,10 +107,11 @@ def _user(home: Path) -> Credentials:
     return Credentials("load", secret)
 
 
-async def _measure(
-    secured: ServedStore, plain: ServedStore, what: str, wanted: float, rounds: int
-) -> Figure:
-    """Time one kind of load on both: ``produce``, ``pull`` or ``call``."""
+async def measure(
+    secured: ServedStore, plain: ServedStore, what: str, wanted: float, rounds: int,
+    *, how: str = "", limit_name: str = "plaintext without accounts",
+) -> Figure:  # fmt: skip
+    """Time one kind of load on both: ``produce``, ``pull`` or ``call``. ``how`` says what the first one has."""
     name = "reader" if what == "pull" else "writer"
     async with (
         secured.channel(secured.writer) as to_secured,
@@ -120,13 +122,13 @@ async def _measure(
         for store, channel in ((secured, to_secured), (plain, to_plain)):
             await _fill(store.signing(channel), PULLED_FRAMES if what == "pull" else 0)
         return await drivers.alternate(
-            _TITLES[what](secured),
+            f"{_TITLES[what]}, {how or _what(secured)}",
             "MiB/s" if what == "pull" else "msg/s",
             wanted,
             partial(_LOADS[what], secured.signing(ours)),
             partial(_LOADS[what], plain.signing(theirs)),
             rounds=rounds,
-            limit_name="plaintext without accounts",
+            limit_name=limit_name,
         )
 
 
@@ -165,9 +167,9 @@ async def _call(channel: Any) -> drivers.Rate:
 
 _LOADS: Final = {"produce": _produce, "pull": _pull, "call": _call}
 _TITLES: Final = {
-    "produce": lambda store: f"produce stream, burst, {_what(store)}",
-    "pull": lambda store: f"pull stream, 1 MiB responses, {_what(store)}",
-    "call": lambda store: f"produce, one message a call, 64 in flight, {_what(store)}",
+    "produce": "produce stream, burst",
+    "pull": "pull stream, 1 MiB responses",
+    "call": "produce, one message a call, 64 in flight",
 }
 
 
@@ -182,10 +184,10 @@ def run(*, rounds: int) -> list[Figure]:
     figures = []
     with stores(tls=True) as (secured, plain):
         for what, wanted in (("produce", 0.6), ("pull", 0.7)):
-            figures.append(loops.run(_measure(secured, plain, what, wanted, rounds)))
+            figures.append(loops.run(measure(secured, plain, what, wanted, rounds)))
     with stores(accounts=True) as (secured, plain):
         for what, wanted in (("produce", 0.9), ("call", 0.9)):
-            figures.append(loops.run(_measure(secured, plain, what, wanted, rounds)))
+            figures.append(loops.run(measure(secured, plain, what, wanted, rounds)))
     return figures
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from penstock.tls import BadTlsFile
 
 _TOO_LATE: Final = "TOO_LATE_TO_RECALL"  # a message that waits no more
-_REFUSED: Final = re.compile(r"ipv[46]:(\S+): .*Connection refused$")
+_REFUSED: Final = re.compile(r"ipv[46]:(\S+): .*Connection refused( \(\d+\))?$")
 
 
 class ExitCode(IntEnum):

@@ -29,8 +29,8 @@ from pipeline.jobs.new_store.new_store import NewStore, Sources, finish_store, m
 from pipeline.jobs.progress import job_progress
 from pipeline.jobs.work import PIECE_BYTES, task_failures_raised
 from pipeline.session.session import read_messages
-from pipeline.source.decode import RecordColumns
 from pipeline.source.endpoints import tls_options
+from storage.arrow.record_columns import RecordColumns
 from storage.format.names import LIGHT_QUEUE_PREFIX, topic_name_problem
 from storage.format.properties import NAME_END, PROPERTY_END
 from storage.kernels.columns import STORE_TIMESTAMP, ByteArray

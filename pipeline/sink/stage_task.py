@@ -25,10 +25,11 @@ from penstock.errors import (
     Unavailable,
 )
 from penstock.retry import RetryPolicy
-from pipeline.sink.encode import ArrowRows, Encoder, chunks
+from pipeline.errors import InvalidColumn
 from pipeline.sink.staged import StagedRows, attempt_id
 from pipeline.sink.write_options import WriteOptions
 from pipeline.sink.writer_connection import WriterConnection
+from storage.arrow.message_rows import ArrowRows, Encoder, chunks
 from storage.clock import SystemClock
 from storage.format.stage import stage_prefix
 from storage.kernels.encode import QUEUE_RUN
@@ -77,7 +78,12 @@ class _TaskStages:
         self._version = version
         self._staged_commit = writer.client.staged_commit(app_id, version, one_off=one_off)
         self._encoder = Encoder(
-            options.columns, options.topic, writer.queue_count, first_turn=partition * QUEUE_RUN
+            options.columns,
+            options.topic,
+            writer.queue_count,
+            first_turn=partition * QUEUE_RUN,
+            refuse=InvalidColumn,
+            of_what=" of its task",
         )
         self._name = name
         self._part_count = 0

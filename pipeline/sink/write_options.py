@@ -10,6 +10,7 @@ from typing import Final
 from penstock.tls import TLS
 from pipeline.errors import InvalidColumn, InvalidOption
 from pipeline.source.endpoints import TLS_OPTIONS, check_endpoint, endpoint_tls
+from storage.arrow.message_rows import MessageColumns
 from storage.format.names import topic_name_problem
 from storage.format.stage import VERSION_MAX, id_problem
 
@@ -38,20 +39,6 @@ EITHER: Final = (("value", "body"), ("key", "keys"), ("queueId", "partition"))
 
 
 @dataclass(frozen=True, kw_only=True)
-class WriteColumns:
-    """The names of the columns that a message is made of, None where there is none."""
-
-    body: str
-    keys: str | None
-    one_key: bool
-    tags: str | None
-    headers: str | None
-    properties: str | None
-    topic: str | None
-    queue_id: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class WriteOptions:
     """A write as asked for; ``topic`` is that of every row, None if a column says it."""
 
@@ -61,7 +48,7 @@ class WriteOptions:
     app_id: str | None
     version: int | None
     timeout_s: float
-    columns: WriteColumns
+    columns: MessageColumns
 
 
 def parse_write(
@@ -138,7 +125,7 @@ def _app_version(values: Mapping[str, str], *, streaming: bool) -> tuple[str | N
     return app_id, int(version)
 
 
-def _columns(schema: Sequence[tuple[str, str]]) -> WriteColumns:
+def _columns(schema: Sequence[tuple[str, str]]) -> MessageColumns:
     types: dict[str, tuple[str, str]] = {}
     known = {name.lower(): name for name in COLUMNS}
     for name, kind in schema:
@@ -164,7 +151,7 @@ def _columns(schema: Sequence[tuple[str, str]]) -> WriteColumns:
     def name_of(*columns: str) -> str | None:
         return next((types[column][0] for column in columns if column in types), None)
 
-    return WriteColumns(
+    return MessageColumns(
         body=body[0],
         keys=name_of("key", "keys"),
         one_key="key" in types,

@@ -48,7 +48,7 @@ class WriterConnection:
     def queue_count(self, topic: str) -> int:
         """Return how many queues of a topic can be written. Raises WriteFailed."""
         try:
-            return self.client.describe_topic(topic).topic.write_queue_count
+            count = self.client.describe_topic(topic).topic.write_queue_count
         except TopicNotFound as error:
             raise WriteFailed(
                 f"topic {topic!r} does not exist at {self.endpoint}; create it first:"
@@ -56,6 +56,9 @@ class WriterConnection:
             ) from error
         except PenstockError as error:
             raise self.failed(error) from error
+        if count < 1:
+            raise WriteFailed(f"topic {topic!r} has no queue that can be written")
+        return count
 
     def check_writable(self) -> None:
         """Raise WriteFailed unless the writer takes writes."""

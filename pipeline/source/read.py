@@ -22,11 +22,12 @@ from pipeline.source.damage import (
     reasons_of,
     repeated,
 )
-from pipeline.source.decode import RecordColumns, body_first, in_batches
+from pipeline.source.decode import columns_of
 from pipeline.source.options import ReadOptions
 from pipeline.source.pieces import Piece, RemotePiece
 from pipeline.source.remote_plan import open_endpoint
 from pipeline.source.schemas import STORE
+from storage.arrow.record_columns import RecordColumns, in_batches
 from storage.format.consume_entry import tag_code
 from storage.kernels.arrow import columnar
 from storage.kernels.columns import (
@@ -222,10 +223,8 @@ class Reader:
         kept = None
         if self.options.tags:
             kept = pc.is_in(batch.tags(), pa.array(self.options.tags, pa.string()))
-        made = {
-            name: repeated(store, len(rows)) if name == STORE else batch.column(name)
-            for name in body_first(self.columns.names)
-        }
+        made = columns_of(batch, [name for name in self.columns.names if name != STORE])
+        made[STORE] = repeated(store, len(rows))
         if batch.broken and self.options.mode != "PERMISSIVE":
             row, reason = next(iter(batch.broken.items()))
             if self.options.mode == "FAILFAST":
@@ -236,8 +235,6 @@ class Reader:
             whole = np.ones(len(rows), np.bool_)
             whole[list(batch.broken)] = False
             kept = pa.array(whole) if kept is None else pc.and_(kept, pa.array(whole))
-        if not self.columns.names:
-            made = {}
         arrays = [made[name] for name in self.columns.names]
         result = pa.RecordBatch.from_arrays(arrays, schema=self.columns.schema)
         return result if kept is None else result.filter(kept)

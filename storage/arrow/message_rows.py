@@ -1,8 +1,9 @@
-"""Arrow batches to records of a stage: buffers in, encoded records out, no Python per message."""
+"""Arrow batches to records: buffers in, encoded records out, no Python per message."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -10,8 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.errors import InvalidColumn, WriteFailed
-from pipeline.sink.write_options import WriteColumns
+from storage.errors import InvalidMessage
 from storage.format.names import topic_name_problem
 from storage.kernels import encode as kernel
 from storage.kernels.encode import encode_rows
@@ -44,6 +44,20 @@ _PROBLEMS: Final = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class MessageColumns:
+    """The names of the columns that a message is made of, None where there is none."""
+
+    body: str
+    keys: str | None
+    one_key: bool
+    tags: str | None
+    headers: str | None
+    properties: str | None
+    topic: str | None
+    queue_id: str | None
+
+
 class _Column(NamedTuple):
     data: Bytes
     offsets: Offsets
@@ -63,7 +77,7 @@ class ArrowRows:
     """One Arrow batch ready to be encoded, from any row on and as often as wanted."""
 
     def __init__(self, encoder: Encoder, batch: pa.RecordBatch, *, first_number: int) -> None:
-        """Take the buffers. Raises InvalidColumn, WriteFailed."""
+        """Take the buffers. Raises what the encoder refuses a column with, and what asking for queues does."""
         columns = self._columns = encoder.columns
         self.row_count = batch.num_rows
         self.byte_count = batch.nbytes
@@ -112,7 +126,7 @@ class ArrowRows:
         """Fill ``buffer`` from ``first_row`` on; return ``(next_row, size, needed)``.
 
         ``needed`` is 0, or the bytes that a first record takes which is longer than the buffer.
-        Raises InvalidColumn for a row that can be no message.
+        Raises what the encoder refuses with for a row that can be no message.
         """
         topic_of, topics, queue_counts = self._topics
         next_row, size, problem, detail = encode_rows(
@@ -145,8 +159,9 @@ class ArrowRows:
             name = columns.properties
         return self._error(name or field, row, text)
 
-    def _error(self, column: str, row: int, text: str) -> InvalidColumn:
-        return InvalidColumn(column, f"in row {self._first_number + row} of its task {text}")
+    def _error(self, column: str, row: int, text: str) -> Exception:
+        encoder = self._encoder
+        return encoder.refuse(column, f"in row {self._first_number + row}{encoder.of_what} {text}")
 
 
 class Encoder:
@@ -154,13 +169,21 @@ class Encoder:
 
     def __init__(
         self,
-        columns: WriteColumns,
+        columns: MessageColumns,
         topic: str | None,
         ask: Callable[[str], int],
         *,
         first_turn: int = 0,
+        refuse: Callable[[str, str], Exception] = InvalidMessage,
+        of_what: str = "",
     ) -> None:
-        """Take what rows share; ``first_turn`` is added to their numbers where queues take turns."""
+        """Take what rows share; ``ask`` returns how many queues of a topic can be written.
+
+        ``first_turn`` is added to the rows' numbers where queues take turns. ``refuse`` makes the error for a
+        column and its problem, in which the rows are those ``of_what``.
+        """
+        self.refuse = refuse
+        self.of_what = of_what
         self.first_turn = first_turn
         self.columns = columns
         self.topic = topic
@@ -168,22 +191,23 @@ class Encoder:
         self._queue_counts: dict[str, int] = {}
 
     def queue_count(self, topic: str) -> int:
-        """Return how many queues of a topic can be written. Raises what asking does, WriteFailed."""
+        """Return how many queues of a topic can be written. Raises what asking does."""
         count = self._queue_counts.get(topic)
         if count is None:
             problem = topic_name_problem(topic)
             if problem:
-                raise InvalidColumn(str(self.columns.topic), f"has the value {topic!r}: {problem}")
+                raise self.refuse(str(self.columns.topic), f"has the value {topic!r}: {problem}")
             count = self._queue_counts[topic] = self._ask(topic)
-            if count < 1:
-                raise WriteFailed(f"topic {topic!r} has no queue that can be written")
         return count
 
 
 def chunks(
     parts: list[ArrowRows], prefix: str, born_ms: int, *, chunk_size: int = CHUNK_SIZE
 ) -> Iterator[memoryview]:
-    """Yield the records of a stage in chunks; each is good until the next. Raises InvalidColumn."""
+    """Yield the records in chunks; each is good until the next. Raises as ``ArrowRows.encode``.
+
+    The unique key of a record is ``prefix`` and its number.
+    """
     usual = buffer = np.empty(chunk_size, np.uint8)
     prefix_bytes = np.frombuffer(prefix.encode(), np.uint8)
     sequence = 0

@@ -7,7 +7,7 @@ rare too, and take slower kernels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache
 from typing import Any, Final, TypeVar
 
@@ -16,7 +16,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.source.schemas import CORRUPT
 from storage.errors import UnreadableBody
 from storage.format.compression import decompress
 from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE, decode_host
@@ -50,7 +49,6 @@ from storage.kernels.columns import (
 )
 
 HOSTS_MAX: Final = 256
-LOG_APPEND_TIME: Final = 1  # Kafka's timestampType for a time that the store gave
 TAGS_NAME: Final = np.frombuffer(TAGS.encode(), np.uint8)
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 PROPERTIES_TYPE: Final = pa.map_(pa.string(), pa.string())
@@ -98,9 +96,7 @@ class RecordColumns:
         return len(self.rows)
 
     def column(self, name: str) -> Array:
-        """Return one column by the name it has in the schema."""
-        if name == CORRUPT:
-            return self._reasons()
+        """Return one column of COLUMNS."""
         return COLUMNS[name](self)
 
     def _longs(self, column: int) -> Longs:
@@ -220,7 +216,8 @@ class RecordColumns:
                 raise TooMuchUnpacked
         return pc.replace_with_mask(stored, pa.array(packed), pa.array(bodies, pa.binary()))
 
-    def _reasons(self) -> Array:
+    def reasons(self) -> Array:
+        """Why a body is as stored, null where it is not; known once the bodies are made."""
         if not self.broken:
             return pa.nulls(len(self.rows), pa.string())
         return pa.array([self.broken.get(row) for row in range(len(self.rows))], pa.string())
@@ -334,48 +331,34 @@ class RecordColumns:
     def store_timestamp(self) -> Array:
         return self.long_column(gather.LONG_STORE_TIMESTAMP, TIMESTAMP)
 
-    def key(self) -> Array:
-        return self.keys().cast(pa.binary())
-
 
 COLUMNS: Final[dict[str, Callable[[RecordColumns], Array]]] = {
     "topic": RecordColumns.topic,
-    "queueId": lambda batch: batch.int_column(gather.INT_QUEUE_ID),
-    "queueOffset": lambda batch: batch.long_column(gather.LONG_QUEUE_OFFSET),
-    "physicalOffset": lambda batch: batch.long_column(gather.LONG_COMMIT_OFFSET),
+    "queue_id": lambda batch: batch.int_column(gather.INT_QUEUE_ID),
+    "queue_offset": lambda batch: batch.long_column(gather.LONG_QUEUE_OFFSET),
+    "commit_offset": lambda batch: batch.long_column(gather.LONG_COMMIT_OFFSET),
     "size": lambda batch: batch.int_column(gather.INT_SIZE),
-    "msgId": RecordColumns.message_id,
-    "tags": RecordColumns.tags,
+    "message_id": RecordColumns.message_id,
+    "tag": RecordColumns.tags,
     "keys": RecordColumns.keys,
     "body": RecordColumns.body,
     "properties": RecordColumns.properties,
     "headers": RecordColumns.headers,
-    "bornTimestamp": RecordColumns.born_timestamp,
-    "storeTimestamp": RecordColumns.store_timestamp,
-    "bornHost": lambda batch: batch.hosts(*batch._born_hosts()),
-    "storeHost": lambda batch: batch.hosts(*batch._store_hosts()),
-    "sysFlag": lambda batch: batch.int_column(gather.INT_SYS_FLAG),
+    "born_timestamp": RecordColumns.born_timestamp,
+    "store_timestamp": RecordColumns.store_timestamp,
+    "born_host": lambda batch: batch.hosts(*batch._born_hosts()),
+    "store_host": lambda batch: batch.hosts(*batch._store_hosts()),
+    "sys_flag": lambda batch: batch.int_column(gather.INT_SYS_FLAG),
     "flag": lambda batch: batch.int_column(gather.INT_FLAG),
-    "bodyCrc": lambda batch: batch.int_column(gather.INT_BODY_CRC),
-    "reconsumeTimes": lambda batch: batch.int_column(gather.INT_RECONSUME_TIMES),
-    "preparedTransactionOffset": lambda batch: batch.long_column(gather.LONG_PREPARED_OFFSET),
-    "key": RecordColumns.key,
-    "value": RecordColumns.body,
-    "partition": lambda batch: batch.int_column(gather.INT_QUEUE_ID),
-    "offset": lambda batch: batch.long_column(gather.LONG_QUEUE_OFFSET),
-    "timestamp": RecordColumns.store_timestamp,
-    "timestampType": lambda batch: pa.array(np.full(len(batch), LOG_APPEND_TIME, np.int32)),
+    "body_crc": lambda batch: batch.int_column(gather.INT_BODY_CRC),
+    "reconsume_times": lambda batch: batch.int_column(gather.INT_RECONSUME_TIMES),
+    "prepared_offset": lambda batch: batch.long_column(gather.LONG_PREPARED_OFFSET),
 }
 
 
 @lru_cache(4096)
 def _host_text(encoded: bytes) -> str:
     return decode_host(encoded)
-
-
-def body_first(names: Sequence[str]) -> list[str]:
-    """Return the columns in an order in which the reason for a body as stored is known when asked."""
-    return sorted(names, key=lambda name: name == CORRUPT)
 
 
 def _numeric(values: npt.NDArray[Any], kind: Any) -> Array:

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from pipeline.jobs.buckets import by_bucket, join_buckets
 from pipeline.jobs.new_store.log_slices import Longs, Rows, ServedRecords, group
 from pipeline.jobs.work import in_tasks, task_failures_raised, walk_piece
-from pipeline.source.decode import RecordColumns
+from storage.arrow.record_columns import RecordColumns
 from storage.kernels.columns import (
     BODY_LENGTH,
     COMMIT_OFFSET,

@@ -13,9 +13,10 @@ import pyarrow as pa
 from pipeline.jobs.new_store.log_slices import LogSlice, Rows, ServedRecords, read_slice
 from pipeline.jobs.parquet_files import ParquetFile, arrow_schema
 from pipeline.jobs.work import in_tasks, run_tasks
-from pipeline.source.decode import RecordColumns, body_first, in_batches
+from pipeline.source.decode import columns_of
 from pipeline.source.read import parts_of
 from pipeline.source.schemas import CORRUPT, MESSAGE_COLUMNS
+from storage.arrow.record_columns import RecordColumns, in_batches
 from storage.kernels.columns import ByteArray
 from storage.view.log.walk import DamagedRange
 
@@ -64,5 +65,5 @@ def _write_file(
 
 def _decoded(data: ByteArray, rows: Rows) -> pa.RecordBatch:
     batch = RecordColumns(data, rows, decompress_bodies=True)
-    made = {name: batch.column(name) for name in body_first(SCHEMA.names)}
+    made = columns_of(batch, SCHEMA.names)
     return pa.RecordBatch.from_arrays([made[name] for name in SCHEMA.names], schema=SCHEMA)

@@ -11,14 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import InvalidColumn
-from pipeline.sink.encode import ArrowRows, Encoder, chunks
-from pipeline.sink.write_options import WriteColumns
+from storage.arrow.message_rows import ArrowRows, Encoder, MessageColumns, chunks
 from storage.format.properties import RESERVED, TRANSIENT_PREFIX, encode_properties
 from storage.format.record import decode_record, encode_for_batch
 from storage.format.stage import stage_prefix, unique_key
 from storage.kernels.encode import QUEUE_RUN
 
-COLUMNS = WriteColumns(
+COLUMNS = MessageColumns(
     body="value", keys="key", one_key=True, tags="tags", headers="headers",
     properties="properties", topic="topic", queue_id="queueId",
 )  # fmt: skip
@@ -75,8 +74,8 @@ def plain(line: dict[str, Any], number: int) -> bytes:
     return encode_for_batch(topic, queue_id, line["value"], block, 0, 0, BORN_MS, "0.0.0.0:0")
 
 
-def encoder(columns: WriteColumns = COLUMNS, topic: str | None = None) -> Encoder:
-    return Encoder(columns, topic, QUEUES.__getitem__)
+def encoder(columns: MessageColumns = COLUMNS, topic: str | None = None) -> Encoder:
+    return Encoder(columns, topic, QUEUES.__getitem__, refuse=InvalidColumn, of_what=" of its task")
 
 
 @given(st.lists(row, max_size=20), st.integers(0, 5), st.integers(300, 3_000))
@@ -159,7 +158,7 @@ def test_a_row_that_can_be_no_message_is_named(line: dict[str, Any], message: st
 
 
 def test_several_keys_come_as_text_or_as_a_list() -> None:
-    columns = WriteColumns(
+    columns = MessageColumns(
         body="value", keys="keys", one_key=False, tags=None, headers=None, properties=None,
         topic=None, queue_id=None,
     )  # fmt: skip

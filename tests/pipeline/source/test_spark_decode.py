@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_examples import HOSTS, INT64S, TOPICS, property_blocks
 
-from pipeline.source.decode import COLUMNS, TAGS_NAME, RecordColumns
+from pipeline.source.decode import COLUMNS
+from storage.arrow.record_columns import TAGS_NAME, RecordColumns
 from storage.format.compression import compress
 from storage.format.message_id import encode_message_id
 from storage.format.properties import RESERVED
@@ -136,8 +137,9 @@ def columns_of(log: bytes, commit_offset: int) -> dict[str, Any]:
     (step,) = walk_range(data, commit_offset, commit_offset, commit_offset + len(log))
     assert isinstance(step, RecordRun)
     batch = RecordColumns(data, step.rows, decompress_bodies=True)
-    made = {name: batch.column(name) for name in COLUMNS}
+    made = {name: make(batch) for name, make in COLUMNS.items()}
     assert not batch.broken
+    assert made.pop("_corrupt").null_count == len(batch)
     return made
 
 

@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from pipeline.errors import DamagedLog
-from pipeline.source.decode import UNPACKED_BYTES_MAX
 from pipeline.source.options import parse_options
 from pipeline.source.plan import plan_messages
 from pipeline.source.read import Reader
 from pipeline.source.source import wanted_columns
+from storage.arrow.record_columns import UNPACKED_BYTES_MAX
 from storage.format.compression import compress
 from storage.message import Message
 from storage.store import MessageStore
