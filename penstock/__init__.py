@@ -24,11 +24,17 @@ if TYPE_CHECKING:
     from penstock._async.consumer import AsyncConsumer, AsyncKeyRecords
     from penstock._async.staged_commit import AsyncStagedCommit
     from penstock._async.subscription import AsyncSubscription
+    from penstock._async.tables import (
+        AsyncArrowConsumer,
+        AsyncArrowStream,
+        AsyncArrowSubscription,
+    )
     from penstock._async.transactions import AsyncTransaction, AsyncTransactionChecker
     from penstock._sync.client import Client
     from penstock._sync.consumer import Consumer, KeyRecords
     from penstock._sync.staged_commit import StagedCommit
     from penstock._sync.subscription import Subscription
+    from penstock._sync.tables import ArrowConsumer, ArrowStream, ArrowSubscription
     from penstock._sync.transactions import Transaction, TransactionChecker
     from penstock.account_values import Limits, NewSecret, Policy, User
     from penstock.batch import RecordBatch
@@ -56,6 +62,7 @@ if TYPE_CHECKING:
         ServiceFailed,
         StageExists,
         StageNotFound,
+        TableNotStored,
         TopicExists,
         TopicNotFound,
         TransactionExists,
@@ -83,6 +90,8 @@ if TYPE_CHECKING:
     from penstock.producing.threads import Handle, Producer
     from penstock.record import Record, Records
     from penstock.retry import RetryPolicy
+    from penstock.table_source import read_table
+    from penstock.tables import MissingArrow
     from penstock.tls import TLS, BadTlsFile
     from penstock.transaction_values import (
         EndedTransaction,
@@ -107,6 +116,7 @@ if TYPE_CHECKING:
         StagedApplication,
         Stored,
         StoredBatch,
+        StoredTable,
         Topic,
         TopicDescription,
         UncoveredRange,
@@ -115,6 +125,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TLS",
+    "ArrowConsumer",
+    "ArrowStream",
+    "ArrowSubscription",
+    "AsyncArrowConsumer",
+    "AsyncArrowStream",
+    "AsyncArrowSubscription",
     "AsyncClient",
     "AsyncConsumer",
     "AsyncHandle",
@@ -156,6 +172,7 @@ __all__ = [
     "Limits",
     "Message",
     "MessageNotFound",
+    "MissingArrow",
     "NewSecret",
     "NotFound",
     "OffsetOutOfRange",
@@ -191,7 +208,9 @@ __all__ = [
     "StagedCommit",
     "Stored",
     "StoredBatch",
+    "StoredTable",
     "Subscription",
+    "TableNotStored",
     "Topic",
     "TopicDescription",
     "TopicExists",
@@ -212,9 +231,16 @@ __all__ = [
     "UserExists",
     "UserNotFound",
     "WriterStatus",
+    "read_table",
 ]
 
 _HOMES: Final = {
+    "ArrowConsumer": "penstock._sync.tables",
+    "ArrowStream": "penstock._sync.tables",
+    "ArrowSubscription": "penstock._sync.tables",
+    "AsyncArrowConsumer": "penstock._async.tables",
+    "AsyncArrowStream": "penstock._async.tables",
+    "AsyncArrowSubscription": "penstock._async.tables",
     "AsyncClient": "penstock._async.client",
     "AsyncConsumer": "penstock._async.consumer",
     "AsyncHandle": "penstock.producing.tasks",
@@ -256,6 +282,7 @@ _HOMES: Final = {
     "Limits": "penstock.account_values",
     "Message": "penstock.values",
     "MessageNotFound": "penstock.errors",
+    "MissingArrow": "penstock.tables",
     "NewSecret": "penstock.account_values",
     "NotFound": "penstock.errors",
     "OffsetOutOfRange": "penstock.errors",
@@ -291,8 +318,10 @@ _HOMES: Final = {
     "StagedCommit": "penstock._sync.staged_commit",
     "Stored": "penstock.values",
     "StoredBatch": "penstock.values",
+    "StoredTable": "penstock.values",
     "Subscription": "penstock._sync.subscription",
     "TLS": "penstock.tls",
+    "TableNotStored": "penstock.errors",
     "Topic": "penstock.values",
     "TopicDescription": "penstock.values",
     "TopicExists": "penstock.errors",
@@ -313,6 +342,7 @@ _HOMES: Final = {
     "UserExists": "penstock.errors",
     "UserNotFound": "penstock.errors",
     "WriterStatus": "penstock.values",
+    "read_table": "penstock.table_source",
 }
 
 

@@ -33,6 +33,7 @@
     ├── UnreadableBody           a body cannot be decompressed; its record is whole
     ├── IndexDamaged             a query by key may lack records of a range until the index is rebuilt
     ├── BatchFull                the record does not fit into the batch any more
+    ├── TableNotStored           a table was stored in part; ``token`` goes on
     ├── DeliveryFailed           some sends of a producer failed; ``errors`` has each
     ├── ServiceFailed            a bug of the service (INTERNAL, UNKNOWN and the rest)
     ├── UsedElsewhere            used in another event loop, or in a forked process
@@ -258,6 +259,25 @@ class UnknownOutcome(PenstockError):
     def __init__(self, message: str, *, token: str = "", **fields: Any) -> None:
         self.advice = f"; the same call with token={token!r} finds out" if token else ""
         super().__init__(message + self.advice, **fields)
+        self.token = token
+
+
+class TableNotStored(PenstockError):
+    """``produce_arrow`` failed half-way; ``__cause__`` is why.
+
+    The rows before ``stored_rows`` are stored. The same call with ``token=error.token`` goes on there, and
+    stores none twice. The token is empty if nobody can say any more whether the request after them is stored.
+    """
+
+    def __init__(self, error: PenstockError, *, stored_rows: int, token: str) -> None:
+        advice = f"; the same call with token={token!r} goes on" if token else ""
+        super().__init__(
+            f"{stored_rows} rows are stored, then: {error.message}{advice}",
+            code=error.code,
+            reason=error.reason,
+            retry_delay_ms=error.retry_delay_ms,
+        )
+        self.stored_rows = stored_rows
         self.token = token
 
 

@@ -87,6 +87,14 @@ class StoredBatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTable:
+    """The rows of a table that are stored, from its first one on; ``batches`` are those of this call."""
+
+    row_count: int
+    batches: tuple[StoredBatch, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PullResult:
     """Answer to a pull: the records met, and where to go on.
 

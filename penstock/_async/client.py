@@ -15,6 +15,7 @@ from penstock._async.pull_stream import AsyncPullStream
 from penstock._async.staged_commit import AsyncStagedCommit
 from penstock._async.status import AsyncStatus
 from penstock._async.subscription import AsyncSubscription
+from penstock._async.tables import AsyncTableCalls
 from penstock._async.transactions import AsyncTransactionCalls
 from penstock.batch import NO_PROPERTIES, Keys, RecordBatch
 from penstock.calls import offsets, produce, records, staged_commits, timers
@@ -30,7 +31,13 @@ from penstock.values import Message, PullResult, StagedApplication, Stored, Stor
 
 
 class AsyncClient(
-    AsyncTransactionCalls, AsyncOffsets, AsyncLeaseCalls, AsyncGroups, AsyncAccounts, AsyncStatus
+    AsyncTransactionCalls,
+    AsyncOffsets,
+    AsyncLeaseCalls,
+    AsyncGroups,
+    AsyncAccounts,
+    AsyncStatus,
+    AsyncTableCalls,
 ):
     """A connection to one store's writer, reader and indexer, for one event loop.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import AsyncIterator
-from typing import Self
+from typing import Self, cast
 
 import grpc
 
@@ -16,6 +16,7 @@ from penstock.consuming.key_query import KeyQuery
 from penstock.consuming.options import ConsumeOptions
 from penstock.errors import ClientClosed, DeadlineExceeded, PenstockError, Unavailable
 from penstock.record import Record
+from penstock.tables import RecordRange
 
 _log = logging.getLogger(__name__)
 _WAIT_MIN_S = 0.001
@@ -49,6 +50,13 @@ class AsyncConsumer(AsyncIterator[Record]):
         await self.close()
 
     async def __anext__(self) -> Record:
+        return cast("Record", await self._next())
+
+    async def _next_range(self) -> RecordRange:
+        """Return the records of an answer, of a consumer by ranges."""
+        return cast("RecordRange", await self._next())
+
+    async def _next(self) -> Record | RecordRange:
         if self._closed:
             raise ClientClosed("the consumer is closed")
         core = self._core or await self._opened()
@@ -69,7 +77,10 @@ class AsyncConsumer(AsyncIterator[Record]):
     @property
     def positions(self) -> dict[int, int]:
         """The next offset to consume by queue id, with the current record consumed."""
-        return {} if self._core is None else self._core.positions(with_current=True)
+        return self._positions(with_current=True)
+
+    def _positions(self, *, with_current: bool) -> dict[int, int]:
+        return {} if self._core is None else self._core.positions(with_current=with_current)
 
     @property
     def deleted_counts(self) -> dict[int, int]:

@@ -16,6 +16,7 @@ from penstock._sync.pull_stream import PullStream
 from penstock._sync.staged_commit import StagedCommit
 from penstock._sync.status import Status
 from penstock._sync.subscription import Subscription
+from penstock._sync.tables import TableCalls
 from penstock._sync.transactions import TransactionCalls
 from penstock.batch import NO_PROPERTIES, Keys, RecordBatch
 from penstock.calls import offsets, produce, records, staged_commits, timers
@@ -30,7 +31,15 @@ from penstock.requests import FRAME_OVERHEAD_MAX, key_tuple
 from penstock.values import Message, PullResult, StagedApplication, Stored, StoredBatch, TimerCounts
 
 
-class Client(TransactionCalls, Offsets, LeaseCalls, Groups, Accounts, Status):
+class Client(
+    TransactionCalls,
+    Offsets,
+    LeaseCalls,
+    Groups,
+    Accounts,
+    Status,
+    TableCalls,
+):
     """A connection to one store's writer, reader and indexer, safe to share between threads.
 
     It connects at the first call. ``timeout_s`` bounds each call with its retries; most calls take their own.

@@ -48,9 +48,10 @@ def pull(
 
 
 def pull_stream(
-    topic: str, *, queue_id: int, queue_offset: int, max_bytes: int, tag: str, follow: bool
-) -> Call[PullResult]:
-    """Read one queue as a stream of pulls."""
+    topic: str, *, queue_id: int, queue_offset: int, max_bytes: int, tag: str, follow: bool,
+    end_offset: int | None = None,
+) -> Call[PullResult]:  # fmt: skip
+    """Read one queue as a stream of pulls, to ``end_offset`` or its end."""
     request = build(
         reader_pb2.PullStreamRequest,
         topic=topic,
@@ -59,6 +60,7 @@ def pull_stream(
         max_bytes=max_bytes,
         tag_expression=tag,
         follow=follow,
+        end_offset=end_offset,
     )
     return Call(
         wire.PULL_STREAM, request, pull_result, repeat=Repeat.NEVER, not_found=TopicNotFound

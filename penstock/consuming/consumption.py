@@ -34,6 +34,7 @@ from penstock.errors import (
 )
 from penstock.record import Record
 from penstock.retry import RetryPolicy
+from penstock.tables import RecordRange, ranges_between
 from penstock.values import Damage, PullResult, PullStatus
 
 _log = logging.getLogger(__name__)
@@ -99,7 +100,7 @@ class Consumption:
         self._turn = deque(queues)
         self._batches: deque[tuple[QueueProgress, Iterator[Item], int]] = deque()
         self._current: tuple[QueueProgress, Iterator[Item], int] | None = None
-        self._last: Record | None = None
+        self._last: Record | RecordRange | None = None
         self._failed: PenstockError | None = None
         self.is_torn = False
         many = len(queues) > _PARALLEL_PULLS_MAX
@@ -223,17 +224,23 @@ class Consumption:
         self._failed = error
 
     def _items(self, queue: QueueProgress, result: PullResult, after: int) -> Iterator[Item]:
-        if not result.damaged:
+        found: list[Record | RecordRange]
+        if self.options.by_range:
+            damaged = sorted(each.queue_offset for each in result.damaged if each.queue_offset >= 0)
+            found = [*ranges_between(result.records, damaged, after - 1)]
+        elif not result.damaged:
             return iter(result.records)
-        items: list[Record | Damage] = [*result.records, *result.damaged]
+        else:
+            found = [*result.records]
+        items: list[Record | RecordRange | Damage] = [*found, *result.damaged]
         items.sort(key=lambda item: item.queue_offset)
         return self._judged(queue, items, after)
 
     def _judged(
-        self, queue: QueueProgress, items: list[Record | Damage], after: int
+        self, queue: QueueProgress, items: list[Record | RecordRange | Damage], after: int
     ) -> Iterator[Item]:
         for item in items:
-            if isinstance(item, Record):
+            if isinstance(item, Record | RecordRange):
                 yield item
             elif self.options.on_damaged is not None:
                 self.options.on_damaged(self.options.topic, queue.queue_id, item)
@@ -243,8 +250,10 @@ class Consumption:
                     item, topic=self.options.topic, queue_id=queue.queue_id, next_offset=after_it
                 )
 
-    def next_record(self) -> Record | None:
+    def next_record(self) -> Record | RecordRange | None:
         """Return the next record, None if more must be pulled first; the one before it is finished now.
+
+        With ``by_range`` the records of an answer are one.
 
         Raises DataLoss for a damaged record and OffsetOutOfRange, both once: the next call goes on
         after it. Any other failure of a pull is raised once too; the next call pulls again.
@@ -263,7 +272,7 @@ class Consumption:
                 self._current[0].waiting_batches -= 1
             queue, items, after = self._current
             for item in items:
-                if isinstance(item, Record):
+                if isinstance(item, Record | RecordRange):
                     self._last = item
                     self.is_torn = False
                     return item

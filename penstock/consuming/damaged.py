@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 from penstock.errors import DataLoss, PenstockError
 from penstock.record import Record
+from penstock.tables import RecordRange
 from penstock.values import Damage
 
 OnDamaged = Callable[[str, int, Damage], None]
 """Called with the topic, the queue id and the damage; the record is then skipped."""
 
-Item = Record | PenstockError
+Item = Record | RecordRange | PenstockError
 
 
 def damage_error(

@@ -24,6 +24,7 @@ class ConsumeOptions:
     wait_ms: int = 10_000
     timeout_s: float = 10.0
     on_damaged: OnDamaged | None = None
+    by_range: bool = False  # all records of an answer together in the place of each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

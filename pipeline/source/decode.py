@@ -19,12 +19,8 @@ _NAMES: Final = {
     "queueOffset": "queue_offset",
     "physicalOffset": "commit_offset",
     "size": "size",
-    "msgId": "message_id",
     "tags": "tag",
-    "keys": "keys",
     "body": "body",
-    "properties": "properties",
-    "headers": "headers",
     "bornTimestamp": "born_timestamp",
     "storeTimestamp": "store_timestamp",
     "bornHost": "born_host",
@@ -41,6 +37,10 @@ _NAMES: Final = {
 }
 COLUMNS: Final[dict[str, Callable[[RecordColumns], Any]]] = {
     **{name: OF_RECORDS[ours] for name, ours in _NAMES.items()},
+    "msgId": RecordColumns.message_id,
+    "keys": RecordColumns.keys,
+    "properties": RecordColumns.properties,
+    "headers": RecordColumns.headers,
     "key": lambda batch: batch.keys().cast(pa.binary()),
     "timestampType": lambda batch: pa.array(np.full(len(batch), LOG_APPEND_TIME, np.int32)),
     CORRUPT: RecordColumns.reasons,

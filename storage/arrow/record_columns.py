@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from storage.errors import UnreadableBody
 from storage.format.compression import decompress
 from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE, decode_host
-from storage.format.properties import RESERVED, TAGS, decode_properties
+from storage.format.properties import KEY_SEPARATOR, RESERVED, TAGS, decode_properties
 from storage.format.record_layout import (
     BORN_HOST_POSITION,
     SYS_FLAG_BORN_HOST_V6,
@@ -154,8 +154,12 @@ class RecordColumns:
     def message_id(self) -> Array:
         """The client's unique id; without one, the offset message id, as a consumer has it."""
         unique = (self.rows[:, FEATURES] & HAS_UNIQ_KEY) != 0
-        ids = self._property_text(UNIQ_KEY_POSITION, UNIQ_KEY_LENGTH, HAS_UNIQ_KEY)
+        ids = self.unique_key()
         return ids if unique.all() else pc.coalesce(ids, self.offset_message_id())
+
+    def unique_key(self) -> Array:
+        """The client's unique id; null without one."""
+        return self._property_text(UNIQ_KEY_POSITION, UNIQ_KEY_LENGTH, HAS_UNIQ_KEY)
 
     def offset_message_id(self) -> Array:
         positions, lengths = self._store_hosts()
@@ -196,6 +200,10 @@ class RecordColumns:
 
     def keys(self) -> Array:
         return self._property_text(KEYS_POSITION, KEYS_LENGTH, HAS_KEYS)
+
+    def key_list(self) -> Array:
+        """The keys as a list; null without any."""
+        return pc.split_pattern(self.keys(), KEY_SEPARATOR)
 
     def body(self) -> Array:
         stored = self._column(BODY_POSITION, BODY_LENGTH, pa.binary())
@@ -279,21 +287,26 @@ class RecordColumns:
 
     def headers(self) -> Array:
         """The user's own properties as Kafka has headers; null without any."""
+        bounds, keys, (values, lengths) = self._own_pairs()
+        pairs = pa.StructArray.from_arrays(
+            [keys, self._bytes(values, lengths, pa.binary())],
+            fields=[pa.field("key", pa.string()), pa.field("value", pa.binary())],
+        )
+        return pa.ListArray.from_arrays(
+            pa.array(bounds), pairs, mask=pa.array(bounds[1:] == bounds[:-1])
+        )
+
+    def own_properties(self) -> Array:
+        """The user's own properties, without keys, tag and what else the store has among them."""
+        bounds, keys, (values, lengths) = self._own_pairs()
+        return pa.MapArray.from_arrays(pa.array(bounds), keys, self._text(values, lengths, None))
+
+    def _own_pairs(self) -> tuple[npt.NDArray[np.int32], Array, tuple[Longs, Longs]]:
         offsets, keys, (values, lengths) = self._pairs()
         mine = pc.invert(pc.is_in(keys, RESERVED_NAMES))
         kept = mine.to_numpy(zero_copy_only=False)
         before = np.concatenate(([0], np.cumsum(kept))).astype(np.int32)
-        pairs = pa.StructArray.from_arrays(
-            [
-                keys.filter(mine),
-                self._bytes(values[kept], lengths[kept], pa.binary()),
-            ],
-            fields=[pa.field("key", pa.string()), pa.field("value", pa.binary())],
-        )
-        bounds = before[offsets]
-        return pa.ListArray.from_arrays(
-            pa.array(bounds), pairs, mask=pa.array(bounds[1:] == bounds[:-1])
-        )
+        return before[offsets], keys.filter(mine), (values[kept], lengths[kept])
 
     def _born_hosts(self) -> tuple[Longs, Longs]:
         wide = (self.rows[:, SYS_FLAG] & SYS_FLAG_BORN_HOST_V6) != 0
@@ -332,18 +345,20 @@ class RecordColumns:
         return self.long_column(gather.LONG_STORE_TIMESTAMP, TIMESTAMP)
 
 
-COLUMNS: Final[dict[str, Callable[[RecordColumns], Array]]] = {
+COLUMNS: Final[
+    dict[str, Callable[[RecordColumns], Array]]
+] = {  # by the names of the client's records
     "topic": RecordColumns.topic,
     "queue_id": lambda batch: batch.int_column(gather.INT_QUEUE_ID),
     "queue_offset": lambda batch: batch.long_column(gather.LONG_QUEUE_OFFSET),
     "commit_offset": lambda batch: batch.long_column(gather.LONG_COMMIT_OFFSET),
     "size": lambda batch: batch.int_column(gather.INT_SIZE),
-    "message_id": RecordColumns.message_id,
+    "message_id": RecordColumns.offset_message_id,
+    "unique_key": RecordColumns.unique_key,
     "tag": RecordColumns.tags,
-    "keys": RecordColumns.keys,
+    "keys": RecordColumns.key_list,
     "body": RecordColumns.body,
-    "properties": RecordColumns.properties,
-    "headers": RecordColumns.headers,
+    "properties": RecordColumns.own_properties,
     "born_timestamp": RecordColumns.born_timestamp,
     "store_timestamp": RecordColumns.store_timestamp,
     "born_host": lambda batch: batch.hosts(*batch._born_hosts()),

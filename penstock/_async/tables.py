@@ -1,0 +1,315 @@
+"""Records by columns: Arrow batches in the place of records, and tables that are sent."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from penstock._async.connection import AsyncConnection
+from penstock._async.consumer import AsyncConsumer
+from penstock._async.pull_stream import AsyncPullStream
+from penstock._async.subscription import AsyncSubscription
+from penstock.calls import offsets, produce, records, topics
+from penstock.consuming.closing import AsyncClosing
+from penstock.consuming.damaged import OnDamaged, damage_error
+from penstock.consuming.options import ConsumeOptions, SubscribeOptions
+from penstock.errors import PenstockError
+from penstock.leased import LeasedBatch
+from penstock.requests import FRAME_OVERHEAD_MAX
+from penstock.tables import BYTES_AT_ONCE, PART_BYTES, Pieces, RecordRange, TableSend, schema_of
+from penstock.values import Damage, StoredTable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class AsyncTableCalls(AsyncConnection):
+    """Calls with Arrow's tables over a connection; they need the extra ``arrow``."""
+
+    def pull_arrow(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int = 0,
+        *,
+        columns: Sequence[str] | None = None,
+        end_offset: int | None = None,
+        max_bytes: int = BYTES_AT_ONCE,
+        tag: str = "",
+        follow: bool = False,
+    ) -> AsyncArrowStream:
+        """Read one queue as ``pull_stream`` does, as a `pyarrow.RecordBatch` for each answer.
+
+        ``columns`` names those that are built; docs/client.md has them all. The stream ends at ``end_offset``,
+        or at the queue's end. A damaged record raises DataLoss after the others of its answer; the next
+        iteration goes on. Raises InvalidArgument for a column that there is not.
+        """
+        schema = schema_of(columns)
+        call = records.pull_stream(
+            topic,
+            queue_id=queue_id,
+            queue_offset=offset,
+            max_bytes=max_bytes,
+            tag=tag,
+            follow=follow,
+            end_offset=end_offset,
+        )
+        stream = AsyncPullStream(self.channels, call)
+        return AsyncArrowStream(stream, topic, queue_id, offset, schema)
+
+    def consume_arrow(
+        self,
+        topic: str,
+        *,
+        columns: Sequence[str] | None = None,
+        group: str = "",
+        queues: Iterable[int] | None = None,
+        start: Literal["earliest", "latest"] | int | datetime = "earliest",
+        tag: str = "",
+        follow: bool = True,
+        auto_commit: bool = True,
+        commit_interval_ms: int = 1_000,
+        max_bytes: int = BYTES_AT_ONCE,
+        wait_ms: int = 10_000,
+        on_damaged: OnDamaged | None = None,
+    ) -> AsyncArrowConsumer:
+        """Iterate over a topic's queues as ``consume`` does, a `pyarrow.RecordBatch` of one queue at a time.
+
+        A batch is consumed when the next one is asked for. ``columns`` is as in ``pull_arrow``.
+        """
+        schema = schema_of(columns)
+        options = ConsumeOptions(
+            topic=topic,
+            group=group,
+            queues=None if queues is None else tuple(queues),
+            start=offsets.checked_start(start),
+            tag=tag,
+            follow=follow,
+            auto_commit=auto_commit,
+            commit_interval_ms=commit_interval_ms,
+            max_bytes=max_bytes,
+            wait_ms=wait_ms,
+            timeout_s=self.timeout_s,
+            on_damaged=on_damaged,
+            by_range=True,
+        )
+        return AsyncArrowConsumer(AsyncConsumer(self, options), schema)
+
+    def subscribe_arrow(
+        self,
+        topic: str,
+        *,
+        group: str,
+        columns: Sequence[str] | None = None,
+        max_messages: int = 4_096,
+        tag: str = "",
+        sql: str = "",
+        prefetch_bytes: int = 32 << 20,
+        lease_ms: int = 30_000,
+        wait_ms: int = 10_000,
+        idle_s: float | None = None,
+        on_damaged: OnDamaged | None = None,
+    ) -> AsyncArrowSubscription:
+        """Join a group as ``subscribe`` does: iterate over leased messages, up to ``max_messages`` a batch.
+
+        A batch is acknowledged when the next one is asked for. ``current`` has its messages one by one, to
+        give some back.
+        """
+        schema = schema_of(columns)
+        options = SubscribeOptions(
+            topic=topic,
+            group=group,
+            tag=tag,
+            sql=sql,
+            prefetch=2 * max_messages,
+            prefetch_bytes=prefetch_bytes,
+            lease_ms=lease_ms,
+            wait_ms=wait_ms,
+            idle_s=idle_s,
+            timeout_s=self.timeout_s,
+            on_damaged=on_damaged,
+        )
+        return AsyncArrowSubscription(AsyncSubscription(self, options), max_messages, schema)
+
+    async def produce_arrow(
+        self,
+        topic: str,
+        table: Any,
+        *,
+        body: str = "body",
+        keys: str = "keys",
+        tag: str = "tag",
+        properties: str = "properties",
+        queue_id: str = "",
+        token: str = "",
+        timeout_s: float | None = None,
+    ) -> StoredTable:
+        """Store each row of a table as a message, in order; on return all are as durable as the flush mode says.
+
+        ``table`` is a table of pyarrow, polars, pandas or DuckDB, or a `pyarrow.RecordBatchReader`, which is
+        read as it is sent. Of ``body``, ``keys``, ``tag``, ``properties`` and ``queue_id``, each the name of a
+        column, the body alone has to be there. Without ``queue_id`` rows go to the topic's queues in turn.
+
+        ``timeout_s`` bounds each request of a few MiB. Where one fails, rows before it are stored: raises
+        TableNotStored, and the same call with its ``token`` goes on and stores none twice. If none is stored,
+        raises what the request did, such as InvalidArgument for a row that can be no message.
+        """
+        found = await self.run(topics.describe(topic), timeout_s=timeout_s)
+        send = TableSend(
+            table,
+            (body, keys, tag, properties, queue_id),
+            topic=topic,
+            queue_count=found.topic.write_queue_count,
+            part_bytes=min(PART_BYTES, self.request_bytes_max - FRAME_OVERHEAD_MAX),
+            born_ms=self.clock.now_ms(),
+            token=token,
+        )
+        try:
+            for part in send:
+                call = produce.batch(
+                    part, bytes_max=self.request_bytes_max, token=send.request_token
+                )
+                send.on_stored(await self.run(call, timeout_s=timeout_s))
+        except PenstockError as error:
+            failed = send.failed(error)
+            if failed is error:
+                raise
+            raise failed from error
+        return send.stored
+
+
+class AsyncArrowStream(AsyncIterator["pa.RecordBatch"], AsyncClosing):
+    """Batches that the reader sends ahead; made by `AsyncClient.pull_arrow`, used by one task.
+
+    ``next_offset`` is where to go on after the batch that was handed out last.
+    """
+
+    def __init__(
+        self, stream: AsyncPullStream, topic: str, queue_id: int, offset: int, schema: pa.Schema
+    ) -> None:
+        self.next_offset = offset
+        self._stream = stream
+        self._topic = topic
+        self._queue_id = queue_id
+        self._pieces = Pieces(schema)
+        self._after = offset
+        self._damaged: deque[Damage] = deque()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of every batch."""
+        return self._pieces.schema
+
+    async def close(self) -> None:
+        """Read no more: the iteration ends. Closing twice does nothing."""
+        await self._stream.close()
+
+    async def __anext__(self) -> pa.RecordBatch:
+        while self._pieces.is_empty:
+            self.next_offset = self._after
+            if self._damaged:
+                raise damage_error(
+                    self._damaged.popleft(),
+                    topic=self._topic,
+                    queue_id=self._queue_id,
+                    next_offset=self._after,
+                )
+            result = await self._stream.__anext__()
+            self._damaged.extend(result.damaged)
+            self._after = result.next_offset
+            self._pieces.fill(result.records)
+        batch = self._pieces.pop()
+        if self._pieces.is_empty and not self._damaged:
+            self.next_offset = self._after
+        return batch
+
+
+class AsyncArrowConsumer(AsyncIterator["pa.RecordBatch"]):
+    """Batches of a topic's queues; made by `AsyncClient.consume_arrow`, used by one task.
+
+    Offsets, `commit` and the end are those of `AsyncConsumer`, with a batch in the place of a record.
+    """
+
+    def __init__(self, consumer: AsyncConsumer, schema: pa.Schema) -> None:
+        self._consumer = consumer
+        self._pieces = Pieces(schema)
+        self._range: RecordRange | None = None  # that is not in pieces yet
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of every batch."""
+        return self._pieces.schema
+
+    @property
+    def positions(self) -> dict[int, int]:
+        """The next offset to consume by queue id, with the current batch consumed."""
+        return self._consumer._positions(with_current=self._pieces.is_empty)
+
+    @property
+    def deleted_counts(self) -> dict[int, int]:
+        """The number of messages by queue id that retention deleted before this consumer read them."""
+        return self._consumer.deleted_counts
+
+    async def commit(self) -> None:
+        """Commit the group's offsets, the current batch included once all of its answer is handed out."""
+        await self._consumer._commit(with_current=self._pieces.is_empty)
+
+    async def close(self) -> None:
+        """Stop pulling; with ``auto_commit`` commit the consumed batches. Closing twice does nothing."""
+        await self._consumer.close()
+
+    async def __anext__(self) -> pa.RecordBatch:
+        while self._pieces.is_empty:
+            if self._range is None:
+                self._range = await self._consumer._next_range()
+            self._pieces.fill(self._range.records)
+            self._range = None
+        return self._pieces.pop()
+
+
+class AsyncArrowSubscription(AsyncIterator["pa.RecordBatch"]):
+    """Batches leased to this member of a group; made by `AsyncClient.subscribe_arrow`, used by one task.
+
+    Leases, acknowledgements and the end are those of `AsyncSubscription`.
+    """
+
+    def __init__(
+        self, subscription: AsyncSubscription, max_messages: int, schema: pa.Schema
+    ) -> None:
+        self._subscription = subscription
+        self._batches = subscription.batches(max_messages)
+        self._pieces = Pieces(schema)
+        self.current: LeasedBatch | None = None  # the messages of the batch handed out last
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: object, *rest: object) -> None:
+        await self._subscription.__aexit__(kind, *rest)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of every batch."""
+        return self._pieces.schema
+
+    def stop(self) -> None:
+        """End the iteration after the messages in hand; any thread may call it."""
+        self._subscription.stop()
+
+    async def close(self) -> None:
+        """Send the outcomes of settled messages and give the rest back. Closing twice does nothing."""
+        await self._subscription.close()
+
+    async def __anext__(self) -> pa.RecordBatch:
+        while self._pieces.is_empty:
+            self.current = await self._batches.__anext__()
+            self._pieces.fill(self.current.records)
+        return self._pieces.pop()

@@ -1,0 +1,261 @@
+"""Records by columns: what tables hold is what records say, and what is sent is what was in the table."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from three_services import ThreeServices
+
+from penstock import AsyncClient, Client, DataLoss, InvalidArgument, TopicNotFound, read_table
+from penstock.record import Record
+from storage.arrow.tables import TYPES, USUAL
+
+ROWS = 300
+
+
+def table_of(rows: int = ROWS) -> pa.Table:
+    numbers = range(rows)
+    return pa.table(
+        {
+            "body": [b"body %d" % n for n in numbers],
+            "keys": [[f"k{n}", f"größe-{n}"] if n % 3 else None for n in numbers],
+            "tag": ["even" if n % 2 == 0 else None for n in numbers],
+            "properties": pa.array(
+                [[("number", str(n))] if n % 5 else [] for n in numbers],
+                pa.map_(pa.string(), pa.string()),
+            ),
+            "unused": list(numbers),
+        }
+    )
+
+
+def of_record(record: Record) -> dict[str, Any]:
+    """What a record says, by the names and as the values of a table."""
+    own = {name: text for name, text in record.properties.items() if name == "number"}
+    return {
+        **{
+            name: getattr(record, name)
+            for name in (
+                "topic", "queue_id", "queue_offset", "commit_offset", "body", "message_id", "size", "born_host",
+                "store_host", "flag", "sys_flag", "reconsume_times",
+            )
+        },
+        "tag": record.tag or None,
+        "keys": list(record.keys) or None,
+        "properties": list(own.items()),
+        "unique_key": record.unique_key or None,
+        "born_timestamp": datetime.fromtimestamp(record.born_timestamp_ms / 1e3, UTC),
+        "store_timestamp": datetime.fromtimestamp(record.store_timestamp_ms / 1e3, UTC),
+        "prepared_offset": record.prepared_transaction_offset,
+    }  # fmt: skip
+
+
+def test_every_column_is_what_the_records_say(client: Client, topic: str) -> None:
+    client.produce_arrow(topic, table_of())
+    client.produce(topic, b"x", keys=["k"], tag="odd", queue_id=0, flag=7, unique_key="mine")
+    names = [name for name in TYPES if name != "body_crc"]
+    with client.pull_arrow(topic, 0, columns=names) as batches:
+        rows = pa.Table.from_batches(list(batches), batches.schema).to_pylist()
+    assert rows == [of_record(each) for each in client.consume(topic, queues=[0], follow=False)]
+    assert {name: kind for name, kind in TYPES.items() if name in USUAL} == {
+        "topic": pa.string(), "queue_id": pa.int32(), "queue_offset": pa.int64(), "commit_offset": pa.int64(),
+        "born_timestamp": pa.timestamp("us", "UTC"), "store_timestamp": pa.timestamp("us", "UTC"),
+        "tag": pa.string(), "keys": pa.list_(pa.string()), "body": pa.binary(),
+        "properties": pa.map_(pa.string(), pa.string()),
+    }  # fmt: skip
+
+
+def test_a_table_goes_round(client: Client, topic: str) -> None:
+    sent = table_of()
+    assert client.produce_arrow(topic, sent).row_count == ROWS
+    with client.consume_arrow(topic, follow=False) as batches:
+        got = pa.Table.from_batches(list(batches), batches.schema)
+    assert {row["queue_id"] for row in got.select(["queue_id"]).to_pylist()} == {0, 1, 2, 3}
+    client.create_topic(f"{topic}-2", queues=1)
+    client.produce_arrow(f"{topic}-2", got)
+    with client.pull_arrow(f"{topic}-2", 0, columns=["body", "keys", "tag", "properties"]) as again:
+        back = pa.Table.from_batches(list(again), again.schema)
+    names = ["body", "keys", "tag", "properties"]
+    by_body = sorted(sent.select(names).to_pylist(), key=lambda row: row["body"])
+    for table in (got, back):
+        rows = table.select(names).to_pylist()
+        assert sorted(rows, key=lambda row: row["body"]) == by_body
+
+
+def frames(table: pa.Table) -> list[Any]:
+    import pandas as pd
+
+    kinds = {"body": pd.ArrowDtype(pa.large_binary()), "keys": pd.ArrowDtype(pa.large_string())}
+    pandas = pd.DataFrame({"body": table["body"].to_pylist()}).astype({"body": kinds["body"]})
+    large = pa.table(
+        {
+            "body": table["body"].cast(pa.large_binary()),
+            "keys": pa.array(["a b" if n else None for n in range(len(table))], pa.large_string()),
+            "properties": pa.array(
+                [[{"key": "number", "value": "1"}]] * len(table),
+                pa.large_list(pa.struct([("key", pa.string()), ("value", pa.string())])),
+            ),
+        }
+    )
+    return [
+        pandas,
+        large,
+        table.combine_chunks().to_batches()[0],
+        table.to_reader(7),
+        pa.table({"body": pa.array(["text"] * len(table), pa.string_view())}),
+    ]
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_tables_of_others_are_sent_as_well(client: Client, topic: str, number: int) -> None:
+    table = frames(table_of(50))[number]
+    assert client.produce_arrow(topic, table).row_count == 50
+    records = list(client.consume(topic, follow=False))
+    assert len(records) == 50
+    if number == 1:
+        assert (records[1].keys, records[1].properties["number"]) == (("a", "b"), "1")
+
+
+def bad_body(table: pa.Table) -> pa.Table:
+    return table.set_column(0, "body", pa.array([b"x"] * (ROWS - 1) + [None]))
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "field", "words"),
+    [
+        (lambda table: table.drop(["body"]), {}, "body", "the table does not have"),
+        (bad_body, {}, "body", f"row {ROWS - 1} is null"),
+        (lambda table: table, {"queue_id": "unused"}, "unused", "row 4 is 4, which the topic"),
+        (lambda table: table, {"queue_id": "nope"}, "queue_id", "'nope'"),
+        (lambda _: [1, 2], {}, "table", "list, which is no table"),
+        (lambda table: table, {"token": "x"}, "token", "is no token"),
+    ],
+    ids=["no-body", "null-body", "no-such-queue", "no-such-column", "no-table", "no-token"],
+)
+def test_a_table_that_can_be_no_messages_is_refused_and_nothing_is_stored(
+    client: Client, topic: str, change: Callable[[Any], Any], options: Any, field: str, words: str
+) -> None:
+    with pytest.raises(InvalidArgument, match=words) as refused:
+        client.produce_arrow(topic, change(table_of()), **options)
+    assert refused.value.field == field
+    assert not list(client.consume(topic, follow=False))
+
+
+def test_a_column_that_there_is_not_is_refused(client: Client, topic: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"'offset'; there are topic, queue_id"):
+        client.pull_arrow(topic, 0, columns=["offset"])
+    with pytest.raises(InvalidArgument):
+        read_table("127.0.0.1:1", topic, columns=["offset"])
+
+
+def test_a_consumer_by_columns_commits_what_was_handed_out(client: Client, topic: str) -> None:
+    client.produce_arrow(topic, table_of())
+    bodies = []
+    for _ in range(2):  # one batch, then the rest
+        with client.consume_arrow(topic, group=f"of-{topic}", columns=["body"], follow=False) as it:
+            bodies += next(it)["body"].to_pylist()
+            it.commit()
+            assert sum(it.positions.values()) == len(bodies)
+    with client.consume_arrow(topic, group=f"of-{topic}", columns=["body"], follow=False) as it:
+        for batch in it:
+            bodies += batch["body"].to_pylist()
+    assert sorted(bodies) == sorted(table_of()["body"].to_pylist())
+    assert sum(each.lag for each in client.offsets(f"of-{topic}", topic)) == 0
+
+
+def test_a_subscription_by_columns_acknowledges_a_batch_with_the_next(
+    client: Client, topic: str
+) -> None:
+    client.produce_arrow(topic, table_of())
+    group = f"of-{topic}"
+    with client.subscribe_arrow(
+        topic, group=group, idle_s=5, max_messages=40, columns=["body"]
+    ) as it:
+        first = next(it)
+        assert it.current is not None
+        assert [each.body for each in it.current] == first["body"].to_pylist()
+        it.current[3].nack(delay_ms=0)
+        rows = first.num_rows + sum(each.num_rows for each in it)
+    assert rows == ROWS + 1
+    assert not client.receive(topic, group=group).records
+
+
+def damage(client: Client, topic: str, services: ThreeServices, number: int) -> None:
+    """Flip a byte of the body of a record that is in the log."""
+    (record,) = client.pull(topic, 0, number, max_messages=1).records
+    files = {int(each.name): each for each in (services.store / "commitlog").iterdir()}
+    start = max(each for each in files if each <= record.commit_offset)
+    with files[start].open("r+b") as file, mmap.mmap(file.fileno(), 0) as data:
+        at = data.find(record.body, record.commit_offset - start)
+        data[at] ^= 1
+
+
+def test_a_damaged_record_is_named_and_the_others_are_read(
+    client: Client, topic: str, services: ThreeServices
+) -> None:
+    for n in range(20):
+        client.produce(topic, b"%s body %d" % (topic.encode(), n), queue_id=0)
+    damage(client, topic, services, 7)
+    whole = [n for n in range(20) if n != 7]
+
+    batches = client.pull_arrow(topic, 0, columns=["queue_offset"])
+    got = next(batches)["queue_offset"].to_pylist()
+    with pytest.raises(DataLoss, match="offset 7"):
+        next(batches)
+    assert got + [n for each in batches for n in each["queue_offset"].to_pylist()] == whole
+
+    consumer = client.consume_arrow(topic, queues=[0], columns=["queue_offset"], follow=False)
+    assert next(consumer)["queue_offset"].to_pylist() == whole[:7]
+    with pytest.raises(DataLoss, match="offset 7"):
+        next(consumer)
+    assert consumer.positions[0] == 7  # it is passed over when the next batch is asked for
+    assert next(consumer)["queue_offset"].to_pylist() == whole[7:]
+
+    for source in (client.addresses.reader, services.store):
+        with pytest.raises(DataLoss):
+            read_table(source, topic)
+        assert read_table(source, topic, start=8, queues=[0]).num_rows == 12
+
+
+@pytest.mark.parametrize("where", ["reader", "directory"])
+def test_a_topic_is_read_whole_or_between_offsets_and_times(
+    client: Client, topic: str, services: ThreeServices, where: str
+) -> None:
+    client.produce_arrow(topic, table_of(100))
+    between = datetime.now(UTC) + timedelta(milliseconds=1)
+    while datetime.now(UTC) <= between:
+        pass
+    client.produce_arrow(topic, table_of(50))
+    client.pull(topic, 0, 0)  # the reader has seen all
+    source = client.addresses.reader if where == "reader" else services.store
+
+    def rows(**options: Any) -> int:
+        return int(read_table(source, topic, **options).num_rows)
+
+    assert rows() == 150
+    assert rows(start=between) == 50
+    assert rows(end=between) == 100
+    assert rows(start="latest") == 0
+    assert rows(queues=[1], start=10, end=12) == 2
+    assert rows(tag="even || other") == 75
+    assert read_table(source, topic, columns=["queue_offset", "tag"]).column_names == [
+        "queue_offset", "tag",
+    ]  # fmt: skip
+    with pytest.raises(TopicNotFound):
+        read_table(source, "no-such-topic")
+
+
+async def test_the_asyncio_client_has_tables_too(aclient: AsyncClient, topic: str) -> None:
+    assert (await aclient.produce_arrow(topic, table_of())).row_count == ROWS
+    async with aclient.consume_arrow(topic, follow=False, columns=["body"]) as batches:
+        assert sum([each.num_rows async for each in batches]) == ROWS
+    async with aclient.pull_arrow(topic, 1, columns=["body"]) as stream:
+        rows = sum([each.num_rows async for each in stream])
+        assert stream.next_offset == rows
+    async with aclient.subscribe_arrow(topic, group="t", idle_s=2) as leased:
+        assert sum([each.num_rows async for each in leased]) == ROWS
