@@ -15,7 +15,7 @@ from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("storage", "services", "penstock", "cli", "pipeline")
-SPARK = ("spark", "lakehouse")  # extras with a lock of their own
+SPARK = ("spark", "lakehouse", "arrow")  # extras with a lock of their own
 
 
 def project() -> dict[str, object]:

@@ -7,11 +7,12 @@ import sys
 from typing import Any
 
 import grpc
-import pyarrow as pa
 import pytest
 from fake_penstock import FakePenstock, rich_status
 
 from penstock import Client, InvalidArgument, TableNotStored, Unavailable, UnknownOutcome
+
+pa = pytest.importorskip("pyarrow")
 
 ROWS = 40
 

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from three_services import ThreeServices
 
 from penstock import AsyncClient, Client, DataLoss, InvalidArgument, TopicNotFound, read_table
 from penstock.record import Record
-from storage.arrow.tables import TYPES, USUAL
+
+pa = pytest.importorskip("pyarrow")
+tables = pytest.importorskip("storage.arrow.tables")
 
 ROWS = 300
 
@@ -58,11 +59,11 @@ def of_record(record: Record) -> dict[str, Any]:
 def test_every_column_is_what_the_records_say(client: Client, topic: str) -> None:
     client.produce_arrow(topic, table_of())
     client.produce(topic, b"x", keys=["k"], tag="odd", queue_id=0, flag=7, unique_key="mine")
-    names = [name for name in TYPES if name != "body_crc"]
+    names = [name for name in tables.TYPES if name != "body_crc"]
     with client.pull_arrow(topic, 0, columns=names) as batches:
         rows = pa.Table.from_batches(list(batches), batches.schema).to_pylist()
     assert rows == [of_record(each) for each in client.consume(topic, queues=[0], follow=False)]
-    assert {name: kind for name, kind in TYPES.items() if name in USUAL} == {
+    assert {name: kind for name, kind in tables.TYPES.items() if name in tables.USUAL} == {
         "topic": pa.string(), "queue_id": pa.int32(), "queue_offset": pa.int64(), "commit_offset": pa.int64(),
         "born_timestamp": pa.timestamp("us", "UTC"), "store_timestamp": pa.timestamp("us", "UTC"),
         "tag": pa.string(), "keys": pa.list_(pa.string()), "body": pa.binary(),
