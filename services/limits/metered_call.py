@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NoReturn, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NoReturn, TypeVar
 
 import grpc
 
@@ -32,6 +32,21 @@ class MeteredCall:
         if isinstance(data, bytes):
             self._meter.take_frame(len(data))
         return data
+
+    async def read_each(self, take: Callable[[bytes], Awaitable[None] | None]) -> None:
+        """Give each message to ``take``; the next one comes once the caller may send it. Raises CallEnded."""
+
+        def take_counted(data: bytes) -> Awaitable[None] | None:
+            self._meter.take_frame(len(data))
+            wanted = take(data)
+            return self._wait(wanted) if wanted or self._meter.wait_s() else None
+
+        await self._in_turn(lambda: self._call.read_each(take_counted))
+
+    async def _wait(self, wanted: Awaitable[None] | None) -> None:
+        if wanted is not None:
+            await wanted
+        await self._turn()
 
     async def write(self, answer: bytes) -> None:
         """Write one answer, once the caller may have it. Raises CallEnded."""
@@ -84,16 +99,14 @@ class MeteredCall:
         """Have the call end at once."""
         self._call.cancel()
 
-    async def _in_turn(self, do: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Do something when the caller has its turn; waits for one future alone, as eager coroutines may."""
-        if self._meter.wait_s():
-            return await asyncio.create_task(self._later(do))
+    async def _in_turn(self, do: Callable[[], Awaitable[T]]) -> T:
+        """Do something when the caller has its turn."""
+        await self._turn()
         return await do()
 
-    async def _later(self, do: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def _turn(self) -> None:
         while wait_s := self._meter.wait_s():
             await asyncio.sleep(min(wait_s, _LOOK_S))
-        return await do()
 
     def _taken(self, answers: Iterable[bytes]) -> Iterator[bytes]:
         for answer in answers:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NoReturn, cast
 
@@ -70,6 +70,12 @@ class AioCall(ServedCall):
             raise CallEnded from None
         self._reading = None
         return EOF if data is grpc.aio.EOF else data  # type: ignore[attr-defined]  # the stubs miss it
+
+    async def read_each(self, take: Callable[[bytes], Awaitable[None] | None]) -> None:
+        while isinstance(data := await self.read(), bytes):
+            wanted = take(data)
+            if wanted is not None:
+                await wanted
 
     async def send_initial_metadata(self, metadata: Metadata) -> None:
         await _done(self._context.send_initial_metadata(tuple(metadata)))

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from enum import Enum
 from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
@@ -82,6 +90,14 @@ class ServedCall(Protocol):
         """Return the next message, EOF after the last one. Raises CallEnded.
 
         A message that came when its reader had been cancelled is the next one.
+        """
+        ...
+
+    async def read_each(self, take: Callable[[bytes], Awaitable[None] | None]) -> None:
+        """Give each message to ``take`` as it comes, and return after the last one. Raises CallEnded.
+
+        The next message is read when ``take`` has returned, and what it returned has been awaited. What either
+        raises is raised.
         """
         ...
 

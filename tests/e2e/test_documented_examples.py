@@ -116,6 +116,8 @@ def test_every_block_of_a_page_runs_after_those_before_it(page: str, checkout: P
     text = (ROOT / page).read_text(encoding="utf-8")
     if uses_spark(page) and importlib.util.find_spec("pyspark") is None:
         pytest.skip("its blocks need Spark: make setup-spark")
+    if "import pyarrow" in text and importlib.util.find_spec("pyarrow") is None:
+        pytest.skip("its blocks need pyarrow: make setup-spark")
     if "| jq" in text and shutil.which("jq") is None:
         pytest.skip("a command of it needs jq")
     if page == "docs/migration.md":

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from typing import Any, Final, NoReturn
 
 import grpc
@@ -111,6 +112,50 @@ class CoreCall(ServedCall):
         if isinstance(data, CallEnded):
             raise data
         return data
+
+    async def read_each(self, take: Callable[[bytes], Awaitable[None] | None]) -> None:
+        done: asyncio.Future[None] = self._loop.create_future()
+        waiting: asyncio.Future[None] | None = None
+        context = copy_context()  # of the handler: completions have none of its variables
+
+        def read_next() -> None:
+            self._start((cygrpc.ReceiveMessageOperation(_NO_FLAGS),), received)
+
+        def received(completion: Any) -> None:
+            nonlocal waiting
+            if done.done():  # its handler has been cancelled
+                return
+            try:
+                data: bytes | None = completion.batch_operations[0].message()
+                if not completion.success:
+                    raise CallEnded
+                if data is None:
+                    done.set_result(None)
+                    return
+                wanted = context.run(take, data)
+                if wanted is None:
+                    read_next()
+                else:
+                    waiting = context.run(asyncio.ensure_future, wanted)
+                    waiting.add_done_callback(waited)
+            except Exception as error:  # noqa: BLE001  its handler decides
+                done.set_exception(error)
+
+        def waited(ended: asyncio.Future[None]) -> None:
+            if done.done() or ended.cancelled():
+                return
+            try:
+                ended.result()
+                read_next()
+            except Exception as error:  # noqa: BLE001  its handler decides
+                done.set_exception(error)
+
+        read_next()
+        try:
+            await done
+        finally:
+            if waiting is not None:
+                waiting.cancel()
 
     async def send_initial_metadata(self, metadata: Metadata) -> None:
         self._has_begun = True

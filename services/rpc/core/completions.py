@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any, Final
 
 from services.rpc.core import cygrpc
@@ -10,6 +11,10 @@ from storage.workers import FunctionWorker
 
 COMPLETIONS_A_TURN: Final = 64  # then others on the loop have their turn
 IDLE_TURNS: Final = 3  # without a completion, until the worker waits for one
+IDLE_TURNS_MAX: Final = (
+    48  # after waits that were short: a wait costs two wake-ups, more than some turns
+)
+SHORT_WAIT_S: Final = 0.0005
 _NOW: Final = 0.0  # as a deadline: look, and do not wait
 
 
@@ -18,13 +23,16 @@ class Completions:
 
     While there is work the loop looks by itself and never waits. When nothing has come for a few turns
     a worker waits in the core, and wakes the loop with what comes next. One of the two looks at a time.
+    The loop looks for longer where the worker's waits have been short.
     """
 
     def __init__(self) -> None:
         self.queue = cygrpc.CompletionQueue()
         self._loop = asyncio.get_running_loop()
         self._idle_turns = 0
+        self._idle_turns_max = IDLE_TURNS
         self._is_waiting = True  # the worker is
+        self._waiting_since = 0.0
         self._has_ended = self._loop.create_future()
         self._worker = FunctionWorker("calls", self._wait, has_work=lambda: self._is_waiting)
         self._worker.start()
@@ -44,6 +52,9 @@ class Completions:
             self._worker.end()
 
     def _woken(self, completion: Any) -> None:
+        is_short = time.perf_counter() - self._waiting_since < SHORT_WAIT_S
+        turns = self._idle_turns_max * 2 if is_short else self._idle_turns_max // 2
+        self._idle_turns_max = max(IDLE_TURNS, min(turns, IDLE_TURNS_MAX))
         if self._handle(completion):
             del completion  # the core waits for a call that it may refer to
             self._idle_turns = 0
@@ -60,10 +71,11 @@ class Completions:
             del completion
             handled += 1
         self._idle_turns = 0 if handled else self._idle_turns + 1
-        if self._idle_turns < IDLE_TURNS:
+        if self._idle_turns < self._idle_turns_max:
             self._loop.call_soon(self._look)
         else:
             self._is_waiting = True
+            self._waiting_since = time.perf_counter()
             self._worker.wake()
 
     def _handle(self, completion: Any) -> bool:

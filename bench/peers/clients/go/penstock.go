@@ -122,7 +122,7 @@ type penstockFrame struct {
 func penstockProduce() {
 	batch, topics, inFlight, limit := number("batch", 64), number("topics", 1), number("in_flight", 64), number("messages", 0)
 	bodies := payloads(number("size_bytes", 1024))
-	if batch == 1 && limit == 0 {
+	if batch == 1 && limit == 0 && text("shape", "calls") == "calls" {
 		penstockUnary(bodies, topics, inFlight)
 		return
 	}
