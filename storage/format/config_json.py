@@ -54,12 +54,25 @@ def encode_config(document: Mapping[Any, Any]) -> bytes:
     return _encode(document, 0).encode()
 
 
+class Encoded(str):
+    """A value as it stands in the document, made by ``encoded``."""
+
+    __slots__ = ()
+
+
+def encoded(value: object, depth: int) -> Encoded:
+    """Encode a value ``depth`` maps deep in a document, for whoever encodes documents with it again and again."""
+    return Encoded(_encode(value, depth))
+
+
 def integer_keyed(table: Mapping[Any, Any]) -> dict[int, int]:
     """Return a map of integers to integers whose keys were bare or quoted; ValueError otherwise."""
     return {int(key): int(value) for key, value in table.items()}
 
 
 def _encode(value: object, depth: int) -> str:
+    if type(value) is Encoded:
+        return value
     if isinstance(value, Mapping):
         pairs = [(key, entry) for key, entry in value.items() if entry is not None]
         if not pairs:
@@ -79,8 +92,7 @@ def _encode(value: object, depth: int) -> str:
     return json.dumps(value, allow_nan=False)
 
 
-def _quote(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+_quote: Final = json.JSONEncoder(ensure_ascii=False).encode  # of a text
 
 
 class _Parser:

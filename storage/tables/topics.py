@@ -6,14 +6,14 @@ decided in ``storage.tables.table_copies``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from storage.errors import InvalidMessage, StoreError, TopicExists, TopicNotFound
-from storage.format.config_json import encode_config
+from storage.format.config_json import Encoded, encode_config, encoded
 from storage.format.limits import NOT_SENT_TO
 from storage.format.names import topic_name_problem
 from storage.tables.table_copies import TableCopies
@@ -45,6 +45,7 @@ MESSAGE_TYPES: Final = (
     "MIXED",
 )  # a broker's
 TOPIC_MAP: Final = "topicConfigTable"
+_TOPIC_DEPTH: Final = 2  # of a topic in the document
 
 _DEFAULT_FIELDS: Final[Mapping[str, object]] = MappingProxyType(
     {"order": False, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0}
@@ -119,10 +120,11 @@ def _parsed(document: dict[str, Any]) -> tuple[dict[str, Any], dict[str, TopicCo
 
 
 def topics_document(
-    topics: Mapping[str, TopicConfig], version: Mapping[str, int], other: Mapping[str, object]
-) -> bytes:
+    topics: Mapping[str, TopicConfig], version: Mapping[str, int], other: Mapping[str, object],
+    encode: Callable[[TopicConfig], object] = TopicConfig.to_json,
+) -> bytes:  # fmt: skip
     """Return a ``topics.json``, topics by name, after ``other`` fields that this code does not know."""
-    table = {name: topics[name].to_json() for name in sorted(topics)}
+    table = {name: encode(topics[name]) for name in sorted(topics)}
     return encode_config({**other, "dataVersion": version, TOPIC_MAP: table})
 
 
@@ -158,6 +160,7 @@ class TopicTable:
         self._filesystem = filesystem
         self._path = config_directory / TOPICS_FILE
         self._topics: dict[str, TopicConfig] = {}
+        self._encoded: dict[str, tuple[TopicConfig, Encoded]] = {}  # as they were saved last
         self._other: dict[str, object] = {}
         self._version_counter = 0
         self._state_version = 0
@@ -273,11 +276,20 @@ class TopicTable:
 
     def _save(self, topics: dict[str, TopicConfig], *, now_ms: int) -> None:
         version = data_version(self._version_counter + 1, self._state_version, now_ms)
-        document = topics_document(topics, version, self._other)
+        document = topics_document(topics, version, self._other, self._encode)
         self._filesystem.make_directory(self._path.parent)
         TableCopies(self._filesystem, self._path).replace(document)
+        for name in self._topics.keys() - topics.keys():
+            self._encoded.pop(name, None)
         self._topics = topics
         self._version_counter += 1
+
+    def _encode(self, topic: TopicConfig) -> Encoded:
+        """Encode a topic, once for as long as it does not change: a table has thousands that stay as they are."""
+        known = self._encoded.get(topic.name)
+        if known is None or known[0] is not topic:
+            known = self._encoded[topic.name] = topic, encoded(topic.to_json(), _TOPIC_DEPTH)
+        return known[1]
 
 
 def _add_all(topics: dict[str, TopicConfig], group: Sequence[NewTopic]) -> Created:

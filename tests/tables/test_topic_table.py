@@ -7,7 +7,8 @@ from golden import golden_copy
 
 from storage.errors import InvalidMessage, TopicNotFound
 from storage.files.filesystem import OsFileSystem
-from storage.tables.topics import TopicTable
+from storage.tables.table_files import TOPICS_FILE
+from storage.tables.topics import TopicTable, topics_document
 
 
 def table_in(tmp_path):
@@ -104,3 +105,15 @@ def test_a_message_type_that_a_broker_would_refuse_is_refused(tmp_path):
     with refused:
         table.changed("t", attributes={"message.type": ""})
     assert "u" not in table and table.get("t").attributes == {"message.type": "FIFO"}
+
+
+def test_a_table_that_changes_topic_by_topic_is_written_as_one_that_is_written_whole(tmp_path):
+    table = TopicTable(OsFileSystem(), tmp_path)
+    for number in range(5):
+        table.create(f"t{number}", queue_count=number + 1, attributes={}, now_ms=number)
+    table.replace(table.changed("t1", perm=4), now_ms=6)
+    table.delete("t3", now_ms=7)
+    table.create("t3", queue_count=9, attributes={"a": "ü"}, now_ms=8)
+    version = {"counter": 8, "stateVersion": 0, "timestamp": 8}
+    whole = topics_document({topic.name: topic for topic in table}, version, {})
+    assert (tmp_path / TOPICS_FILE).read_bytes() == whole
