@@ -269,13 +269,14 @@ class TableNotStored(PenstockError):
     stores none twice. The token is empty if nobody can say any more whether the request after them is stored.
     """
 
-    def __init__(self, error: PenstockError, *, stored_rows: int, token: str) -> None:
+    def __init__(self, error: Exception, *, stored_rows: int, token: str) -> None:
         advice = f"; the same call with token={token!r} goes on" if token else ""
+        known = error if isinstance(error, PenstockError) else None
         super().__init__(
-            f"{stored_rows} rows are stored, then: {error.message}{advice}",
-            code=error.code,
-            reason=error.reason,
-            retry_delay_ms=error.retry_delay_ms,
+            f"{stored_rows} rows are stored, then: {known.message if known else error}{advice}",
+            code=known.code if known else None,
+            reason=known.reason if known else "",
+            retry_delay_ms=known.retry_delay_ms if known else 0,
         )
         self.stored_rows = stored_rows
         self.token = token

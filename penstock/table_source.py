@@ -11,7 +11,7 @@ from penstock._sync.client import Client
 from penstock.addresses import address_problem
 from penstock.calls import topics
 from penstock.calls.offsets import Position, checked_start
-from penstock.errors import DataLoss, TopicNotFound
+from penstock.errors import DataLoss, InvalidArgument, TopicNotFound
 from penstock.tables import batches_of_store, schema_of, table_of
 from penstock.tls import TLS
 from storage import errors
@@ -58,12 +58,14 @@ def _of_directory(
     source: str, topic: str, bounds: tuple[Position, Position], queues: Sequence[int] | None,
     schema: pa.Schema, tag: str,
 ) -> list[pa.RecordBatch]:  # fmt: skip
-    tags = [] if tag in ("", "*") else [each.strip() for each in tag.split("||")]
+    tags = [] if tag in ("", "*") else [each.strip() for each in tag.split("||") if each.strip()]
     start, end = map(_place, bounds)
     try:
         return batches_of_store(
             source, topic, schema, queues=queues, start=start, end=end, tags=tags
         )
+    except errors.InvalidMessage as error:
+        raise InvalidArgument(str(error), field=error.field) from None
     except errors.TopicNotFound as error:
         raise TopicNotFound(str(error)) from error
     except errors.DamagedRecord as error:

@@ -5,11 +5,18 @@ pyarrow and the kernels are loaded by the first call that needs them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from penstock.errors import InvalidArgument, PenstockError, TableNotStored, UnknownOutcome
+from penstock.errors import (
+    Cancelled,
+    ClientClosed,
+    InvalidArgument,
+    TableNotStored,
+    UnknownOutcome,
+)
 from penstock.record import Records
 from penstock.values import StoredBatch, StoredTable
 from storage.errors import InvalidMessage
@@ -19,6 +26,7 @@ if TYPE_CHECKING:
 
 BYTES_AT_ONCE: Final = 2 << 20  # of records in one answer, where nothing else is said
 PART_BYTES: Final = 2 << 20  # of records in one request
+_TOKEN: Final = re.compile(r"(\d{1,18})-(\d{1,18}):(.*)")
 
 
 class MissingArrow(ImportError):
@@ -61,79 +69,64 @@ def table_of(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_batches(batches, schema)
 
 
-class Pieces:
-    """The batches of one answer after the other: one each, unless compressed bodies grow beyond 64 MiB."""
+def batches_of(records: Records, schema: pa.Schema) -> list[pa.RecordBatch]:
+    """Return the records of one answer as batches: one, or several where bodies unpack to more than 64 MiB."""
+    from storage.arrow import tables
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self.schema = schema
-        self._following: Iterator[pa.RecordBatch] = iter(())
-        self._next: pa.RecordBatch | None = None
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether all batches are handed out."""
-        return self._next is None
-
-    def fill(self, records: Records) -> None:
-        """Take the records of an answer, which may be none."""
-        from storage.arrow import tables
-
-        self._following = tables.batches_of(records.raw, self.schema)
-        self._next = next(self._following, None)
-
-    def pop(self) -> pa.RecordBatch:
-        """Hand out the next batch."""
-        batch = self._next
-        self._next = next(self._following, None)
-        return batch
+    return list(tables.batches_of(records.raw, schema))
 
 
 class RecordRange(NamedTuple):
-    """Records of one queue that are handed out together, up to a queue offset."""
+    """Records of one queue that are handed out together: from which queue offset on, and where to go on."""
 
     records: Records
     queue_offset: int
+    next_offset: int
 
 
-def ranges_between(records: Records, damaged: Sequence[int], last: int) -> list[RecordRange]:
-    """Cut records of a queue at the queue offsets of damaged ones; ``last`` is the last offset of them all."""
+def ranges_between(
+    records: Records, damaged: Sequence[int], begin: int, end: int
+) -> list[RecordRange]:
+    """Cut the records of queue offsets ``[begin, end)`` at those of damaged ones."""
     if not damaged:
-        return [RecordRange(records, last)] if len(records) else []
+        return [RecordRange(records, begin, end)] if len(records) else []
     ranges: list[RecordRange] = []
     raw = records.raw
-    for before, after in zip((-1, *damaged), (*damaged, last + 1), strict=True):
+    for before, after in zip((begin - 1, *damaged), (*damaged, end), strict=True):
         mine = [each for each in records if before < each.queue_offset < after]
         if mine:
-            begin = mine[0]._position  # of ours: where it lies in ``raw``
-            end = mine[-1]._position + mine[-1].size
-            ranges.append(RecordRange(Records(raw[begin:end], len(mine)), mine[-1].queue_offset))
+            first = mine[0]._position  # of ours: where it lies in ``raw``
+            last = mine[-1]._position + mine[-1].size
+            part = Records(raw[first:last], len(mine))
+            ranges.append(RecordRange(part, before + 1, after))
     return ranges
 
 
 class TableSend:
     """The requests that a table becomes, one after the other; no I/O.
 
-    A token is ``ROW:REQUEST``: the first row that is not known to be stored, and the token of the request with
-    it, empty where that request was not sent or was refused.
+    A token is ``ROW-END:REQUEST``: the first row that is not known to be stored, and the rows and the token of
+    the request with it, which are 0 and empty where that request was not sent or was refused.
     """
 
     def __init__(
         self, table: Any, names: Sequence[str], *, topic: str, queue_count: int, part_bytes: int,
-        born_ms: int, token: str,
+        record_bytes_max: int, born_ms: int, token: str,
     ) -> None:  # fmt: skip
         """Take a table, or a token and the table that it is of. Raises MissingArrow, InvalidArgument."""
-        first_row, self.request_token = _parsed_token(token)
         with _needs_arrow():
             from storage.arrow import sending
+        first_row, first_end, self.request_token = _parsed_token(token)
         self._row = self._end_row = first_row
         self._batches: list[StoredBatch] = []
         self._parts = sending.parts_of(
             table, sending.TableColumns(*names), topic=topic, queue_count=queue_count,
-            first_row=first_row, part_bytes=part_bytes, born_ms=born_ms,
+            first_row=first_row, first_end=first_end, is_again=bool(token), part_bytes=part_bytes,
+            record_bytes_max=record_bytes_max, born_ms=born_ms,
         )  # fmt: skip
 
     def __iter__(self) -> Iterator[memoryview]:
-        """Yield the records of each request. Raises InvalidArgument."""
+        """Yield the records of each request. Raises InvalidArgument, and what the table's own reading does."""
         try:
             for part in self._parts:
                 self._end_row = part.end_row
@@ -142,7 +135,13 @@ class TableSend:
             raise InvalidArgument(str(error), field=error.field) from None
 
     def on_stored(self, batch: StoredBatch) -> None:
-        """Take in that the request yielded last is stored."""
+        """Take in that the request yielded last is stored. Raises InvalidArgument if it was another one."""
+        if batch.record_count != self._end_row - self._row:
+            raise InvalidArgument(
+                f"the token is of another table: {batch.record_count} rows are stored by it,"
+                f" and rows {self._row} to {self._end_row} were to be",
+                field="token",
+            )
         self._row, self.request_token = self._end_row, ""
         self._batches.append(batch)
 
@@ -151,22 +150,27 @@ class TableSend:
         """All that is stored."""
         return StoredTable(row_count=self._row, batches=tuple(self._batches))
 
-    def failed(self, error: PenstockError) -> PenstockError:
-        """Return what to raise for the failure of a request."""
-        is_unknown = isinstance(error, UnknownOutcome)
-        if not self._row and not is_unknown:
+    def failed(self, error: Exception) -> Exception:
+        """Return what to raise for a failure: the error itself where this call has stored nothing, and knows it.
+
+        A token that the call was given is good for another one then.
+        """
+        is_unknown = isinstance(error, UnknownOutcome | ClientClosed | Cancelled)
+        if not self._batches and not is_unknown:
             return error
-        request = error.token if isinstance(error, UnknownOutcome) else ""
-        token = f"{self._row}:{request}" if request or not is_unknown else ""
+        token = f"{self._row}-0:"
+        if is_unknown:
+            request = error.token if isinstance(error, UnknownOutcome) else ""
+            token = f"{self._row}-{self._end_row}:{request}" if request else ""
         return TableNotStored(error, stored_rows=self._row, token=token)
 
 
-def _parsed_token(token: str) -> tuple[int, str]:
-    row, colon, request = token.partition(":")
+def _parsed_token(token: str) -> tuple[int, int, str]:
     if not token:
-        return 0, ""
-    if not colon or not row.isdecimal():
+        return 0, 0, ""
+    parts = _TOKEN.fullmatch(token)
+    if parts is None:
         raise InvalidArgument(
             f"{token!r} is no token of a TableNotStored", field="token", reason="INVALID_TOKEN"
         )
-    return int(row), request
+    return int(parts[1]), int(parts[2]), parts[3]

@@ -27,7 +27,7 @@ VALUES: dict[str, Any] = {  # by the annotation of a constructor's parameter
     "grpc.StatusCode | None": grpc.StatusCode.ABORTED,
     "Damage | None": DAMAGE,
     "UncoveredRange": UNCOVERED,
-    "PenstockError": penstock.errors.TopicNotFound("no topic", reason="R"),
+    "Exception": penstock.errors.TopicNotFound("no topic", reason="R"),
     "Sequence[PenstockError]": [penstock.errors.TopicNotFound("no topic", reason="R")],
     "Parts": ((0, 1),),
     "v2.Code": 40402,

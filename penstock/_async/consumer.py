@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import AsyncIterator
-from typing import Self, cast
+from typing import Any, Self
 
 import grpc
 
@@ -16,7 +16,6 @@ from penstock.consuming.key_query import KeyQuery
 from penstock.consuming.options import ConsumeOptions
 from penstock.errors import ClientClosed, DeadlineExceeded, PenstockError, Unavailable
 from penstock.record import Record
-from penstock.tables import RecordRange
 
 _log = logging.getLogger(__name__)
 _WAIT_MIN_S = 0.001
@@ -49,14 +48,7 @@ class AsyncConsumer(AsyncIterator[Record]):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def __anext__(self) -> Record:
-        return cast("Record", await self._next())
-
-    async def _next_range(self) -> RecordRange:
-        """Return the records of an answer, of a consumer by ranges."""
-        return cast("RecordRange", await self._next())
-
-    async def _next(self) -> Record | RecordRange:
+    async def __anext__(self) -> Any:  # Record, of a consumer by ranges RecordRange
         if self._closed:
             raise ClientClosed("the consumer is closed")
         core = self._core or await self._opened()

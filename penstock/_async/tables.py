@@ -15,11 +15,17 @@ from penstock.calls import offsets, produce, records, topics
 from penstock.consuming.closing import AsyncClosing
 from penstock.consuming.damaged import OnDamaged, damage_error
 from penstock.consuming.options import ConsumeOptions, SubscribeOptions
-from penstock.errors import PenstockError
 from penstock.leased import LeasedBatch
 from penstock.requests import FRAME_OVERHEAD_MAX
-from penstock.tables import BYTES_AT_ONCE, PART_BYTES, Pieces, RecordRange, TableSend, schema_of
-from penstock.values import Damage, StoredTable
+from penstock.tables import (
+    BYTES_AT_ONCE,
+    PART_BYTES,
+    RecordRange,
+    TableSend,
+    batches_of,
+    schema_of,
+)
+from penstock.values import Damage, PullResult, StoredTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -103,7 +109,7 @@ class AsyncTableCalls(AsyncConnection):
         *,
         group: str,
         columns: Sequence[str] | None = None,
-        max_messages: int = 4_096,
+        max_messages: int = 1_024,
         tag: str = "",
         sql: str = "",
         prefetch_bytes: int = 32 << 20,
@@ -150,11 +156,13 @@ class AsyncTableCalls(AsyncConnection):
 
         ``table`` is a table of pyarrow, polars, pandas or DuckDB, or a `pyarrow.RecordBatchReader`, which is
         read as it is sent. Of ``body``, ``keys``, ``tag``, ``properties`` and ``queue_id``, each the name of a
-        column, the body alone has to be there. Without ``queue_id`` rows go to the topic's queues in turn.
+        column, the body alone has to be there. Without ``queue_id`` rows go to the topic's queues by the hash of
+        their keys, those without keys in turn, 64 at a time.
 
         ``timeout_s`` bounds each request of a few MiB. Where one fails, rows before it are stored: raises
-        TableNotStored, and the same call with its ``token`` goes on and stores none twice. If none is stored,
-        raises what the request did, such as InvalidArgument for a row that can be no message.
+        TableNotStored, and the same call with its ``token`` and the same rows, which a reader no longer has, goes
+        on and stores none twice. If the call has stored none, raises what the request did, such as InvalidArgument
+        for a row that can be no message.
         """
         found = await self.run(topics.describe(topic), timeout_s=timeout_s)
         send = TableSend(
@@ -163,6 +171,7 @@ class AsyncTableCalls(AsyncConnection):
             topic=topic,
             queue_count=found.topic.write_queue_count,
             part_bytes=min(PART_BYTES, self.request_bytes_max - FRAME_OVERHEAD_MAX),
+            record_bytes_max=self.request_bytes_max - FRAME_OVERHEAD_MAX,
             born_ms=self.clock.now_ms(),
             token=token,
         )
@@ -172,7 +181,7 @@ class AsyncTableCalls(AsyncConnection):
                     part, bytes_max=self.request_bytes_max, token=send.request_token
                 )
                 send.on_stored(await self.run(call, timeout_s=timeout_s))
-        except PenstockError as error:
+        except Exception as error:
             failed = send.failed(error)
             if failed is error:
                 raise
@@ -193,21 +202,18 @@ class AsyncArrowStream(AsyncIterator["pa.RecordBatch"], AsyncClosing):
         self._stream = stream
         self._topic = topic
         self._queue_id = queue_id
-        self._pieces = Pieces(schema)
+        self.schema = schema
+        self._result: PullResult | None = None  # that is not in pieces yet
+        self._pieces: list[pa.RecordBatch] = []
         self._after = offset
         self._damaged: deque[Damage] = deque()
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The schema of every batch."""
-        return self._pieces.schema
 
     async def close(self) -> None:
         """Read no more: the iteration ends. Closing twice does nothing."""
         await self._stream.close()
 
     async def __anext__(self) -> pa.RecordBatch:
-        while self._pieces.is_empty:
+        while not self._pieces:
             self.next_offset = self._after
             if self._damaged:
                 raise damage_error(
@@ -216,12 +222,16 @@ class AsyncArrowStream(AsyncIterator["pa.RecordBatch"], AsyncClosing):
                     queue_id=self._queue_id,
                     next_offset=self._after,
                 )
-            result = await self._stream.__anext__()
-            self._damaged.extend(result.damaged)
-            self._after = result.next_offset
-            self._pieces.fill(result.records)
-        batch = self._pieces.pop()
-        if self._pieces.is_empty and not self._damaged:
+            if self._result is None:
+                self._result = await self._stream.__anext__()
+            result, damaged = self._result, deque(self._result.damaged)
+            pieces = batches_of(result.records, self.schema)
+            # No call from here on: an interrupt finds the result as it came, or all of its pieces.
+            self._pieces, self._damaged, self._after = pieces, damaged, result.next_offset
+            self._result = None
+        batch = self._pieces[0]
+        del self._pieces[0]
+        if not self._pieces and not self._damaged:
             self.next_offset = self._after
         return batch
 
@@ -234,7 +244,8 @@ class AsyncArrowConsumer(AsyncIterator["pa.RecordBatch"]):
 
     def __init__(self, consumer: AsyncConsumer, schema: pa.Schema) -> None:
         self._consumer = consumer
-        self._pieces = Pieces(schema)
+        self.schema = schema
+        self._pieces: list[pa.RecordBatch] = []
         self._range: RecordRange | None = None  # that is not in pieces yet
 
     async def __aenter__(self) -> Self:
@@ -244,14 +255,14 @@ class AsyncArrowConsumer(AsyncIterator["pa.RecordBatch"]):
         await self.close()
 
     @property
-    def schema(self) -> pa.Schema:
-        """The schema of every batch."""
-        return self._pieces.schema
-
-    @property
     def positions(self) -> dict[int, int]:
         """The next offset to consume by queue id, with the current batch consumed."""
-        return self._consumer._positions(with_current=self._pieces.is_empty)
+        return self._consumer._positions(with_current=self._has_current)
+
+    @property
+    def _has_current(self) -> bool:
+        """Whether all of the answer that was taken last is handed out."""
+        return not self._pieces and self._range is None
 
     @property
     def deleted_counts(self) -> dict[int, int]:
@@ -260,19 +271,22 @@ class AsyncArrowConsumer(AsyncIterator["pa.RecordBatch"]):
 
     async def commit(self) -> None:
         """Commit the group's offsets, the current batch included once all of its answer is handed out."""
-        await self._consumer._commit(with_current=self._pieces.is_empty)
+        await self._consumer._commit(with_current=self._has_current)
 
     async def close(self) -> None:
         """Stop pulling; with ``auto_commit`` commit the consumed batches. Closing twice does nothing."""
         await self._consumer.close()
 
     async def __anext__(self) -> pa.RecordBatch:
-        while self._pieces.is_empty:
+        while not self._pieces:
             if self._range is None:
-                self._range = await self._consumer._next_range()
-            self._pieces.fill(self._range.records)
+                self._range = await self._consumer.__anext__()
+            pieces = batches_of(self._range.records, self.schema)
+            self._pieces = pieces  # no call until the end: see AsyncArrowStream
             self._range = None
-        return self._pieces.pop()
+        batch = self._pieces[0]
+        del self._pieces[0]
+        return batch
 
 
 class AsyncArrowSubscription(AsyncIterator["pa.RecordBatch"]):
@@ -286,19 +300,17 @@ class AsyncArrowSubscription(AsyncIterator["pa.RecordBatch"]):
     ) -> None:
         self._subscription = subscription
         self._batches = subscription.batches(max_messages)
-        self._pieces = Pieces(schema)
+        self.schema = schema
+        self._leased: LeasedBatch | None = None  # that is not in pieces yet
+        self._pieces: list[pa.RecordBatch] = []
         self.current: LeasedBatch | None = None  # the messages of the batch handed out last
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, kind: object, *rest: object) -> None:
-        await self._subscription.__aexit__(kind, *rest)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The schema of every batch."""
-        return self._pieces.schema
+        unseen = bool(self._pieces) or self._leased is not None  # then all of it is given back
+        await self._subscription.__aexit__(kind or unseen or None, *rest)
 
     def stop(self) -> None:
         """End the iteration after the messages in hand; any thread may call it."""
@@ -309,7 +321,15 @@ class AsyncArrowSubscription(AsyncIterator["pa.RecordBatch"]):
         await self._subscription.close()
 
     async def __anext__(self) -> pa.RecordBatch:
-        while self._pieces.is_empty:
-            self.current = await self._batches.__anext__()
-            self._pieces.fill(self.current.records)
-        return self._pieces.pop()
+        while not self._pieces:
+            if self._leased is None:
+                self._leased = await self._batches.__anext__()
+            pieces = batches_of(self._leased.records, self.schema)
+            self._pieces, self.current = (
+                pieces,
+                self._leased,
+            )  # no call until the end: see AsyncArrowStream
+            self._leased = None
+        batch = self._pieces[0]
+        del self._pieces[0]
+        return batch

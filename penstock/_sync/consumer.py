@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterator
-from typing import Self, cast
+from typing import Any, Self
 
 import grpc
 
@@ -17,7 +17,6 @@ from penstock.consuming.key_query import KeyQuery
 from penstock.consuming.options import ConsumeOptions
 from penstock.errors import ClientClosed, DeadlineExceeded, PenstockError, Unavailable
 from penstock.record import Record
-from penstock.tables import RecordRange
 
 _log = logging.getLogger(__name__)
 _WAIT_MIN_S = 0.001
@@ -50,14 +49,7 @@ class Consumer(Iterator[Record]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __next__(self) -> Record:
-        return cast("Record", self._next())
-
-    def _next_range(self) -> RecordRange:
-        """Return the records of an answer, of a consumer by ranges."""
-        return cast("RecordRange", self._next())
-
-    def _next(self) -> Record | RecordRange:
+    def __next__(self) -> Any:  # Record, of a consumer by ranges RecordRange
         if self._closed:
             raise ClientClosed("the consumer is closed")
         core = self._core or self._opened()

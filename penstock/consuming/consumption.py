@@ -156,7 +156,7 @@ class Consumption:
         before, after = queue.fetch_offset, result.next_offset
         if result.records or result.damaged:
             after = max(after, before + 1)
-            items = self._items(queue, result, after)
+            items = self._items(queue, result, before, after)
             self._batches.append((queue, items, after))
             queue.waiting_batches += 1
         elif result.status is PullStatus.OFFSET_TOO_SMALL and result.min_offset > before:
@@ -223,11 +223,13 @@ class Consumption:
             return
         self._failed = error
 
-    def _items(self, queue: QueueProgress, result: PullResult, after: int) -> Iterator[Item]:
+    def _items(
+        self, queue: QueueProgress, result: PullResult, before: int, after: int
+    ) -> Iterator[Item]:
         found: list[Record | RecordRange]
         if self.options.by_range:
             damaged = sorted(each.queue_offset for each in result.damaged if each.queue_offset >= 0)
-            found = [*ranges_between(result.records, damaged, after - 1)]
+            found = [*ranges_between(result.records, damaged, before, after)]
         elif not result.damaged:
             return iter(result.records)
         else:
@@ -311,7 +313,9 @@ class Consumption:
         """
         found = {queue.queue_id: queue.finished for queue in self.queues.values()}
         if self._last is not None and self._current is not None:
-            found[self._current[0].queue_id] = self._last.queue_offset + with_current
+            last = self._last
+            after = last.next_offset if isinstance(last, RecordRange) else last.queue_offset + 1
+            found[self._current[0].queue_id] = after if with_current else last.queue_offset
         return found
 
     def commits(self, *, with_current: bool) -> list[tuple[QueueProgress, int, Call[None]]]:

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from storage.arrow.message_rows import ArrowRows, Encoder, MessageColumns
 from storage.errors import InvalidMessage
@@ -15,6 +16,7 @@ from storage.format.stage import PREFIX_SIZE
 
 ROWS_AT_ONCE: Final = 1 << 16  # of a batch, whatever the table has
 _PAIRS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
+_KEYS: Final = pa.list_(pa.string())
 _MAP: Final = pa.map_(pa.string(), pa.string())
 
 
@@ -36,35 +38,64 @@ class TableColumns(NamedTuple):
 
 
 def parts_of(
-    table: Any, names: TableColumns, *, topic: str, queue_count: int, first_row: int,
-    part_bytes: int, born_ms: int,
+    table: Any, names: TableColumns, *, topic: str, queue_count: int, first_row: int, first_end: int,
+    is_again: bool, part_bytes: int, record_bytes_max: int, born_ms: int,
 ) -> Iterator[Part]:  # fmt: skip
     """Yield the rows from ``first_row`` on as records of a topic, in parts of ``part_bytes``, one record at least.
 
     ``table`` is what pyarrow can read as a stream of batches: its own tables, those of polars, pandas or
-    DuckDB. The parts of the same rows have the same bounds. Raises InvalidMessage for what can be no message.
+    DuckDB. It is read as it is sent, but where it ``is_again`` sent: then it is a table in memory. The first
+    part ends at ``first_end`` if that is not 0. Raises InvalidMessage for what can be no message.
     """
+    if is_again:
+        table = _rest(table, first_row, first_end)
     prefix = np.frombuffer(secrets.token_hex(PREFIX_SIZE // 2).encode(), np.uint8)
-    buffer = np.empty(part_bytes, np.uint8)
-    reader = _reader(table)
+    usual = np.empty(part_bytes, np.uint8)
+    first, reader = None, _reader(table)
+    if first_end:
+        first, reader = (
+            table.slice(0, first_end - first_row),
+            _reader(table.slice(first_end - first_row)),
+        )
     columns, schema = _columns(names, reader.schema)
     encoder = Encoder(columns, topic, lambda _: queue_count)
-    row = first_row
-    for begin, batch in _batches(reader, schema):
-        if begin + batch.num_rows <= row:
-            continue
-        rows = ArrowRows(encoder, batch, first_number=begin)
-        while row < begin + rows.row_count:
+    if first is not None:
+        rows = ArrowRows(encoder, _batch_of(first, schema, first_row), first_number=first_row)
+        buffer = np.empty(record_bytes_max, np.uint8)
+        end, size, _ = rows.encode(buffer, 0, prefix=prefix, sequence=0, born_ms=born_ms)
+        if end != first_end - first_row:
+            raise InvalidMessage("token", "is of another table: its rows do not fit that request")
+        yield Part(first_end, buffer.data[:size])
+    for begin, batch in _batches(reader, schema, first_end or first_row):
+        rows, row = ArrowRows(encoder, batch, first_number=begin), 0
+        buffer = usual
+        while row < rows.row_count:
             end, size, needed = rows.encode(
-                buffer, row - begin, prefix=prefix, sequence=row - first_row, born_ms=born_ms
+                buffer, row, prefix=prefix, sequence=begin + row - first_row, born_ms=born_ms
             )
-            if needed:
+            if needed > record_bytes_max:
                 raise InvalidMessage(
                     columns.body,
-                    f"in row {row} makes a record of {needed} bytes; the most is {part_bytes}",
+                    f"in row {begin + row} makes a record of {needed} bytes; the most is {record_bytes_max}",
                 )
-            row = begin + end
-            yield Part(row, buffer.data[:size])
+            if needed:
+                buffer = np.empty(needed, np.uint8)  # for this record alone
+                continue
+            row = end
+            yield Part(begin + row, buffer.data[:size])
+            buffer = usual
+
+
+def _rest(table: Any, first_row: int, first_end: int) -> Any:
+    """Return the rows of a table from one on. Raises InvalidMessage for a reader, which begins where it is."""
+    if isinstance(table, pa.RecordBatchReader):
+        raise InvalidMessage(
+            "table", "is a reader, which cannot be read again: give a table with the same rows"
+        )
+    whole = pa.Table.from_batches(_reader(table)) if not isinstance(table, pa.Table) else table
+    if whole.num_rows < max(first_row, first_end):
+        raise InvalidMessage("token", f"is of another table: this one has {whole.num_rows} rows")
+    return whole.slice(first_row)
 
 
 def _reader(table: Any) -> pa.RecordBatchReader:
@@ -82,15 +113,45 @@ def _reader(table: Any) -> pa.RecordBatchReader:
         ) from None
 
 
-def _batches(reader: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[tuple[int, Any]]:
+def _batches(
+    reader: pa.RecordBatchReader, schema: pa.Schema, first_row: int
+) -> Iterator[tuple[int, Any]]:
     """Yield the wanted columns of batches, each with the number of its first row."""
-    row = 0
+    row = first_row
     for batch in reader:
         for begin in range(0, batch.num_rows, ROWS_AT_ONCE):
-            mine = batch.slice(begin, ROWS_AT_ONCE)
-            arrays = [mine.column(field.name).cast(field.type) for field in schema]
-            yield row, pa.RecordBatch.from_arrays(arrays, schema=schema)
-            row += mine.num_rows
+            yield row + begin, _batch_of(batch.slice(begin, ROWS_AT_ONCE), schema, row + begin)
+        row += batch.num_rows
+
+
+def _batch_of(given: Any, schema: pa.Schema, first_row: int) -> pa.RecordBatch:
+    """Return the wanted columns of a batch or table as one batch. Raises InvalidMessage."""
+    arrays = []
+    for field in schema:
+        try:
+            array = given.column(field.name).cast(field.type)
+            array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+        except pa.ArrowException as error:
+            raise InvalidMessage(
+                field.name, f"from row {first_row} on cannot be read as {field.type}: {error}"
+            ) from None
+        arrays.append(array)
+    for array, field in zip(arrays, schema, strict=True):
+        if field.type == _KEYS:
+            _check_keys(array, field.name, first_row)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _check_keys(lists: Any, name: str, first_row: int) -> None:
+    """Raise InvalidMessage for a list with a key that is null, or that would be two."""
+    keys = lists.flatten()
+    wrong = pc.or_kleene(pc.is_null(keys), pc.match_substring(keys, " "))
+    at = pc.index(wrong, True).as_py()
+    if at >= 0:
+        row = first_row + pc.list_parent_indices(lists)[at].as_py()
+        raise InvalidMessage(
+            name, f"in row {row} has a key that is null, or contains a space, which separates keys"
+        )
 
 
 def _columns(names: TableColumns, given: pa.Schema) -> tuple[MessageColumns, pa.Schema]:
@@ -136,7 +197,7 @@ def _bytes_type(given: Any) -> Any:
 
 
 def _keys_type(given: Any) -> Any:
-    return pa.list_(pa.string()) if pa.types.is_nested(given) else pa.string()
+    return _KEYS if pa.types.is_nested(given) else pa.string()
 
 
 def _properties_type(given: Any) -> Any:

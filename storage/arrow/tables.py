@@ -114,6 +114,8 @@ def batches_of_queue(
             found = rows[: len(offsets)]
             if codes is not None:
                 found = found[np.isin(found[:, TAG_CODE], codes)]
+                said = RecordColumns(data, found, decompress_bodies=False).tags()
+                found = found[pc.is_in(said, pa.array(tags, pa.string())).to_numpy(False)]
             yield from _batches(data, found, schema)
 
 
@@ -131,11 +133,11 @@ def _units(
             yield units
     offsets = np.array(queue.unqueued.queue_offsets, np.int64)
     kept = (offsets >= queued_end) & (offsets < end)
-    if kept.any():
-        places = np.array(queue.unqueued.commit_offsets, np.int64)[kept]
-        yield UnitBatch(
-            offsets[kept], places, np.array(queue.unqueued.sizes, np.int64)[kept], {}, 0
-        )
+    places = np.array(queue.unqueued.commit_offsets, np.int64)[kept]
+    sizes = np.array(queue.unqueued.sizes, np.int64)[kept]
+    for at in range(0, len(places), UNITS_MAX):
+        mine = slice(at, at + UNITS_MAX)
+        yield UnitBatch(offsets[kept][mine], places[mine], sizes[mine], {}, 0)
 
 
 def _batches(data: ByteArray, rows: Rows, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -172,7 +174,10 @@ def batches_of_store(
     A service may write meanwhile: what is read is the store as it was at the call. Raises NotAStore,
     UnsupportedFormat, TopicNotFound, DamagedRecord.
     """
-    plan = StorePlan(StoreView.open(store))
+    view = StoreView.open(store)
+    if view.location.is_url:
+        raise InvalidMessage("source", "is a URL, which Spark reads; give a directory or HOST:PORT")
+    plan = StorePlan(view)
     if topic not in plan.topics:
         raise TopicNotFound(topic)
     for _, queue in sorted(plan.queues.items()):

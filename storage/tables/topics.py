@@ -275,12 +275,12 @@ class TopicTable:
         self._save(topics, now_ms=now_ms)
 
     def _save(self, topics: dict[str, TopicConfig], *, now_ms: int) -> None:
+        for name in self._encoded.keys() - topics.keys():  # also those of a save that failed
+            del self._encoded[name]
         version = data_version(self._version_counter + 1, self._state_version, now_ms)
         document = topics_document(topics, version, self._other, self._encode)
         self._filesystem.make_directory(self._path.parent)
         TableCopies(self._filesystem, self._path).replace(document)
-        for name in self._topics.keys() - topics.keys():
-            self._encoded.pop(name, None)
         self._topics = topics
         self._version_counter += 1
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import grpc
 import pytest
 from fake_penstock import FakePenstock, rich_status
 
-from penstock import Client, InvalidArgument, TableNotStored, Unavailable, UnknownOutcome
+from penstock import Client, FailedPrecondition, InvalidArgument, TableNotStored, UnknownOutcome
 
 pa = pytest.importorskip("pyarrow")
 
@@ -76,8 +77,11 @@ def test_a_request_without_an_answer_is_not_stored_twice(fake: FakePenstock) -> 
 def test_a_row_that_can_be_no_message_says_how_far_it_went(
     fake: FakePenstock, client: Client
 ) -> None:
-    with pytest.raises(InvalidArgument, match="row 0"):
-        client.produce_arrow("orders", pa.table({"body": [b"x" * 2_000]}))
+    with (
+        Client(**fake.addresses, request_bytes_max=1 << 20) as small,
+        pytest.raises(InvalidArgument, match="row 0 makes a record of"),
+    ):
+        small.produce_arrow("orders", pa.table({"body": [b"x" * (2 << 20)]}))
     rows = pa.table({"body": [b"x"] * 20, "tag": ["t"] * 19 + ["a|b"]})
     with pytest.raises(TableNotStored, match=r"row 19 contains '\|'") as failed:
         client.produce_arrow("orders", rows)
@@ -85,16 +89,51 @@ def test_a_row_that_can_be_no_message_says_how_far_it_went(
     assert len(stored(fake)) == failed.value.stored_rows
 
 
-def test_nothing_was_sent_where_the_first_request_is_refused(
+def test_a_token_is_of_the_rows_that_it_came_with(fake: FakePenstock, client: Client) -> None:
+    read_only = rich_status(grpc.StatusCode.FAILED_PRECONDITION, "read-only")
+    fake.store.faults["ProduceBatch"].extend([None, read_only])  # type: ignore[list-item]
+    with pytest.raises(TableNotStored) as failed:
+        client.produce_arrow("orders", table())
+    count, token = len(stored(fake)), failed.value.token
+    for other in (table().slice(0, count - 1), table().to_reader()):
+        with pytest.raises(InvalidArgument, match=r"another table|a reader"):
+            client.produce_arrow("orders", other, token=token)
+    assert len(stored(fake)) == count
+    again = pa.Table.from_batches(table().to_batches(max_chunksize=3))  # cut in other places
+    client.produce_arrow("orders", again, token=token)
+    assert stored(fake) == bodies()
+
+
+def test_what_a_table_s_own_reading_raises_says_how_far_it_went(
     fake: FakePenstock, client: Client
 ) -> None:
-    fake.store.fail_next("ProduceBatch", rich_status(grpc.StatusCode.UNAVAILABLE, "gone"), 1_000)
-    with (
-        Client(**fake.addresses, timeout_s=0.5) as hasty,
-        pytest.raises((Unavailable, UnknownOutcome, TableNotStored)) as failed,
-    ):
-        hasty.produce_arrow("orders", table())
-    assert getattr(failed.value, "stored_rows", 0) == 0
+    def batches() -> Iterator[Any]:
+        yield from table().to_batches(max_chunksize=20)
+        raise OSError("the file has gone")
+
+    reader = pa.RecordBatchReader.from_batches(table().schema, batches())
+    with pytest.raises(TableNotStored, match="has gone") as failed:
+        client.produce_arrow("orders", reader)
+    assert failed.value.stored_rows == len(stored(fake)) == ROWS
+    numbers = pa.table({"body": [b"x"] * 70_000, "queue": [0] * 69_999 + [1 << 40]})
+    with pytest.raises(TableNotStored, match="queue") as failed:
+        client.produce_arrow("orders", numbers, queue_id="queue")
+    assert failed.value.stored_rows > 0
+    assert failed.value.token
+
+
+@pytest.mark.parametrize("keys", [["a", None], ["New York"]])
+def test_a_list_with_a_key_that_is_none_is_refused(client: Client, keys: list[str | None]) -> None:
+    with pytest.raises(InvalidArgument, match="row 1 has a key"):
+        client.produce_arrow("orders", pa.table({"body": [b"x", b"y"], "keys": [["fine"], keys]}))
+
+
+def test_the_first_request_s_refusal_is_raised_as_it_is(fake: FakePenstock, client: Client) -> None:
+    fake.store.fail_next(
+        "ProduceBatch", rich_status(grpc.StatusCode.FAILED_PRECONDITION, "read-only")
+    )
+    with pytest.raises(FailedPrecondition, match="read-only"):
+        client.produce_arrow("orders", table())
     assert not stored(fake)
 
 

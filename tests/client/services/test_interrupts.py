@@ -11,8 +11,10 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from steps_to_try import examples_to_try
 
 from penstock import AsyncClient, Client, Record
@@ -161,6 +163,43 @@ def test_a_stream_of_pulls_goes_on_after_interrupts_and_misses_or_repeats_nothin
 
     assert len(seen) == traffic.count
     assert in_order(seen)
+
+
+def rows(batch: Any) -> list[Any]:
+    return [SimpleNamespace(**row) for row in batch.to_pylist()]
+
+
+def test_tables_of_a_consumer_go_on_after_interrupts_and_miss_or_repeat_nothing(
+    client: Client, topic: str
+) -> None:
+    pytest.importorskip("pyarrow")
+    with Traffic(client, topic) as traffic, client.consume_arrow(topic, group=GROUP) as batches:
+        seen = read_interrupted(batches, traffic, rows)
+
+    assert len(seen) == traffic.count
+    assert in_order(seen)
+
+
+def test_tables_of_a_stream_go_on_after_interrupts_and_miss_or_repeat_nothing(
+    client: Client, topic: str
+) -> None:
+    pytest.importorskip("pyarrow")
+    with Traffic(client, topic, queue_id=0) as traffic:
+        seen = read_interrupted(client.pull_arrow(topic, 0, follow=True), traffic, rows)
+
+    assert len(seen) == traffic.count
+    assert in_order(seen)
+
+
+def test_tables_of_a_subscription_go_on_after_interrupts_and_miss_nothing(
+    client: Client, topic: str
+) -> None:
+    pytest.importorskip("pyarrow")
+    with Traffic(client, topic) as traffic, client.subscribe_arrow(topic, group=GROUP) as batches:
+        seen = read_interrupted(batches, traffic, rows)
+
+    assert {each.body for each in seen} == {b"%d" % n for n in range(traffic.count)}
+    assert lag(client, topic) == 0
 
 
 def test_a_query_by_key_goes_on_after_interrupts_and_misses_or_repeats_nothing(

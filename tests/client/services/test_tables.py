@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import mmap
+import shutil
+import zlib
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from three_services import ThreeServices
 
-from penstock import AsyncClient, Client, DataLoss, InvalidArgument, TopicNotFound, read_table
+from penstock import (
+    AsyncClient,
+    Client,
+    DataLoss,
+    InvalidArgument,
+    Message,
+    TopicNotFound,
+    read_table,
+)
 from penstock.record import Record
+from storage.format.compression import COMPRESSED
+from storage.store import MessageStore
 
 pa = pytest.importorskip("pyarrow")
 tables = pytest.importorskip("storage.arrow.tables")
@@ -167,6 +180,54 @@ def test_a_consumer_by_columns_commits_what_was_handed_out(client: Client, topic
             bodies += batch["body"].to_pylist()
     assert sorted(bodies) == sorted(table_of()["body"].to_pylist())
     assert sum(each.lag for each in client.offsets(f"of-{topic}", topic)) == 0
+
+
+def test_a_batch_in_hand_is_not_consumed_when_the_consumer_is_left_by_an_exception(
+    client: Client, topic: str
+) -> None:
+    client.produce_arrow(topic, table_of())
+    group = f"of-{topic}"
+    with (
+        pytest.raises(ZeroDivisionError),
+        client.consume_arrow(topic, group=group, queues=[0], follow=False) as it,
+    ):
+        count = next(it).num_rows
+        raise ZeroDivisionError
+    with client.consume_arrow(topic, group=group, queues=[0], follow=False) as it:
+        assert next(it).num_rows == count
+
+
+def test_a_body_that_cannot_be_unpacked_is_null_and_the_rest_is_there(
+    client: Client, topic: str
+) -> None:
+    packed = zlib.compress(b"hello")
+    for body in (packed, b"no zlib", packed):
+        client.produce_many([Message(topic=topic, body=body, queue_id=0, sys_flag=COMPRESSED)])
+    with client.pull_arrow(topic, 0, columns=["queue_offset", "body"]) as batches:
+        rows = pa.Table.from_batches(list(batches), batches.schema).to_pylist()
+    assert [row["body"] for row in rows] == [b"hello", None, b"hello"]
+
+
+def test_tags_of_one_hash_are_told_apart_in_a_directory(
+    client: Client, topic: str, services: ThreeServices
+) -> None:
+    for tag in ("Aa", "BB"):  # Java's hash of both is the same
+        client.produce(topic, tag.encode(), tag=tag, queue_id=0)
+    client.pull(topic, 0, 0)
+    for source in (services.store, client.addresses.reader):
+        found = read_table(source, topic, tag="Aa||", columns=["body"])
+        assert found["body"].to_pylist() == [b"Aa"]
+
+
+def test_records_that_are_in_no_queue_are_read_from_a_directory(tmp_path: Path) -> None:
+    count = 9_000  # more than one look takes
+    with MessageStore.open(tmp_path / "s") as store:
+        store.create_topic("t", 1)
+        store.put_all([Message(topic="t", body=b"%d" % n) for n in range(count)])
+    shutil.rmtree(tmp_path / "s" / "consumequeue" / "t")
+    table = read_table(tmp_path / "s", "t", columns=["queue_offset", "body"])
+    assert table["queue_offset"].to_pylist() == list(range(count))
+    assert table["body"].to_pylist() == [b"%d" % n for n in range(count)]
 
 
 def test_a_subscription_by_columns_acknowledges_a_batch_with_the_next(
