@@ -282,7 +282,7 @@ class AsyncArrowConsumer(AsyncIterator["pa.RecordBatch"]):
             if self._range is None:
                 self._range = await self._consumer.__anext__()
             pieces = batches_of(self._range.records, self.schema)
-            self._pieces = pieces  # no call until the end: see AsyncArrowStream
+            self._pieces = pieces  # no call until the end: see `AsyncArrowStream`
             self._range = None
         batch = self._pieces[0]
         del self._pieces[0]
@@ -328,7 +328,7 @@ class AsyncArrowSubscription(AsyncIterator["pa.RecordBatch"]):
             self._pieces, self.current = (
                 pieces,
                 self._leased,
-            )  # no call until the end: see AsyncArrowStream
+            )  # no call until the end: see `AsyncArrowStream`
             self._leased = None
         batch = self._pieces[0]
         del self._pieces[0]

@@ -283,7 +283,7 @@ class ArrowConsumer(Iterator["pa.RecordBatch"]):
             if self._range is None:
                 self._range = self._consumer.__next__()
             pieces = batches_of(self._range.records, self.schema)
-            self._pieces = pieces  # no call until the end: see AsyncArrowStream
+            self._pieces = pieces  # no call until the end: see `ArrowStream`
             self._range = None
         batch = self._pieces[0]
         del self._pieces[0]
@@ -327,7 +327,7 @@ class ArrowSubscription(Iterator["pa.RecordBatch"]):
             self._pieces, self.current = (
                 pieces,
                 self._leased,
-            )  # no call until the end: see AsyncArrowStream
+            )  # no call until the end: see `ArrowStream`
             self._leased = None
         batch = self._pieces[0]
         del self._pieces[0]
