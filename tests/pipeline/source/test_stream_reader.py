@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,6 +57,7 @@ def schema_of(*names: str) -> StructType:
 
 
 SCHEMA = schema_of("topic", "queueId", "queueOffset")
+TICK_S = 0.02  # of a directory's time in memory: a look within one sees no change
 
 
 def reader_of(store: Path | str, **options: Any) -> StreamReader:
@@ -590,6 +592,7 @@ def test_a_file_deleted_under_a_planned_batch(
         loses: reader.partitions(reader.initialOffset(), ends[loses])
         for loses, reader in readers.items()
     }
+    time.sleep(TICK_S)
     first_file(path).unlink()
 
     with pytest.raises(DataLost, match=r"removed.*failOnDataLoss=false"):
