@@ -15,6 +15,7 @@ import pyarrow as pa
 from bench import drivers, produce
 from bench.figures import Figure, alternate, beside, show
 from penstock import Client, RecordBatch
+from penstock.tables import BYTES_AT_ONCE
 
 ROWS: Final = 100_000
 BODY_BYTES: Final = 1_024
@@ -53,7 +54,7 @@ def _pull(client: Client) -> float:
 
 def _pull_bytes(client: Client) -> float:
     began = time.perf_counter()
-    with client.pull_stream(produce.TOPIC, 0, 0, max_bytes=2 << 20) as results:
+    with client.pull_stream(produce.TOPIC, 0, 0, max_bytes=BYTES_AT_ONCE) as results:
         return _rate(sum(len(result.records) for result in results), began)
 
 

@@ -325,10 +325,8 @@ class AsyncArrowSubscription(AsyncIterator["pa.RecordBatch"]):
             if self._leased is None:
                 self._leased = await self._batches.__anext__()
             pieces = batches_of(self._leased.records, self.schema)
-            self._pieces, self.current = (
-                pieces,
-                self._leased,
-            )  # no call until the end: see `AsyncArrowStream`
+            self._pieces = pieces  # no call until the end: see `AsyncArrowStream`
+            self.current = self._leased
             self._leased = None
         batch = self._pieces[0]
         del self._pieces[0]

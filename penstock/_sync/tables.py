@@ -324,10 +324,8 @@ class ArrowSubscription(Iterator["pa.RecordBatch"]):
             if self._leased is None:
                 self._leased = self._batches.__next__()
             pieces = batches_of(self._leased.records, self.schema)
-            self._pieces, self.current = (
-                pieces,
-                self._leased,
-            )  # no call until the end: see `ArrowStream`
+            self._pieces = pieces  # no call until the end: see `ArrowStream`
+            self.current = self._leased
             self._leased = None
         batch = self._pieces[0]
         del self._pieces[0]

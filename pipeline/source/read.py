@@ -27,23 +27,21 @@ from pipeline.source.options import ReadOptions
 from pipeline.source.pieces import Piece, RemotePiece
 from pipeline.source.remote_plan import open_endpoint
 from pipeline.source.schemas import STORE
+from storage.arrow import rows as arrow_rows
 from storage.arrow.record_columns import RecordColumns, in_batches
+from storage.arrow.rows import parts_of
 from storage.format.consume_entry import tag_code
 from storage.kernels.arrow import columnar
 from storage.kernels.columns import (
     CHECK_COMMIT_OFFSET,
     COMMIT_OFFSET,
-    SIZE,
     STOP_END,
-    STOP_ROWS_FULL,
     SYS_FLAG,
     TAG_CODE,
     ByteArray,
     Rows,
     new_rows,
-    stop_text,
 )
-from storage.kernels.scan import scan_records
 from storage.view.log.walk import RANGE_ROWS_MAX, DamagedRange, walk_range
 from storage.view.pieces import LogPiece, QueuePiece, Target
 from storage.view.queues.checked_units import CheckedUnits, UnitBatch
@@ -259,29 +257,9 @@ class Reader:
         yield found.batch(store, self.columns.schema)
 
 
-def parts_of(rows: Rows, limit: int | None) -> Iterator[Rows]:
-    """Cut rows so that the records of a part take at most ``limit`` bytes, one at least."""
-    if limit is None:
-        yield rows
-        return
-    ends = np.cumsum(rows[:, SIZE])
-    begin, before = 0, 0
-    while begin < len(rows):
-        end = max(begin + 1, int(np.searchsorted(ends, before + limit, side="right")))
-        yield rows[begin:end]
-        begin, before = end, int(ends[end - 1])
-
-
 def rows_of(data: ByteArray, checks: int) -> Iterator[Rows]:
-    """Yield the rows of an array that holds whole records back to back and nothing else.
-
-    The table is reused. Raises PipelineError where there is no record.
-    """
-    rows = new_rows(RANGE_ROWS_MAX)
-    position = 0
-    while position < len(data):
-        count, position, stop = scan_records(data, position, len(data), 0, checks, rows)
-        if count:
-            yield rows[:count]
-        if stop not in (STOP_ROWS_FULL, STOP_END):
-            raise PipelineError(f"records arrived damaged: {stop_text(stop)}; read again")
+    """Do what ``storage.arrow.rows`` does; raises PipelineError where there is no record."""
+    try:
+        yield from arrow_rows.rows_of(data, checks, RANGE_ROWS_MAX)
+    except ValueError as error:
+        raise PipelineError(f"{error}; read again") from None

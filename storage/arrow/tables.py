@@ -16,21 +16,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from storage.arrow.record_columns import TIMESTAMP, RecordColumns, in_batches
+from storage.arrow.rows import parts_of, rows_of
 from storage.errors import DamagedRecord, InvalidMessage, TopicNotFound
 from storage.format.consume_entry import tag_code
 from storage.kernels.arrow import columnar
 from storage.kernels.columns import (
     CHECK_ALL,
-    SIZE,
     STOP_END,
-    STOP_ROWS_FULL,
     TAG_CODE,
     ByteArray,
     Rows,
     new_rows,
     stop_text,
 )
-from storage.kernels.scan import scan_records
 from storage.view.log.files import ListedLog
 from storage.view.queues.checked_units import UnitBatch
 from storage.view.queues.queue_files import UNITS_MAX
@@ -76,12 +74,8 @@ def schema_of(columns: Sequence[str] | None) -> pa.Schema:
 def batches_of(raw: bytes | memoryview, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield batches of whole records that lie one after the other. Raises ValueError for what is none."""
     records = np.frombuffer(raw, np.uint8)
-    rows, position = new_rows(_ROWS_MAX), 0
-    while position < len(records):
-        count, position, stop = scan_records(records, position, len(records), 0, 0, rows)
-        if stop not in (STOP_END, STOP_ROWS_FULL):
-            raise ValueError(f"records arrived damaged: {stop_text(stop)}")
-        yield from _batches(records, rows[:count], schema)
+    for rows in rows_of(records, 0, _ROWS_MAX):
+        yield from _batches(records, rows, schema)
 
 
 def batches_of_queue(
@@ -142,15 +136,10 @@ def _units(
 
 def _batches(data: ByteArray, rows: Rows, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield batches of the rows, with as many bytes of bodies as one may have."""
-    if "body" not in schema.names:
-        parts = [rows]
-    else:
-        ends = np.cumsum(rows[:, SIZE])
-        bounds = np.searchsorted(ends, np.arange(0, int(ends[-1]) if len(ends) else 0, BATCH_BYTES))
-        parts = np.split(rows, np.unique(bounds)[1:])
-    for part in parts:
-        if len(part):
-            yield from in_batches(part, partial(_batch, data, schema))
+    if not len(rows):
+        return
+    for part in parts_of(rows, BATCH_BYTES if "body" in schema.names else None):
+        yield from in_batches(part, partial(_batch, data, schema))
 
 
 def _batch(data: ByteArray, schema: pa.Schema, rows: Rows) -> pa.RecordBatch:

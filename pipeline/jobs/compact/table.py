@@ -14,9 +14,9 @@ from pipeline.jobs.new_store.log_slices import LogSlice, Rows, ServedRecords, re
 from pipeline.jobs.parquet_files import ParquetFile, arrow_schema
 from pipeline.jobs.work import in_tasks, run_tasks
 from pipeline.source.decode import columns_of
-from pipeline.source.read import parts_of
 from pipeline.source.schemas import CORRUPT, MESSAGE_COLUMNS
 from storage.arrow.record_columns import RecordColumns, in_batches
+from storage.arrow.rows import parts_of
 from storage.kernels.columns import ByteArray
 from storage.view.log.walk import DamagedRange
 

@@ -118,7 +118,8 @@ type penstockFrame struct {
 }
 
 // penstockProduce keeps in_flight frames of batch messages unanswered on one stream; a frame that the writer refuses for
-// the moment is sent again after the delay that it names. Each message is encoded when it is sent.
+// the moment is sent again after the delay that it names. Each message is encoded when it is sent. One message a request is a
+// unary call; with shape=stream it is a frame, too.
 func penstockProduce() {
 	batch, topics, inFlight, limit := number("batch", 64), number("topics", 1), number("in_flight", 64), number("messages", 0)
 	bodies := payloads(number("size_bytes", 1024))
