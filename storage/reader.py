@@ -71,7 +71,7 @@ class StoreReader:
         self.log = CommitLogView(
             filesystem, paths.commit_log, mapped_files_max=config.mapped_files_max
         )
-        self.topics = TopicTable(filesystem, paths.config)
+        self.topics = TopicTable(filesystem, paths.config, paths.journal)
         self._queues = QueueViews(
             filesystem, paths.consume_queue, self.log, self.incarnation_of,
             RebuildRequests(filesystem, paths.rebuilds, self._has_writer).check,

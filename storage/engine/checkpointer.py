@@ -1,4 +1,4 @@
-"""The worker that turns what happened into what a restart may rely on.
+"""The worker that turns what happened into what a restart, and a broker, may rely on.
 
 Each checkpoint: note how far log and queues are, sync the queues, then raise the durable slot of the
 checkpoint file. Recovery starts from there, so the interval bounds its work, not the store's size.
@@ -11,9 +11,11 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from storage.counts import Histogram
+from storage.errors import StoreBusy, StoreFull
 from storage.workers import Worker
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ class Checkpointer(Worker):
         synced_only: bool = False,
         interval_ms: int,
         progress: Callable[[], LogProgress],
+        save_topics: Callable[[], None] = lambda: None,
         workers: Workers | None = None,
     ) -> None:
         super().__init__("checkpoint", workers=workers)
@@ -57,6 +60,7 @@ class Checkpointer(Worker):
         self._synced_only = synced_only
         self._interval_s = interval_ms / 1000
         self._progress = progress
+        self._save_topics = save_topics
         self.seconds = Histogram()  # of checkpoints, the syncs of queues among it
         self._hurried = False
         self._stored: tuple[int, int] | None = None
@@ -113,8 +117,10 @@ class Checkpointer(Worker):
         return self._interval_s
 
     def work(self) -> None:
-        """Make a checkpoint if there is something new."""
+        """Write the topic table if it has changed, and make a checkpoint if there is something new."""
         self._hurried = False
+        with suppress(StoreFull, StoreBusy):  # the changes are durable in the journal
+            self._save_topics()
         self._checkpoint(clean=False, always=False)
 
     def _checkpoint(self, *, clean: bool, always: bool) -> None:

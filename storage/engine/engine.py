@@ -134,6 +134,7 @@ class Engine:
             synced_only=policy.needs(FLUSHED),
             interval_ms=config.queue_flush_interval_ms,
             progress=self._progress,
+            save_topics=topics.save,
             workers=workers,
         )
         self.followers = Followers()
@@ -394,6 +395,7 @@ class Engine:
         ):
             return False
         try:
+            self.topics.save()
             self.checkpointer.checkpoint(clean=True)
         except StoreError:
             return False

@@ -99,7 +99,9 @@ def _recover_and_wire(
     with suppress(StoreFull):  # the other of the two files is whole, and counts
         report(paths.settings.name, settle_settings(filesystem, paths))
     settings = load_settings(filesystem, paths)
-    topics = TopicTable(filesystem, paths.config)
+    states = StateJournal(filesystem, paths.journal)
+    parts.callback(states.close)
+    topics = TopicTable(filesystem, paths.config, states)
     refuse_batch_topics(filesystem, paths, topics)
     config = effective_config(filesystem, paths, config, settings)
     for path in (paths.commit_log, paths.consume_queue, paths.config):
@@ -107,8 +109,6 @@ def _recover_and_wire(
     filesystem.sync_directory(paths.config)  # what a dead process renamed there is relied on now
     positions = CheckpointFile.open(filesystem, paths.checkpoint, Role.WRITER)
     parts.callback(positions.close)
-    states = StateJournal(filesystem, paths.journal)
-    parts.callback(states.close)
     durable = positions.durable.load()
     if not durable.trusted:
         # A broker ran since: the slot of our first checkpoint vouches for the page again, and must not

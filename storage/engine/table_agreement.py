@@ -59,6 +59,7 @@ def settle_topics(
                     TOPICS_FILE,
                     f"topic {name} had records and no entry; it has one again, of {queue_count} queues",
                 )
+        topics.save()
 
 
 def lower_offsets(

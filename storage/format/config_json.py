@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 _TOKEN: Final = re.compile(
@@ -43,10 +44,16 @@ def decode_config(data: bytes | str) -> Any:
         text = data if isinstance(data, str) else data.decode()
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8: {error}") from None
+    with suppress(ValueError, RecursionError):  # most are JSON, which is read ten times as fast
+        return json.loads(text, strict=False, parse_constant=_no_constant)
     parser = _Parser(text)
     value = parser.value(0)
     parser.end()
     return value
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no value")
 
 
 def encode_config(document: Mapping[Any, Any]) -> bytes:

@@ -73,13 +73,13 @@ def _config(store: OfflineStore) -> Iterator[Line]:
         },
     }
     yield {"type": "delayOffsets", "table": _delay_offsets(store)}
-    groups = read_config_tables(store.filesystem, store.paths.config).groups
+    groups = read_config_tables(store.filesystem, store.paths).groups
     yield {"type": "groups", "names": sorted({*SYSTEM_GROUPS, *map(str, groups)}, key=java_order)}
 
 
 def _delay_offsets(store: OfflineStore) -> Line:
     """Progress of each delay level, clamped into its queue as at a broker's start."""
-    table = read_config_tables(store.filesystem, store.paths.config).delays
+    table = read_config_tables(store.filesystem, store.paths).delays
     clamped = {}
     for level, offset in sorted(table.items()):
         queue = store.reader.queue_view(SCHEDULE_TOPIC, level - 1)

@@ -142,7 +142,7 @@ def open_offline(
     if queues and not files.entries:
         raise NotAStore(f"{paths.consume_queue} holds queues but {paths.commit_log} holds no log")
     walked = _walk(filesystem, paths, files, queues, stated)
-    topics = TopicTable(filesystem, paths.config)
+    topics = TopicTable(filesystem, paths.config, paths.journal)
     unqueued = batch_topics(filesystem, paths, topics)
     live = LiveTopics(
         {**settings.deleted_topics, **dict.fromkeys(unqueued, files.end_offset)},

@@ -1,32 +1,39 @@
-"""The topic table: ``config/topics.json`` in a broker's shape.
+"""The topic table: ``config/topics.json`` in a broker's shape, and the changes that it does not have yet.
 
-Fields that this code does not know are kept as they were read. Which of the table's files counts is
-decided in ``storage.tables.table_copies``.
+A change is durable in the writer's journal (``storage.tables.unsaved_topics``); the writer writes the file within
+a second, so that many changes cost one file. Fields that this code does not know are kept as they were read.
+Which of the table's files counts is decided in ``storage.tables.table_copies``.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from storage.errors import InvalidMessage, StoreError, TopicExists, TopicNotFound
-from storage.format.config_json import Encoded, encode_config, encoded
+from storage.errors import InvalidMessage, StoreError, StoreFull, TopicExists, TopicNotFound
+from storage.format.config_json import MALFORMED, Encoded, encode_config, encoded
 from storage.format.limits import NOT_SENT_TO
 from storage.format.names import topic_name_problem
-from storage.tables.table_copies import TableCopies
+from storage.journal.states import StateJournal, encode_document, read_states
+from storage.tables.table_copies import TableCopies, read_copies
 from storage.tables.table_files import (
     TOPICS_FILE,
     data_version,
+    document_in,
     read_table,
     readable_by,
     table_in,
 )
+from storage.tables.unsaved_topics import PREFIX, changes_in, state_of
 
 if TYPE_CHECKING:
-    from storage.files.filesystem import FileSystem
+    from storage.files.filesystem import FileSystem, ReadFileSystem
+    from storage.journal.states import States
 
 PERM_WRITE: Final = 2
 PERM_READ: Final = 4
@@ -113,10 +120,23 @@ def topics_in(document: Mapping[str, Any]) -> dict[str, TopicConfig]:
     return {topic.name: topic for topic in topics}
 
 
-def _parsed(document: dict[str, Any]) -> tuple[dict[str, Any], dict[str, TopicConfig]]:
+class _Table(NamedTuple):
+    """What a ``topics.json`` holds."""
+
+    topics: dict[str, TopicConfig]
+    counter: int = 0
+    state_version: int = 0
+    other: Mapping[str, object] = MappingProxyType({})
+
+
+def _parsed(document: dict[str, Any]) -> _Table:
     version = document.get("dataVersion") or {}
-    int(version.get("counter", 0)) + int(version.get("stateVersion", 0))
-    return document, topics_in(document)
+    return _Table(
+        topics_in(document),
+        int(version.get("counter", 0)),
+        int(version.get("stateVersion", 0)),
+        {k: v for k, v in document.items() if k not in ("dataVersion", TOPIC_MAP)},
+    )
 
 
 def topics_document(
@@ -153,27 +173,57 @@ Created = list[TopicConfig] | TopicExists | InvalidMessage
 """What became of topics that were to be created together."""
 
 
-class TopicTable:
-    """All topics of a store; the writer is the only one who changes it."""
+def read_topics(
+    filesystem: ReadFileSystem, config_directory: Path, journal_directory: Path
+) -> dict[str, TopicConfig]:
+    """Return the topics of a store by name, those that ``topics.json`` does not have yet among them."""
+    states = read_states(filesystem, journal_directory)  # first: what leaves it is in the table
+    table = read_table(filesystem, config_directory, TOPICS_FILE, _parsed) or _Table({})
+    return table.topics | _unsaved_in(states, table)
 
-    def __init__(self, filesystem: FileSystem, config_directory: Path) -> None:
+
+def _unsaved_in(states: States, table: _Table) -> dict[str, TopicConfig]:
+    changes = changes_in(states, table.counter)
+    return {name: TopicConfig.from_json(name, fields) for name, _, fields in changes}
+
+
+class TopicTable:
+    """All topics of a store.
+
+    The writer alone changes it, with its open journal; a reader gives the journal's directory.
+    """
+
+    def __init__(
+        self, filesystem: FileSystem, config_directory: Path, journal: StateJournal | Path
+    ) -> None:
         self._filesystem = filesystem
         self._path = config_directory / TOPICS_FILE
+        self._journal = journal
+        self._saving = threading.Lock()  # before _changing
+        self._changing = threading.Lock()
+        self._data = b""  # of the table that was read last
+        self._table = _Table({})
         self._topics: dict[str, TopicConfig] = {}
         self._encoded: dict[str, tuple[TopicConfig, Encoded]] = {}  # as they were saved last
-        self._other: dict[str, object] = {}
-        self._version_counter = 0
-        self._state_version = 0
+        self._unsaved: dict[str, int] = {}  # topics, and the counter of their last change
+        self._counter = 0  # of the last change
+        self._changed_ms = 0
         self.reload()
 
     def reload(self) -> None:
-        """Read the copy of the table that counts; without one the table is empty."""
-        read = read_table(self._filesystem, self._path.parent, TOPICS_FILE, _parsed)
-        document, self._topics = read or ({}, {})
-        version = document.get("dataVersion") or {}
-        self._version_counter = int(version.get("counter", 0))
-        self._state_version = int(version.get("stateVersion", 0))
-        self._other = {k: v for k, v in document.items() if k not in ("dataVersion", TOPIC_MAP)}
+        """Read the copy of the table that counts, and the changes that it lacks; without a copy it is empty."""
+        journal = self._journal
+        states = read_states(self._filesystem, journal) if isinstance(journal, Path) else journal
+        chosen = read_copies(self._filesystem, self._path, readable_by(_parsed))
+        if chosen.data != self._data:
+            self._table = _Table({})
+            with suppress(*MALFORMED):
+                self._table = _parsed(document_in(chosen.data))
+            self._data = chosen.data
+        self._topics = self._table.topics | _unsaved_in(states, self._table)
+        changes = changes_in(states, self._table.counter)
+        self._unsaved = {name: counter for name, counter, _ in changes}
+        self._counter = max((self._table.counter, *self._unsaved.values()))
 
     def settle(self) -> str:
         """Make all copies of the table agree; return what was wrong, empty if nothing was.
@@ -217,7 +267,7 @@ class TopicTable:
     def create(
         self, name: str, *, queue_count: int, attributes: Mapping[str, str], now_ms: int
     ) -> TopicConfig:
-        """Add a topic and save the table; durable on return. Raises TopicExists, InvalidMessage."""
+        """Add a topic; durable on return. Raises TopicExists, InvalidMessage."""
         new = NewTopic(name=name, queue_count=queue_count, attributes=attributes)
         (created,) = self.create_all([[new]], now_ms=now_ms)
         if isinstance(created, StoreError):
@@ -225,14 +275,16 @@ class TopicTable:
         return created[0]
 
     def create_all(self, groups: Sequence[Sequence[NewTopic]], *, now_ms: int) -> list[Created]:
-        """Add the topics of each group, all of it or none, and save the table once; durable on return.
+        """Add the topics of each group, all of it or none; durable on return.
 
         Returns the topics of each group, or why it is refused: TopicExists, InvalidMessage.
         """
-        topics = dict(self._topics)
-        created = [_add_all(topics, group) for group in groups]
-        if len(topics) > len(self._topics):
-            self._save(topics, now_ms=now_ms)
+        with self._changing:
+            topics = dict(self._topics)
+            created = [_add_all(topics, group) for group in groups]
+            new = [topic for group in created if isinstance(group, list) for topic in group]
+            if new:
+                self._put(topics, new, now_ms)
         return created
 
     def changed(
@@ -260,29 +312,60 @@ class TopicTable:
         return topic
 
     def replace(self, topic: TopicConfig, *, now_ms: int) -> None:
-        """Put a changed topic in the place of the one of its name and save the table; durable on return."""
-        self._store(topic.name, topic, now_ms=now_ms)
+        """Put a changed topic in the place of the one of its name; durable on return."""
+        with self._changing:
+            self._put({**self._topics, topic.name: topic}, [topic], now_ms)
+
+    def _put(self, topics: dict[str, TopicConfig], new: Sequence[TopicConfig], now_ms: int) -> None:
+        counter = self._counter + 1
+        changes = (state_of(topic.name, counter, topic.to_json()) for topic in new)
+        self._states().put({state: encode_document(change) for state, change in changes})
+        self._unsaved |= {topic.name: counter for topic in new}
+        self._topics, self._counter, self._changed_ms = topics, counter, now_ms
+
+    def _states(self) -> StateJournal:
+        if isinstance(self._journal, Path):
+            raise TypeError("this table was opened to be read")
+        return self._journal
 
     def delete(self, name: str, *, now_ms: int) -> None:
-        """Remove a topic from the table and save it; durable on return."""
-        self.get(name)
-        self._store(name, None, now_ms=now_ms)
+        """Remove a topic, and save the table; durable on return."""
+        with self._saving:
+            with self._changing:
+                self.get(name)
+                topics = {k: v for k, v in self._topics.items() if k != name}
+                self._write(topics, self._counter + 1, now_ms)
+                self._topics, self._counter, self._changed_ms = topics, self._counter + 1, now_ms
+            self._forget_saved(self._counter)
 
-    def _store(self, name: str, topic: TopicConfig | None, *, now_ms: int) -> None:
-        topics = {k: v for k, v in self._topics.items() if k != name}
-        if topic is not None:
-            topics[name] = topic
-        self._save(topics, now_ms=now_ms)
+    def save(self) -> None:
+        """Write ``topics.json`` where it lacks a change; durable on return.
 
-    def _save(self, topics: dict[str, TopicConfig], *, now_ms: int) -> None:
+        Raises StoreFull with nothing lost, OSError.
+        """
+        with self._saving:
+            with self._changing:
+                topics, counter, changed_ms = self._topics, self._counter, self._changed_ms
+                if not self._unsaved:
+                    return
+            self._write(topics, counter, changed_ms)
+            self._forget_saved(counter)
+
+    def _write(self, topics: dict[str, TopicConfig], counter: int, now_ms: int) -> None:
         for name in self._encoded.keys() - topics.keys():  # also those of a save that failed
             del self._encoded[name]
-        version = data_version(self._version_counter + 1, self._state_version, now_ms)
-        document = topics_document(topics, version, self._other, self._encode)
+        version = data_version(counter, self._table.state_version, now_ms)
+        document = topics_document(topics, version, self._table.other, self._encode)
         self._filesystem.make_directory(self._path.parent)
         TableCopies(self._filesystem, self._path).replace(document)
-        self._topics = topics
-        self._version_counter += 1
+
+    def _forget_saved(self, saved_counter: int) -> None:
+        """Take from the journal what the table has by now. What stays there does not count: its counter says so."""
+        with self._changing, suppress(StoreFull):
+            saved = [name for name, counter in self._unsaved.items() if counter <= saved_counter]
+            self._states().put(dict.fromkeys((PREFIX + name for name in saved), b""))
+            for name in saved:
+                del self._unsaved[name]
 
     def _encode(self, topic: TopicConfig) -> Encoded:
         """Encode a topic, once for as long as it does not change: a table has thousands that stay as they are."""

@@ -21,12 +21,13 @@ from storage.tables.table_files import (
     readable_by,
 )
 from storage.tables.topics import TopicConfig as TopicConfig
-from storage.tables.topics import topics_in
+from storage.tables.topics import read_topics, topics_in
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from storage.files.filesystem import ReadFileSystem
+    from storage.view.layout import StorePaths
 
 T = TypeVar("T")
 _PARSE: Final[Mapping[str, Callable[[Document], object]]] = {
@@ -61,16 +62,16 @@ class ConfigTables:
     light: bool = False
 
 
-def read_config_tables(filesystem: ReadFileSystem, directory: Path) -> ConfigTables:
-    """Read the copies that count of the tables in ``directory``."""
+def read_config_tables(filesystem: ReadFileSystem, paths: StorePaths) -> ConfigTables:
+    """Read the copies that count of the tables in ``config/``."""
 
     def table(name: str, parse: Callable[[Document], dict[T, Any]]) -> dict[T, Any]:
-        return read_table(filesystem, directory, name, parse) or {}
+        return read_table(filesystem, paths.config, name, parse) or {}
 
     offsets = table(OFFSETS_FILE, offsets_in)
     light_offsets = {} if offsets else table(LIGHT_OFFSETS_FILE, offsets_in)
     return ConfigTables(
-        topics=table(TOPICS_FILE, topics_in),
+        topics=read_topics(filesystem, paths.config, paths.journal),
         groups=table(GROUPS_FILE, groups_in),
         offsets={topic_and_group(key): at for key, at in (offsets or light_offsets).items()},
         delays=table(DELAYS_FILE, delays_in),
@@ -78,9 +79,9 @@ def read_config_tables(filesystem: ReadFileSystem, directory: Path) -> ConfigTab
     )
 
 
-def topic_names(filesystem: ReadFileSystem, directory: Path) -> set[str]:
-    """Return the topics that the table in ``directory`` names."""
-    return set(read_table(filesystem, directory, TOPICS_FILE, topics_in) or ())
+def topic_names(filesystem: ReadFileSystem, paths: StorePaths) -> set[str]:
+    """Return the topics that the table names."""
+    return set(read_topics(filesystem, paths.config, paths.journal))
 
 
 def table_problems(filesystem: ReadFileSystem, directory: Path) -> dict[str, TableProblem]:

@@ -258,8 +258,8 @@ class StoreView:
 
     def topic_names(self) -> set[str]:
         """Return the topics that the table, or its backup, names; empty if neither can be read."""
-        return topic_names(self.filesystem, self.paths.config)
+        return topic_names(self.filesystem, self.paths)
 
     def config_tables(self) -> ConfigTables:
         """Read what the tables in ``config/`` say now."""
-        return read_config_tables(self.filesystem, self.paths.config)
+        return read_config_tables(self.filesystem, self.paths)

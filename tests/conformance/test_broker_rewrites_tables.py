@@ -24,7 +24,10 @@ FILES = OsFileSystem()
 
 
 def topics(config: Path) -> dict[str, int]:
-    return {topic.name: topic.queue_count for topic in TopicTable(FILES, config)}
+    return {
+        topic.name: topic.queue_count
+        for topic in TopicTable(FILES, config, config.parent / "journal")
+    }
 
 
 def test_what_a_broker_writes_is_taken_and_guarded_after_our_next_start(

@@ -141,7 +141,7 @@ def test_no_flipped_bit_of_a_table_changes_what_is_read(
 ) -> None:
     config = directory / "config"
     read: dict[str, Callable[[], Any]] = {
-        "topics.json": lambda: list(TopicTable(FILES, config)),
+        "topics.json": lambda: list(TopicTable(FILES, config, config.parent / "journal")),
         "consumerOffset.json": lambda: ConsumerOffsets(FILES, config, SystemClock()).table,
     }
     expected = read[name]()
@@ -188,11 +188,11 @@ def test_what_a_broker_has_written_since_is_taken(
 def test_tables_of_a_real_broker_are_guarded_from_our_first_start_on(tmp_path: Path) -> None:
     directory = golden_copy("basic", tmp_path)
     config = directory / "config"
-    topics = list(TopicTable(FILES, config))
+    topics = list(TopicTable(FILES, config, config.parent / "journal"))
     StoreWriter.open(directory).close()
     path = config / "topics.json"
     whole = path.read_bytes()
-    assert list(TopicTable(FILES, config)) == topics
+    assert list(TopicTable(FILES, config, config.parent / "journal")) == topics
     for data in flipped(whole, range(0, 8 * len(whole), 97)):
         path.write_bytes(data)
-        assert list(TopicTable(FILES, config)) == topics
+        assert list(TopicTable(FILES, config, config.parent / "journal")) == topics

@@ -20,6 +20,7 @@ from storage.view.config_tables import (
     topic_names,
 )
 from storage.view.file_sizes import FileSizes
+from storage.view.layout import StorePaths
 
 FILES = OsFileSystem()
 SIZES = FileSizes(1 << 20, 20_000, 100, 400)
@@ -44,24 +45,28 @@ def topics(*names: str) -> bytes:
 def test_topics_are_read_from_the_backup_of_a_table_that_cannot_be_read(
     tmp_path: Path, content: bytes | None
 ) -> None:
+    paths = StorePaths(tmp_path)
+    paths.config.mkdir()
     if content is not None:
-        (tmp_path / "topics.json").write_bytes(content)
-    (tmp_path / "topics.json.bak").write_bytes(topics("kept"))
+        (paths.config / "topics.json").write_bytes(content)
+    (paths.config / "topics.json.bak").write_bytes(topics("kept"))
 
-    assert [topic.name for topic in TopicTable(FILES, tmp_path)] == ["kept"]
-    assert topic_names(FILES, tmp_path) == {"kept"}
-    assert list(read_config_tables(FILES, tmp_path).topics) == ["kept"]
+    assert [topic.name for topic in TopicTable(FILES, paths.config, paths.journal)] == ["kept"]
+    assert topic_names(FILES, paths) == {"kept"}
+    assert list(read_config_tables(FILES, paths).topics) == ["kept"]
 
 
 def test_offsets_of_a_broker_with_light_queues_are_read_where_there_are_no_others(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "lmqConsumerOffset.json").write_bytes(b'{"offsetTable":{"a@b@group":{0:7}}}')
+    paths = StorePaths(tmp_path)
+    paths.config.mkdir()
+    (paths.config / "lmqConsumerOffset.json").write_bytes(b'{"offsetTable":{"a@b@group":{0:7}}}')
 
-    tables = read_config_tables(FILES, tmp_path)
+    tables = read_config_tables(FILES, paths)
 
     assert tables.light and tables.offsets == {("a@b", "group"): {0: 7}}
-    assert ConsumerOffsets(FILES, tmp_path, SteppedClock()).fetch("group", "a@b", 0) == 7
+    assert ConsumerOffsets(FILES, paths.config, SteppedClock()).fetch("group", "a@b", 0) == 7
 
 
 def test_what_is_written_to_a_new_store_is_what_is_read_of_it(tmp_path: Path) -> None:
@@ -83,8 +88,10 @@ def test_what_is_written_to_a_new_store_is_what_is_read_of_it(tmp_path: Path) ->
 
     store_id = write_configuration(tmp_path, SIZES, tables, now_ms=1)
 
-    assert read_config_tables(FILES, tmp_path / "config") == tables
-    assert list(TopicTable(FILES, tmp_path / "config")) == list(tables.topics.values())
+    assert read_config_tables(FILES, StorePaths(tmp_path)) == tables
+    assert list(TopicTable(FILES, tmp_path / "config", tmp_path / "journal")) == list(
+        tables.topics.values()
+    )
     assert store_id.hex() in (tmp_path / "config" / "penstock.json").read_text()
 
 
