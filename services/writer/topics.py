@@ -20,7 +20,7 @@ TOPICS_MAX: Final = 10_000  # of a request
 class GatheredCreation:
     """Creates the topics of all requests that came while others were created with one change.
 
-    A change writes and syncs the whole table, so a thousand requests at once take a few changes.
+    A change costs a sync, so a thousand requests at once take a few.
     """
 
     def __init__(self, store: StoreWriter) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from storage.checkpoint.positions import CheckpointFile
 from storage.counts import LatencyProbe
 from storage.engine.checkpointer import Checkpointer, LogProgress
-from storage.errors import StoreError, StoreFailed
+from storage.errors import StoreBusy, StoreError, StoreFailed, StoreFull
 from storage.files.allocator import MappedFileAllocator
 from storage.files.directory_lock import DirectoryLock
 from storage.files.mapped_file import MappedFile
@@ -395,7 +395,8 @@ class Engine:
         ):
             return False
         try:
-            self.topics.save()
+            with suppress(StoreFull, StoreBusy):  # our next start finds the changes in the journal
+                self.topics.save()
             self.checkpointer.checkpoint(clean=True)
         except StoreError:
             return False

@@ -14,6 +14,7 @@ from storage.errors import StoreFull, StoreLocked
 from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.tables.table_files import TOPICS_FILE
 from storage.tables.topics import QUEUE_COUNT_MAX
+from storage.view.config_tables import has_topic_table
 from storage.view.layout import needs_entry, topics_without_entry
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def settle_topics(
                     TOPICS_FILE,
                     f"topic {name} had records and no entry; it has one again, of {queue_count} queues",
                 )
-        topics.save()
+        topics.save(always=not has_topic_table(filesystem, paths.config))
 
 
 def lower_offsets(

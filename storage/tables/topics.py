@@ -338,15 +338,15 @@ class TopicTable:
                 self._topics, self._counter, self._changed_ms = topics, self._counter + 1, now_ms
             self._forget_saved(self._counter)
 
-    def save(self) -> None:
-        """Write ``topics.json`` where it lacks a change; durable on return.
+    def save(self, *, always: bool = False) -> None:
+        """Write ``topics.json`` where it lacks a change, or ``always``; durable on return.
 
         Raises StoreFull with nothing lost, OSError.
         """
         with self._saving:
             with self._changing:
                 topics, counter, changed_ms = self._topics, self._counter, self._changed_ms
-                if not self._unsaved:
+                if not self._unsaved and not always:
                     return
             self._write(topics, counter, changed_ms)
             self._forget_saved(counter)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,9 +66,8 @@ def test_a_topic_shrinks_in_two_steps_and_nothing_is_lost(store: MessageStore) -
 
     assert store.pull("orders", 8, queue_offset=0).status is PullStatus.NO_MATCHED_LOGIC_QUEUE
     assert store.pull("orders", 7, queue_offset=0).record_count == 4
-    path = store.reader.directory / "config" / "topics.json"
-    saved = json.loads(path.read_text())["topicConfigTable"]["orders"]
-    assert (saved["readQueueNums"], saved["writeQueueNums"], saved["perm"]) == (8, 8, 6)
+    topic = store.reader.topics.get("orders")
+    assert (topic.read_queue_count, topic.write_queue_count, topic.perm) == (8, 8, 6)
     writer.update_topic("orders", queue_count=16)
     put(store, 8)
     assert store.pull("orders", 8, queue_offset=0).record_count == 4, "it goes on where it was"

@@ -14,6 +14,7 @@ from engine_store import (
     records_on_disk,
     small_config,
 )
+from service_support.real_processes import until
 
 from storage.errors import (
     InvalidBatch,
@@ -210,16 +211,23 @@ def test_topics_are_created_changed_and_deleted_durably(tmp_path):
         with pytest.raises(InvalidMessage, match="perm"):
             writer.append_batch(record())
         writer.update_topic("t", perm=6)
-        document = json.loads((directory / "config" / "topics.json").read_text())
-        table = document["topicConfigTable"]["t"]
-        assert (table["readQueueNums"], table["writeQueueNums"], table["perm"]) == (3, 3, 6)
-        assert table["attributes"] == {"message.type": "NORMAL"}
-        assert document["dataVersion"]["counter"] == 3
+    document = json.loads((directory / "config" / "topics.json").read_text())
+    table = document["topicConfigTable"]["t"]
+    assert (table["readQueueNums"], table["writeQueueNums"], table["perm"]) == (3, 3, 6)
+    assert table["attributes"] == {"message.type": "NORMAL"}
+    assert document["dataVersion"]["counter"] == 3
     with StoreWriter.open(directory, small_config()) as writer:
         assert [topic.name for topic in writer.list_topics()] == ["t"]
         writer.delete_topic("t")
         with pytest.raises(TopicNotFound):
             writer.describe_topic("t")
+
+
+def test_the_table_follows_a_change_while_the_store_is_open(tmp_path):
+    with StoreWriter.open(tmp_path, small_config(queue_flush_interval_ms=10)) as writer:
+        writer.create_topic("t", 2)
+        table = tmp_path / "config" / "topics.json"
+        until(lambda: "t" in json.loads(table.read_text())["topicConfigTable"])
 
 
 def test_a_deleted_topic_starts_again_and_stays_gone_after_full_verification(tmp_path):
