@@ -30,7 +30,7 @@ from storage.kernels.columns import STOP_END, stop_text
 from storage.message import KeyQueryResult, PullResult, PullStatus
 from storage.tables.consumer_offsets import ConsumerOffsets
 from storage.tables.groups import GroupTable
-from storage.tables.topics import TopicTable
+from storage.tables.topic_table import TopicTable
 from storage.view.file_sizes import with_settled_sizes
 from storage.view.group_progress import GroupProgress
 from storage.view.incarnations import Incarnations

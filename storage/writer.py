@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
     from storage.log.followers import Followers
     from storage.recovery.recover import Recovered
-    from storage.tables.topics import Created, TopicConfig
+    from storage.tables.topic_table import Created
+    from storage.tables.topics import TopicConfig
     from storage.timers.delivery import TimerStatus
     from storage.transactions.values import HalfStatus
     from storage.workers import Workers

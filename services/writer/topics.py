@@ -11,7 +11,8 @@ from services import wire
 from services.rpc import status
 from services.rpc.servicer import Context
 from storage.errors import StoreError
-from storage.tables.topics import Created, NewTopic, TopicConfig
+from storage.tables.topic_table import Created
+from storage.tables.topics import NewTopic, TopicConfig
 from storage.writer import StoreWriter
 
 TOPICS_MAX: Final = 10_000  # of a request

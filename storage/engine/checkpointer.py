@@ -1,7 +1,7 @@
 """The worker that turns what happened into what a restart, and a broker, may rely on.
 
-Each checkpoint: note how far log and queues are, sync the queues, then raise the durable slot of the
-checkpoint file. Recovery starts from there, so the interval bounds its work, not the store's size.
+Each checkpoint: write the topic table if it has changed, note how far log and queues are, sync the
+queues, then raise the durable slot of the checkpoint file. Recovery starts from there, so the interval bounds its work, not the store's size.
 The first checkpoint that fails is the last, whoever asked for it; the slot then stays where it was,
 which is always true. One that finds no descriptor to open a file with has not failed: it comes later.
 """
@@ -117,13 +117,13 @@ class Checkpointer(Worker):
         return self._interval_s
 
     def work(self) -> None:
-        """Write the topic table if it has changed, and make a checkpoint if there is something new."""
+        """Make a checkpoint if there is something new."""
         self._hurried = False
-        with suppress(StoreFull, StoreBusy):  # the changes are durable in the journal
-            self._save_topics()
         self._checkpoint(clean=False, always=False)
 
     def _checkpoint(self, *, clean: bool, always: bool) -> None:
+        with suppress(StoreFull, StoreBusy):  # changes of topics are durable in the journal
+            self._save_topics()
         progress = self._progress()
         dispatched = self._durable_units(progress)
         if (progress.flushed_offset, dispatched[0]) == self._stored and not clean and not always:

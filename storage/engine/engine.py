@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from storage.checkpoint.positions import CheckpointFile
 from storage.counts import LatencyProbe
 from storage.engine.checkpointer import Checkpointer, LogProgress
-from storage.errors import StoreBusy, StoreError, StoreFailed, StoreFull
+from storage.errors import StoreError, StoreFailed
 from storage.files.allocator import MappedFileAllocator
 from storage.files.directory_lock import DirectoryLock
 from storage.files.mapped_file import MappedFile
@@ -36,7 +36,7 @@ from storage.recovery.recover import Recovered
 from storage.retention.policy import retention_policy
 from storage.retention.worker import RetentionWorker
 from storage.scrub.worker import ScrubWorker
-from storage.tables.topics import TopicTable
+from storage.tables.topic_table import TopicTable
 from storage.view.layout import StorePaths
 from storage.view.settings import StoreSettings
 from storage.workers import FailureLatch, FailureListener, Worker, Workers
@@ -128,15 +128,12 @@ class Engine:
             workers=workers,
         )
         self.checkpointer = Checkpointer(
-            positions,
-            queues,
-            store_id=settings.store_id,
-            synced_only=policy.needs(FLUSHED),
+            positions, queues,
+            store_id=settings.store_id, synced_only=policy.needs(FLUSHED),
             interval_ms=config.queue_flush_interval_ms,
-            progress=self._progress,
-            save_topics=topics.save,
+            progress=self._progress, save_topics=topics.save,
             workers=workers,
-        )
+        )  # fmt: skip
         self.followers = Followers()
         self.retention = RetentionWorker(
             filesystem, files, queues, self.followers, retention_policy(config), clock,
@@ -200,7 +197,7 @@ class Engine:
         return slot.indexed_offset if slot.store_id == self.settings.store_id else None
 
     def start(self) -> None:
-        """Publish the session and start the workers; if that fails, none is left and all is let go."""
+        """Publish the session and start the workers; all is let go if that fails."""
         try:
             self._start()
         except BaseException:
@@ -395,8 +392,6 @@ class Engine:
         ):
             return False
         try:
-            with suppress(StoreFull, StoreBusy):  # our next start finds the changes in the journal
-                self.topics.save()
             self.checkpointer.checkpoint(clean=True)
         except StoreError:
             return False

@@ -26,7 +26,7 @@ from storage.queues.batch_queues import refuse_batch_topics
 from storage.queues.queue_table import QueueTable
 from storage.recovery.recover import Recovered, recover
 from storage.tables.consumer_offsets import ConsumerOffsets
-from storage.tables.topics import TopicTable
+from storage.tables.topic_table import TopicTable
 from storage.view.file_sizes import effective_config
 from storage.view.layout import StorePaths, check_is_store
 from storage.view.settings import load_settings, save_settings, settle_settings

@@ -9,7 +9,7 @@ from storage.errors import InvalidMessage, QueueNotFound
 
 if TYPE_CHECKING:
     from storage.log.batches import QueueKey
-    from storage.tables.topics import TopicTable
+    from storage.tables.topic_table import TopicTable
 
 
 def check_queues(topics: TopicTable, keys: Sequence[QueueKey]) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from storage.log.batches import QueueKey
     from storage.queues.queue_table import QueueTable
-    from storage.tables.topics import TopicTable
+    from storage.tables.topic_table import TopicTable
 
 MET_AT_ONCE: Final = 256  # queues, under the lock
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from storage.queues.queue_table import QueueTable
     from storage.recovery.recover import Recovered
     from storage.tables.consumer_offsets import ConsumerOffsets
-    from storage.tables.topics import TopicTable
+    from storage.tables.topic_table import TopicTable
     from storage.view.layout import StorePaths
 
 _LOG: Final = logging.getLogger(__name__)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.engine.appender import Appender
     from storage.engine.engine import Engine
-    from storage.tables.topics import Created, NewTopic, TopicConfig
+    from storage.tables.topic_table import Created
+    from storage.tables.topics import NewTopic, TopicConfig
 
 
 STORES_OWN: Final = MappingProxyType(

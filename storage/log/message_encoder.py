@@ -20,7 +20,8 @@ from storage.log.unique_keys import UniqueKeys
 if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.message import Message
-    from storage.tables.topics import TopicConfig, TopicTable
+    from storage.tables.topic_table import TopicTable
+    from storage.tables.topics import TopicConfig
 
 _FLAG_MIN, _FLAG_MAX = -(1 << 31), (1 << 31) - 1
 _DELAY_MAX: Final = 10**15 - 1

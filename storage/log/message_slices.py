@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from storage.files.mapped_file import MappedFile
     from storage.log.batches import QueueKey
     from storage.log.message_encoder import MessageEncoder
-    from storage.tables.topics import TopicConfig, TopicTable
+    from storage.tables.topic_table import TopicTable
+    from storage.tables.topics import TopicConfig
 
 COUNTER_BITS: Final = 16
 

@@ -19,7 +19,7 @@ from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.kernels.columns import STORE_TIMESTAMP
 from storage.queues.batch_queues import batch_topics
 from storage.reader import StoreReader
-from storage.tables.topics import TopicTable
+from storage.tables.topic_table import TopicTable
 from storage.view.file_sizes import effective_config
 from storage.view.in_use import has_writer
 from storage.view.index.index_file import IndexShape

@@ -14,7 +14,7 @@ from storage.view.layout import StorePaths
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
-    from storage.tables.topics import TopicTable
+    from storage.tables.topic_table import TopicTable
 
 
 def batch_topics(filesystem: FileSystem, paths: StorePaths, topics: TopicTable) -> frozenset[str]:

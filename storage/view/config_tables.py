@@ -20,8 +20,9 @@ from storage.tables.table_files import (
     read_table,
     readable_by,
 )
+from storage.tables.topic_table import read_topics
 from storage.tables.topics import TopicConfig as TopicConfig
-from storage.tables.topics import read_topics, topics_in
+from storage.tables.topics import topics_in
 
 if TYPE_CHECKING:
     from pathlib import Path

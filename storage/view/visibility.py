@@ -10,7 +10,7 @@ from storage.checkpoint.positions import CheckpointFile, Role
 from storage.checkpoint.trust import Trust, trust_in
 from storage.errors import StoreClosed
 from storage.kernels.columns import STOP_END
-from storage.tables.topics import TopicTable
+from storage.tables.topic_table import TopicTable
 from storage.view.bounds import Bounds, stated_bounds
 from storage.view.log.commit_log import EVERYTHING, CommitLogView
 from storage.view.queues.views import QueueViews

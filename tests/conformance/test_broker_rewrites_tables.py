@@ -15,7 +15,7 @@ from storage.clock import SystemClock
 from storage.files.filesystem import OsFileSystem
 from storage.format.config_json import decode_config
 from storage.tables.consumer_offsets import ConsumerOffsets
-from storage.tables.topics import TopicTable
+from storage.tables.topic_table import TopicTable
 from storage.view.config_tables import table_problems
 from storage.writer import StoreWriter
 

@@ -18,7 +18,7 @@ from storage.files.filesystem import OsFileSystem
 from storage.format.config_json import decode_config, encode_config
 from storage.reader import StoreReader
 from storage.tables.consumer_offsets import ConsumerOffsets
-from storage.tables.topics import TopicTable
+from storage.tables.topic_table import TopicTable
 from storage.writer import StoreWriter
 
 FILES = OsFileSystem()

@@ -10,7 +10,8 @@ from storage.files.filesystem import OsFileSystem
 from storage.format.config_json import encode_config
 from storage.stopped.config_tables import write_configuration
 from storage.tables.consumer_offsets import ConsumerOffsets
-from storage.tables.topics import TopicConfig, TopicTable
+from storage.tables.topic_table import TopicTable
+from storage.tables.topics import TopicConfig
 from storage.testing import SteppedClock
 from storage.view.config_tables import (
     ConfigTables,

@@ -9,7 +9,8 @@ from storage.errors import InvalidMessage, TopicNotFound
 from storage.files.filesystem import OsFileSystem
 from storage.journal.states import StateJournal
 from storage.tables.table_files import TOPICS_FILE
-from storage.tables.topics import TopicTable, read_topics, topics_document
+from storage.tables.topic_table import TopicTable, read_topics
+from storage.tables.topics import topics_document
 
 FILES = OsFileSystem()
 

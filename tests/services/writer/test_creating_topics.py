@@ -13,7 +13,8 @@ from engine_store import small_config
 from penstock.v1 import writer_pb2
 from services.writer.topics import TOPICS_MAX, GatheredCreation, TopicMethods
 from storage.errors import InvalidMessage, StoreClosed, TopicExists
-from storage.tables.topics import Created, NewTopic, TopicConfig
+from storage.tables.topic_table import Created
+from storage.tables.topics import NewTopic, TopicConfig
 from storage.writer import StoreWriter
 
 
