@@ -83,6 +83,7 @@ if TYPE_CHECKING:
         GroupLeases,
         GroupQueue,
         LeaseStatus,
+        MessageTrack,
         QueueReset,
     )
     from penstock.leased import LeasedBatch, LeasedRecord, Received, RefusedHandle
@@ -172,6 +173,7 @@ __all__ = [
     "Limits",
     "Message",
     "MessageNotFound",
+    "MessageTrack",
     "MissingArrow",
     "NewSecret",
     "NotFound",
@@ -282,6 +284,7 @@ _HOMES: Final = {
     "Limits": "penstock.account_values",
     "Message": "penstock.values",
     "MessageNotFound": "penstock.errors",
+    "MessageTrack": "penstock.group_values",
     "MissingArrow": "penstock.tables",
     "NewSecret": "penstock.account_values",
     "NotFound": "penstock.errors",

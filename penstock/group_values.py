@@ -10,6 +10,12 @@ Begin: TypeAlias = Literal["earliest", "latest"]
 ResetTo: TypeAlias = Begin | int | datetime
 """The earliest or latest message, a queue offset, or the first message stored at or after a time."""
 
+TrackState: TypeAlias = Literal["ready", "in_flight", "waiting", "done", "before_begin", "dead"]
+"""Not handed out yet, or its time has come again; under a lease; handed out, and waiting for its next attempt or for
+an earlier one of its message group; acknowledged, or passed over by a filter, a reset or a commit; stored before the
+group began; given up.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExponentialBackoff:
@@ -104,3 +110,21 @@ class QueueReset:
     to_offset: int
     lag_before: int
     lag_after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageTrack:
+    """What a consumer group did with one message.
+
+    ``attempts`` counts how often it was handed out, as far as its leases say. ``until_ms``, Unix milliseconds, is
+    when a lease in flight ends, or when a waiting message is handed out again; 0 if no time says that. ``client_id``
+    names the client that renews the lease, if one does. A dead letter has the commit offset of its copy in
+    ``%DLQ%group``, for `Client.message`, once it is stored.
+    """
+
+    group: str
+    state: TrackState
+    attempts: int
+    until_ms: int
+    client_id: str
+    dead_letter_commit_offset: int | None

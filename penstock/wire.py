@@ -215,6 +215,9 @@ RELEASE_LEASES: Final = _of(
 LEASE_STATUS: Final = _of(
     "reader", "Leases/GetLeaseStatus", _l.GetLeaseStatusRequest, _l.LeaseStatus
 )
+TRACK_MESSAGE: Final = _of(
+    "reader", "Leases/TrackMessage", _l.TrackMessageRequest, _l.TrackMessageResponse
+)
 CREATE_GROUP: Final = _of("reader", "Groups/CreateGroup", _g.CreateGroupRequest, _g.GroupSettings)
 UPDATE_GROUP: Final = _of("reader", "Groups/UpdateGroup", _g.UpdateGroupRequest, _g.GroupSettings)
 DESCRIBE_GROUP: Final = _of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock._async.connection import AsyncConnection
 from penstock.calls import leases
+from penstock.group_values import MessageTrack
 from penstock.leased import Received, RefusedHandle
 
 
@@ -77,3 +78,14 @@ class AsyncLeaseCalls(AsyncConnection):
         handles = received.receipt_handles if handles is None else handles
         call = leases.dead_letter(received.group, received.topic, handles)
         return await self.run(call, timeout_s=timeout_s)
+
+    async def track(
+        self, topic: str, queue_id: int, queue_offset: int, *, timeout_s: float | None = None
+    ) -> list[MessageTrack]:
+        """Return what each consumer group that reads a queue did with one of its messages, by group.
+
+        A record has the three as ``topic``, ``queue_id`` and ``queue_offset``. Groups that the user may not see are
+        left out, and so are those that never read the queue. Raises TopicNotFound, or InvalidArgument if the queue
+        has no such message.
+        """
+        return await self.run(leases.track(topic, queue_id, queue_offset), timeout_s=timeout_s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from penstock._sync.connection import Connection
 from penstock.calls import leases
+from penstock.group_values import MessageTrack
 from penstock.leased import Received, RefusedHandle
 
 
@@ -78,3 +79,14 @@ class LeaseCalls(Connection):
         handles = received.receipt_handles if handles is None else handles
         call = leases.dead_letter(received.group, received.topic, handles)
         return self.run(call, timeout_s=timeout_s)
+
+    def track(
+        self, topic: str, queue_id: int, queue_offset: int, *, timeout_s: float | None = None
+    ) -> list[MessageTrack]:
+        """Return what each consumer group that reads a queue did with one of its messages, by group.
+
+        A record has the three as ``topic``, ``queue_id`` and ``queue_offset``. Groups that the user may not see are
+        left out, and so are those that never read the queue. Raises TopicNotFound, or InvalidArgument if the queue
+        has no such message.
+        """
+        return self.run(leases.track(topic, queue_id, queue_offset), timeout_s=timeout_s)

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from penstock import wire
 from penstock.calls.call import Call
 from penstock.calls.records import damages
 from penstock.errors import TopicNotFound
 from penstock.framing import WithRecords
+from penstock.group_values import MessageTrack, TrackState
 from penstock.leased import Received, RefusedHandle
 from penstock.record import Records
 from penstock.requests import build
 from penstock.v1 import leases_pb2
 from penstock.wire import Method
+
+_STATES: Final[Mapping[int, TrackState]] = {
+    leases_pb2.READY: "ready",
+    leases_pb2.IN_FLIGHT: "in_flight",
+    leases_pb2.WAITING: "waiting",
+    leases_pb2.DONE: "done",
+    leases_pb2.BEFORE_BEGIN: "before_begin",
+    leases_pb2.DEAD: "dead",
+}
 
 
 def receive(
@@ -105,6 +116,34 @@ def release(client_ids: Sequence[str], group: str = "") -> Call[int]:
     """End the leases of clients that go; returns how many."""
     request = build(leases_pb2.ReleaseLeasesRequest, client_ids=client_ids, group=group)
     return Call(wire.RELEASE_LEASES, request, lambda answer: int(answer.released_count))
+
+
+def track(topic: str, queue_id: int, queue_offset: int) -> Call[list[MessageTrack]]:
+    """Ask what each group that reads a queue did with one message of it."""
+    request = build(
+        leases_pb2.TrackMessageRequest,
+        topic=topic,
+        queue_id=queue_id,
+        queue_offset=queue_offset,
+    )
+    return Call(
+        wire.TRACK_MESSAGE,
+        request,
+        lambda answer: list(map(_track, answer.groups)),
+        not_found=TopicNotFound,
+    )
+
+
+def _track(track: leases_pb2.MessageTrack) -> MessageTrack:
+    is_kept = track.HasField("dead_letter_commit_offset")
+    return MessageTrack(
+        group=track.group,
+        state=_STATES[track.state],
+        attempts=track.attempts,
+        until_ms=track.until_ms,
+        client_id=track.client_id,
+        dead_letter_commit_offset=track.dead_letter_commit_offset if is_kept else None,
+    )
 
 
 def _of_handles(method: Method, request: object) -> Call[list[RefusedHandle]]:

@@ -14,10 +14,27 @@ class HandleProblem(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     EXPIRED: _ClassVar[HandleProblem]
     ACKNOWLEDGED: _ClassVar[HandleProblem]
     FORGED: _ClassVar[HandleProblem]
+
+class TrackState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TRACK_STATE_UNSPECIFIED: _ClassVar[TrackState]
+    READY: _ClassVar[TrackState]
+    IN_FLIGHT: _ClassVar[TrackState]
+    WAITING: _ClassVar[TrackState]
+    DONE: _ClassVar[TrackState]
+    BEFORE_BEGIN: _ClassVar[TrackState]
+    DEAD: _ClassVar[TrackState]
 HANDLE_PROBLEM_UNSPECIFIED: HandleProblem
 EXPIRED: HandleProblem
 ACKNOWLEDGED: HandleProblem
 FORGED: HandleProblem
+TRACK_STATE_UNSPECIFIED: TrackState
+READY: TrackState
+IN_FLIGHT: TrackState
+WAITING: TrackState
+DONE: TrackState
+BEFORE_BEGIN: TrackState
+DEAD: TrackState
 
 class ReceiveRequest(_message.Message):
     __slots__ = ("group", "topic", "max_messages", "max_bytes", "lease_ms", "wait_ms", "tag_expression", "sql_expression", "auto_renew", "client_id", "attempt_id", "queue_ids")
@@ -180,3 +197,35 @@ class GroupLeases(_message.Message):
     leased: int
     waiting: int
     def __init__(self, group: _Optional[str] = ..., leased: _Optional[int] = ..., waiting: _Optional[int] = ...) -> None: ...
+
+class TrackMessageRequest(_message.Message):
+    __slots__ = ("topic", "queue_id", "queue_offset")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    queue_id: int
+    queue_offset: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ...) -> None: ...
+
+class TrackMessageResponse(_message.Message):
+    __slots__ = ("groups",)
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    groups: _containers.RepeatedCompositeFieldContainer[MessageTrack]
+    def __init__(self, groups: _Optional[_Iterable[_Union[MessageTrack, _Mapping]]] = ...) -> None: ...
+
+class MessageTrack(_message.Message):
+    __slots__ = ("group", "state", "attempts", "until_ms", "client_id", "dead_letter_commit_offset")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_COMMIT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    state: TrackState
+    attempts: int
+    until_ms: int
+    client_id: str
+    dead_letter_commit_offset: int
+    def __init__(self, group: _Optional[str] = ..., state: _Optional[_Union[TrackState, str]] = ..., attempts: _Optional[int] = ..., until_ms: _Optional[int] = ..., client_id: _Optional[str] = ..., dead_letter_commit_offset: _Optional[int] = ...) -> None: ...

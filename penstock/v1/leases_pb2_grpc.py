@@ -74,6 +74,11 @@ class LeasesStub:
                 request_serializer=penstock_dot_v1_dot_leases__pb2.GetLeaseStatusRequest.SerializeToString,
                 response_deserializer=penstock_dot_v1_dot_leases__pb2.LeaseStatus.FromString,
                 _registered_method=True)
+        self.TrackMessage = channel.unary_unary(
+                '/penstock.v1.Leases/TrackMessage',
+                request_serializer=penstock_dot_v1_dot_leases__pb2.TrackMessageRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_leases__pb2.TrackMessageResponse.FromString,
+                _registered_method=True)
 
 
 class LeasesServicer:
@@ -138,6 +143,13 @@ class LeasesServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def TrackMessage(self, request, context):
+        """What each consumer group that reads a queue did with one message of it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LeasesServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -180,6 +192,11 @@ def add_LeasesServicer_to_server(servicer, server):
                     servicer.GetLeaseStatus,
                     request_deserializer=penstock_dot_v1_dot_leases__pb2.GetLeaseStatusRequest.FromString,
                     response_serializer=penstock_dot_v1_dot_leases__pb2.LeaseStatus.SerializeToString,
+            ),
+            'TrackMessage': grpc.unary_unary_rpc_method_handler(
+                    servicer.TrackMessage,
+                    request_deserializer=penstock_dot_v1_dot_leases__pb2.TrackMessageRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_leases__pb2.TrackMessageResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -398,6 +415,33 @@ class Leases:
             '/penstock.v1.Leases/GetLeaseStatus',
             penstock_dot_v1_dot_leases__pb2.GetLeaseStatusRequest.SerializeToString,
             penstock_dot_v1_dot_leases__pb2.LeaseStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TrackMessage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Leases/TrackMessage',
+            penstock_dot_v1_dot_leases__pb2.TrackMessageRequest.SerializeToString,
+            penstock_dot_v1_dot_leases__pb2.TrackMessageResponse.FromString,
             options,
             channel_credentials,
             insecure,

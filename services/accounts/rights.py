@@ -152,6 +152,9 @@ _LEASES: Final = {
     "DeadLetter": _CONSUMES,
     "RenewLeases": Right(),  # by the names of clients, which are drawn at random
     "ReleaseLeases": Right(),
+    "TrackMessage": Right(
+        names=_topics(_LOOKS, "topic"), shown=(_shown(Resource.group, "groups", "group"),)
+    ),
     "GetLeaseStatus": Right(cluster=Action.GET, shown=(_shown(Resource.group, "groups", "group"),)),
 }
 _TRANSACTIONS: Final = {

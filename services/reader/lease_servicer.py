@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -14,6 +16,7 @@ from services.reader.calls_in_turn import CallsInTurn
 from services.reader.catch_up import DEADLINE_MARGIN_SECONDS, CatchUp
 from services.reader.dead_letters import DeadLetterCalls
 from services.reader.leases import ReaderLeases
+from services.reader.message_tracks import MessageTracks
 from services.reader.receives import LineKey, Receives
 from services.reader.traffic import Traffic
 from services.rpc.servicer import Context, raw
@@ -55,6 +58,8 @@ class LeaseServicer:
         receives: Receives,
         dead_letters: DeadLetterCalls,
         catch_up: CatchUp,
+        tracks: MessageTracks,
+        reads: Executor,
         draining: asyncio.Event,
         *,
         bytes_max: int,
@@ -67,6 +72,8 @@ class LeaseServicer:
         self._receives = receives
         self._dead_letters = dead_letters
         self._catch_up = catch_up
+        self._tracks = tracks
+        self._reads = reads
         self._draining = draining
         self._bytes_max = bytes_max
         self._wait_ms_max = wait_ms_max
@@ -253,6 +260,19 @@ class LeaseServicer:
                 for group, leased, waiting in counts
             ],
         )
+
+    async def track_message(
+        self, request: leases_pb2.TrackMessageRequest, context: Context
+    ) -> leases_pb2.TrackMessageResponse:
+        """Return what each group that reads a queue did with one message of it."""
+        await self._catch_up.everything_visible(context)
+        is_over = threading.Event()
+        try:
+            return await self._loop.run_in_executor(
+                self._reads, self._tracks.of, request, lambda: not is_over.is_set()
+            )
+        finally:
+            is_over.set()
 
 
 def received(batch: ReceivedBatch) -> bytes:

@@ -20,6 +20,7 @@ from storage.leases.leases import Leases
 from storage.leases.values import (
     DeadMessages,
     GroupCounts,
+    LeaseTrack,
     OffsetCommit,
     QueueLeases,
     ReceivedBatch,
@@ -175,6 +176,20 @@ class ReaderLeases:
             return self._leases.topics_of(group)
         except StoreLocked:
             return []
+
+    def tracks(self, topic: str, queue_id: int, queue_offset: int) -> list[LeaseTrack]:
+        """See ``Leases.tracks``; times are Unix ms. None where another process leases."""
+        if not self._leases.is_used:
+            return []
+        try:
+            found = self._leases.tracks(topic, queue_id, queue_offset)
+        except StoreLocked:
+            return []
+        unix_ms = self._leases.clock.unix_ms
+        return [
+            each._replace(until_ms=unix_ms(each.until_ms)) if each.until_ms else each
+            for each in found
+        ]
 
     def group_counts(self) -> list[GroupCounts]:
         """Return what each group that was handed messages has under lease and waiting, by name."""

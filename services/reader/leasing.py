@@ -13,6 +13,7 @@ from services.reader.dead_letters import DeadLetterCalls
 from services.reader.group_servicer import GroupServicer
 from services.reader.lease_servicer import LeaseServicer
 from services.reader.leases import ReaderLeases
+from services.reader.message_tracks import MessageTracks
 from services.reader.receives import Receives
 from services.reader.traffic import Traffic
 from services.upstream import ServiceAddress
@@ -57,6 +58,8 @@ class Leasing:
             self._receives,
             self._dead_letters,
             catch_up,
+            MessageTracks(reader, leases),
+            reads,
             draining,
             bytes_max=settings.pull_bytes_max,
             wait_ms_max=settings.wait_ms_max,

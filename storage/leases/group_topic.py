@@ -25,6 +25,7 @@ from storage.leases.values import (
     DeadMessages,
     GroupRules,
     HandleProblem,
+    LeaseTrack,
     OffsetCommit,
     QueueLeases,
     ReceivedBatch,
@@ -348,6 +349,19 @@ class GroupTopic:
                 queue.progress(now_ms, self._owners.until, self._config.renewed_max_ms)
                 for queue in self.queues.all
             ]
+
+    def track(
+        self, topic: str, queue_id: int, incarnation: int, queue_offset: int, now_ms: int
+    ) -> LeaseTrack | None:
+        """Return what the group did with a message of a queue; None if it has nothing of that queue yet."""
+        with self.guard:
+            for queue in self.queues.all:
+                name = queue.name
+                if (name.source, name.queue_id, name.incarnation) == (topic, queue_id, incarnation):
+                    return queue.track(
+                        queue_offset, now_ms, self._owners, self._config.renewed_max_ms
+                    )
+        return None
 
     def each(self, call: Callable[[LeasedQueue, Events], None]) -> None:
         """Call something for each queue, and write the events that it adds."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -13,10 +14,18 @@ from storage.format.store_time import store_time_in
 from storage.kernels.leases import columns
 from storage.kernels.leases import records as record_kernels
 from storage.kernels.leases import rows as kernels
+from storage.kernels.leases.row import attempts_of, lease_end, owner_of, state_of
 from storage.leases.loading import LeasedQueueName, LoadedQueue
+from storage.leases.owners import NO_OWNER, Owners
 from storage.leases.queues import NOWHERE, Place, StoreQueues
 from storage.leases.rows import LeaseRows
-from storage.leases.values import DeadMessages, GroupRules, QueueLeases
+from storage.leases.values import (
+    DeadMessages,
+    GroupRules,
+    LeaseTrack,
+    QueueLeases,
+    TrackState,
+)
 from storage.message import Damage, PullResult, PullStatus
 from storage.view.queues.pulled_records import join_pieces
 
@@ -77,13 +86,16 @@ class LeasedQueue:
         self.name = name
         self.rows = rows
         self.last = last
+        self.begin_offset = 0  # where a group began at the latest message, or was set back to since
         self.is_checked = False  # whether the queue still holds what was handed out of it
         self.is_handed_back = False  # a broker has moved the group's offset since
 
     @classmethod
     def of(cls, number: int, kind: int, loaded: LoadedQueue) -> LeasedQueue:
         """Go on with a queue of a journal."""
-        return cls(number, kind, loaded.name, loaded.rows, loaded.last)
+        queue = cls(number, kind, loaded.name, loaded.rows, loaded.last)
+        queue.begin_offset = loaded.begin_offset
+        return queue
 
     @property
     def line(self) -> list[object]:
@@ -92,6 +104,7 @@ class LeasedQueue:
 
     def note_next(self, events: Events) -> None:
         """Note what was handed out."""
+        self.begin_offset = min(self.begin_offset, self.rows.next_offset)
         events.add(journal.NEXT, self.number, self.rows.next_offset, place=self.last)
 
     def note_committed(self, queue_offset: int, events: Events) -> None:
@@ -256,6 +269,33 @@ class LeasedQueue:
             rows.live_count - leased,
         )  # fmt: skip
 
+    def track(
+        self, queue_offset: int, now_ms: int, owners: Owners, renewed_max_ms: int
+    ) -> LeaseTrack:
+        """Return what the group did with the message of a queue offset."""
+        group = self.name.group
+        if queue_offset >= self.rows.next_offset:
+            return LeaseTrack(group, TrackState.READY)
+        index = int(self.rows.find(np.array([queue_offset]))[0])
+        if index < 0:
+            is_before = queue_offset < self.begin_offset
+            return LeaseTrack(group, TrackState.BEFORE_BEGIN if is_before else TrackState.DONE)
+        row = self.rows.rows[index]
+        value = int(row[columns.STATE])
+        state, attempts = state_of(value), attempts_of(value)
+        if state == columns.DEAD:
+            return LeaseTrack(group, TrackState.DEAD, attempts)
+        if state == columns.BLOCKED:
+            return LeaseTrack(group, TrackState.WAITING, attempts)
+        until_ms = lease_end(self.rows.rows, index, owners.until, renewed_max_ms)
+        if until_ms <= now_ms:
+            return LeaseTrack(group, TrackState.READY, attempts)
+        if state == columns.WAITING or not row[columns.LEASED_AT]:
+            return LeaseTrack(group, TrackState.WAITING, attempts, until_ms)
+        owner = owner_of(value)
+        client_id = "" if owner == NO_OWNER else owners.client_of(owner)
+        return LeaseTrack(group, TrackState.IN_FLIGHT, attempts, until_ms, client_id)
+
     # ---- what is new
 
     def hand_out(
@@ -288,6 +328,18 @@ class LeasedQueue:
             np.ascontiguousarray(records[:count, columns.RECONSUME_TIMES]),
             slices,
         )
+
+
+def names_of(queues: Iterable[LeasedQueue]) -> dict[str, list[list[object]]]:
+    """Return what a journal names of queues."""
+    queues = list(queues)
+    names: dict[str, list[list[object]]] = {"queues": [each.line for each in queues]}
+    begins: list[list[object]] = [
+        [each.number, each.begin_offset] for each in queues if each.begin_offset
+    ]
+    if begins:
+        names["begins"] = begins
+    return names
 
 
 def _chosen_slices(

@@ -17,17 +17,19 @@ from storage.format.leases.receipt_handle import HANDLE_SIZE
 from storage.kernels.leases import columns
 from storage.leases.open_leases import OpenLeases, commit_all, open_leases
 from storage.leases.owners import NO_OWNER
-from storage.leases.queues import StoreQueues
+from storage.leases.queues import StoreQueues, retry_topics
 from storage.leases.values import (
     NO_BACKOFF,
     DeadMessages,
     GroupCounts,
     HandleProblem,
+    LeaseTrack,
     OffsetCommit,
     QueueLeases,
     ReceivedBatch,
     ReceiveQuestion,
     Refusal,
+    TrackState,
 )
 from storage.reader import StoreReader
 from storage.tables.groups import GroupConfig
@@ -242,6 +244,19 @@ class Leases:
         """Return where a group is in the queues of a topic, and of its retry topics. Raises TopicNotFound."""
         held, _ = self._opened().ready(group, topic)
         return held.progress(self.clock.now_ms())
+
+    def tracks(self, topic: str, queue_id: int, queue_offset: int) -> list[LeaseTrack]:
+        """Return what each group that was handed messages of a topic did with one of them, by group.
+
+        The topic may be a retry topic. Times are those of ``clock``.
+        """
+        incarnation, now_ms = self._queues.incarnation_of(topic), self.clock.now_ms()
+        found = []
+        for held in self._opened().all():
+            if topic in (held.topic, *retry_topics(held.group, held.topic)):
+                track = held.track(topic, queue_id, incarnation, queue_offset, now_ms)
+                found.append(track or LeaseTrack(held.group, TrackState.READY))
+        return sorted(found, key=lambda track: track.group)
 
     def group_counts(self) -> list[GroupCounts]:
         """Return what each group that was handed messages has under lease and waiting, by name."""

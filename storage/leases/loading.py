@@ -53,11 +53,15 @@ class LeasedQueueName(NamedTuple):
 
 @dataclass(slots=True)
 class LoadedQueue:
-    """One queue of a group; ``last`` is the record before ``next_offset`` as it was handed out."""
+    """One queue of a group; ``last`` is the record before ``next_offset`` as it was handed out.
+
+    ``begin_offset``: see ``LeasedQueue``.
+    """
 
     name: LeasedQueueName
     rows: LeaseRows
     last: Place = NOWHERE
+    begin_offset: int = 0
 
 
 @dataclass(slots=True)
@@ -171,6 +175,8 @@ def _take_in_names(loaded: LoadedJournal, document: dict[str, Any]) -> None:
             loaded.queues[int(number)] = LoadedQueue(name, rows)
         else:
             known.rows.set_orderly(is_orderly=bool(is_orderly), now_ms=0)
+    for number, begin_offset in document.get("begins", ()):
+        loaded.queues[int(number)].begin_offset = int(begin_offset)
     for number, client_id in document.get("owners", ()):
         loaded.owners.restore(str(client_id), int(number))
 
@@ -197,3 +203,4 @@ def _take_in_events(loaded: LoadedJournal, payload: memoryview) -> None:
         for line in (at - 1,) if last == NEXT else range(begin, at):
             if int(events[line, EVENT_KIND]) & _KIND_MASK == NEXT:
                 queue.last = Place(int(events[line, EVENT_STATE]), int(events[line, EVENT_TIME]))
+                queue.begin_offset = min(queue.begin_offset, int(events[line, FIRST]))

@@ -45,6 +45,11 @@ class Owners:
         self._numbers[client_id] = number
         self._next = max(self._next, number + 1)
 
+    def client_of(self, number: int) -> str:
+        """Return the client that has a number, "" if none has."""
+        with self._guard:
+            return next((name for name, each in self._numbers.items() if each == number), "")
+
     def restore(self, client_id: str, number: int) -> None:
         """Take in a client as the journal names it."""
         with self._guard:

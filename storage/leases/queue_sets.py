@@ -14,7 +14,7 @@ from storage.journal.journal import Journal
 from storage.kernels.leases import columns
 from storage.leases.broker_orders import BrokerOrder, BrokerOrders
 from storage.leases.group_topic import GroupTopic
-from storage.leases.leased_queue import Events, LeasedQueue, last_place
+from storage.leases.leased_queue import Events, LeasedQueue, last_place, names_of
 from storage.leases.loading import LeasedQueueName, LoadedQueue
 from storage.leases.new_records import records_of
 from storage.leases.owners import NO_OWNER
@@ -115,13 +115,14 @@ class QueueSets:
             added = [queue for queue, _ in new] + [each for each in kept if each.is_handed_back]
             orders = [self._order(queue, rules) for queue in added]
 
-            events, names = Events(), []  # from here on nothing is read of the store
+            events = Events()  # from here on nothing is read of the store
+            named: list[LeasedQueue] = []
             for queue in gone:
                 events.add(journal_format.FORGOTTEN, queue.number, 0)
             for queue in kept:
                 if queue.rows.is_orderly != rules.is_orderly:
                     queue.rows.set_orderly(is_orderly=rules.is_orderly, now_ms=now_ms)
-                    names.append(queue.line)
+                    named.append(queue)
             for queue, lost_from in ends:
                 if lost_from is not None:
                     queue.drop_from(lost_from, events, now_ms)
@@ -131,14 +132,14 @@ class QueueSets:
                 if order is not None:
                     _take_over(queue, order, rules, events)
             for queue, stored in new:
-                names.append(queue.line)
+                named.append(queue)
                 if stored is not None:
                     queue.note_committed(stored, events)
                 queue.note_next(events)
             held.have(kept + [queue for queue, _ in new], some_gone=bool(gone))
-            if names or events.count:
-                named = {"queues": names} if names else None
-                self._journal.append(held, journal_format.encode_blocks(events.encoded(), named))
+            if named or events.count:
+                names = names_of(named) if named else None
+                self._journal.append(held, journal_format.encode_blocks(events.encoded(), names))
             self._known[held] = (shape, rules.is_orderly)
             return True
 
@@ -189,14 +190,16 @@ class QueueSets:
         begin: int | None,
     ) -> LeasedQueue:  # fmt: skip
         low, high = self._queues.bounds(source, queue_id)
+        is_latest = begin is None and rules.begins_at_latest and source == held.topic
         if begin is None:
-            begin = high if rules.begins_at_latest and source == held.topic else low
+            begin = high if is_latest else low
         number, self._next_number = self._next_number, self._next_number + 1
         kinds = (held.topic, *retry_topics(held.group, held.topic))
         name = LeasedQueueName(held.group, held.topic, source, queue_id, incarnation)
         rows = LeaseRows(begin, is_orderly=rules.is_orderly)
         last = self._queues.place_before(source, queue_id, begin)
         queue = LeasedQueue(number, kinds.index(source), name, rows, last)
+        queue.begin_offset = begin if is_latest else 0
         queue.is_checked = True
         return queue
 

@@ -17,7 +17,7 @@ from storage.format.leases.journal import (
 from storage.journal.journal import Journal
 from storage.kernels.leases import columns, replay
 from storage.leases.group_topic import GroupTopic
-from storage.leases.leased_queue import Events, LeasedQueue
+from storage.leases.leased_queue import Events, LeasedQueue, names_of
 from storage.leases.owner_renewals import PART, OwnerRenewals, add_owned
 
 EVENTS_AT_ONCE: Final = 16_384
@@ -41,8 +41,7 @@ def write_generation(
     for held in topics:
         with held.guard:
             if held.queues.all:
-                names = {"queues": [queue.line for queue in held.queues.all]}
-                journal.write([(NAMES, encode_names(names))])
+                journal.write([(NAMES, encode_names(names_of(held.queues.all)))])
             for queue in held.queues.all:
                 _write_queue(journal, queue)
             journal.has_moved(held)

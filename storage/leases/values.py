@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
@@ -151,3 +151,29 @@ class QueueLeases(NamedTuple):
     leased_count: int
     waiting_count: int
     """Handed out, and not under a lease now; or waiting for their message group."""
+
+
+class TrackState(Enum):
+    """What a group did with one message."""
+
+    READY = "not handed out yet, or handed out and its time has come again"
+    IN_FLIGHT = "under a lease"
+    WAITING = (
+        "handed out, and waits for its next attempt or for an earlier one of its message group"
+    )
+    DONE = "acknowledged, or passed over by a filter, a reset or a commit"
+    BEFORE_BEGIN = "stored before the group began, at what was stored from then on"
+    DEAD = "given up: it is a dead letter, or is about to be"
+
+
+class LeaseTrack(NamedTuple):
+    """What a group did with one message."""
+
+    group: str
+    state: TrackState
+    attempts: int = 0
+    """How often it was handed out; 0 of a message that is done."""
+    until_ms: int = 0
+    """Of IN_FLIGHT the end of the lease, of WAITING when it is handed out again; 0 if no time says that."""
+    client_id: str = ""
+    """Of IN_FLIGHT the client that renews the lease, if one does."""

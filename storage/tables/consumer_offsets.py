@@ -123,6 +123,7 @@ class ConsumerOffsets:
     def groups_of(self, topic: str) -> dict[str, dict[int, int]]:
         """Return the progress in a topic, by queue id, of each group that has any."""
         with self._guard:
+            self.reload()
             found = [(topic_and_group(key), progress) for key, progress in self._table.items()]
             return {group: dict(progress) for (name, group), progress in found if name == topic}
 

@@ -50,7 +50,8 @@ FORGOTTEN: Final = 7  # the queue's leases are no more, and its number stands fo
 
 def encode_names(names: Mapping[str, Any]) -> bytes:
     """Return the payload of a NAMES block: ``queues``, lists of number, group, topic, the topic that the queue
-    is of, queue id, incarnation and whether it is orderly; ``owners``, lists of number and client id.
+    is of, queue id, incarnation and whether it is orderly; ``begins``, lists of number and where the group began at
+    the latest message; ``owners``, lists of number and client id.
     """
     text = json.dumps(names).encode()
     return text + b" " * (-len(text) % 8)

@@ -250,6 +250,17 @@ def test_a_group_in_a_topic_is_shown_to_who_may_see_both(ann, root):
     root.delete_group("group-c")
 
 
+def test_a_message_s_way_shows_the_groups_one_may_see(ann, root):
+    for group in ("group-d", "group-e"):
+        root.receive("orders", group=group, max_messages=1)
+    allow(root, "Group:group-d", "Get")
+    with pytest.raises(PermissionDenied, match="Topic:orders"):
+        ann.track("orders", 0, 0)
+    allow(root, "Topic:orders", "Get")
+    assert [track.group for track in ann.track("orders", 0, 0)] == ["group-d"]
+    assert {"group-d", "group-e"} <= {track.group for track in root.track("orders", 0, 0)}
+
+
 def test_checks_are_given_back_by_gateways_alone(guarded, ann, root):
     allow(root, "*", "All")
     metadata = Credentials("ann", guarded.keys["ann"]).metadata()
