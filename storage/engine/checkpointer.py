@@ -1,7 +1,8 @@
 """The worker that turns what happened into what a restart, and a broker, may rely on.
 
 Each checkpoint: write the topic table if it has changed, note how far log and queues are, sync the
-queues, then raise the durable slot of the checkpoint file. Recovery starts from there, so the interval bounds its work, not the store's size.
+queues, then raise the durable slot of the checkpoint file. Recovery starts from there, so the interval
+bounds its work, not the store's size.
 The first checkpoint that fails is the last, whoever asked for it; the slot then stays where it was,
 which is always true. One that finds no descriptor to open a file with has not failed: it comes later.
 """
