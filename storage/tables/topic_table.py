@@ -2,8 +2,8 @@
 
 A change is durable in the writer's journal, as a state for each topic; the writer writes the file within a
 second, so that many changes cost one file. A state names the counter that the table's version has with the
-change. A table whose counter is as high has it, or a broker's change since, and counts. Deletions are never in
-the journal: they write the file.
+change. A table whose counter is as high has it, or a broker's change since, and counts. Deletions are never
+in the journal: they write the file.
 
 Which of the table's files counts is decided in ``storage.tables.table_copies``.
 """
