@@ -12,6 +12,7 @@ from three_services import three_services
 from penstock.v1 import common_pb2, indexer_pb2, reader_pb2, writer_pb2
 from storage.index.builder import LOOK_S
 from storage.index.directory import IndexDirectory
+from storage.view.index.key_query import LISTING_AGE_MAX_S
 
 COUNT = 3000  # records with a key each; an index file of the tests' shape holds 4000
 NOT_COVERED = -1
@@ -56,6 +57,7 @@ def test_a_deleted_index_file_costs_no_answer(
             lost = files[number]
             with looks:  # the indexer has not missed it yet
                 lost.unlink()
+                time.sleep(LISTING_AGE_MAX_S)
                 if number == 0:  # the newest is missed within a second
                     assert found(key) == NOT_COVERED
             time.sleep(LOOK_S + 0.2)

@@ -10,11 +10,9 @@ from services.rpc.core import cygrpc
 from storage.workers import FunctionWorker
 
 COMPLETIONS_A_TURN: Final = 64  # then others on the loop have their turn
-IDLE_TURNS: Final = 3  # without a completion, until the worker waits for one
-IDLE_TURNS_MAX: Final = (
-    48  # after waits that were short: a wait costs two wake-ups, more than some turns
-)
-SHORT_WAIT_S: Final = 0.0005
+IDLE_TURNS: Final = 2  # without a completion, until the worker waits for one
+IDLE_TURNS_MAX: Final = 48  # after short gaps: a wait costs two wake-ups, more than some turns
+SHORT_GAP_S: Final = 0.0003  # between completions
 _NOW: Final = 0.0  # as a deadline: look, and do not wait
 
 
@@ -23,7 +21,7 @@ class Completions:
 
     While there is work the loop looks by itself and never waits. When nothing has come for a few turns
     a worker waits in the core, and wakes the loop with what comes next. One of the two looks at a time.
-    The loop looks for longer where the worker's waits have been short.
+    The loop looks for longer where the gaps between completions have been short.
     """
 
     def __init__(self) -> None:
@@ -32,7 +30,7 @@ class Completions:
         self._idle_turns = 0
         self._idle_turns_max = IDLE_TURNS
         self._is_waiting = True  # the worker is
-        self._waiting_since = 0.0
+        self._handled_at = 0.0
         self._has_ended = self._loop.create_future()
         self._worker = FunctionWorker("calls", self._wait, has_work=lambda: self._is_waiting)
         self._worker.start()
@@ -52,11 +50,12 @@ class Completions:
             self._worker.end()
 
     def _woken(self, completion: Any) -> None:
-        is_short = time.perf_counter() - self._waiting_since < SHORT_WAIT_S
+        is_short = time.perf_counter() - self._handled_at < SHORT_GAP_S
         turns = self._idle_turns_max * 2 if is_short else self._idle_turns_max // 2
         self._idle_turns_max = max(IDLE_TURNS, min(turns, IDLE_TURNS_MAX))
         if self._handle(completion):
             del completion  # the core waits for a call that it may refer to
+            self._handled_at = time.perf_counter()
             self._idle_turns = 0
             self._look()
 
@@ -70,12 +69,15 @@ class Completions:
                 return
             del completion
             handled += 1
-        self._idle_turns = 0 if handled else self._idle_turns + 1
+        if handled:
+            self._handled_at = time.perf_counter()
+            self._idle_turns = 0
+        else:
+            self._idle_turns += 1
         if self._idle_turns < self._idle_turns_max:
             self._loop.call_soon(self._look)
         else:
             self._is_waiting = True
-            self._waiting_since = time.perf_counter()
             self._worker.wake()
 
     def _handle(self, completion: Any) -> bool:

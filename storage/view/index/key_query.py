@@ -8,6 +8,7 @@ ascending commit offset, as a broker sends them.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 PAGE_MAX: Final = 64
 PAGE_BYTES_MAX: Final = 8 << 20  # of records in one page, however few that are
+LISTING_AGE_MAX_S: Final = 0.1  # of a listing that the indexer has changed nothing since
 CANDIDATES: Final = 128  # taken from the index at a time
 FOREVER: Final = (1 << 63) - 1
 
@@ -55,6 +57,8 @@ class KeyIndex:
             None  # whether ours wrote it, and in which session
         )
         self._positions = positions
+        self._seen_word: int | None = None  # the indexer's, when the files were listed
+        self._seen_s = 0.0
 
     def reader(self) -> IndexReader:
         """Return the files as they are now."""
@@ -63,6 +67,8 @@ class KeyIndex:
             # A session begins with files that may have taken the place of others of their name.
             is_current = positions is not None and positions.indexer_is_current
             session = positions.indexer_session if positions is not None and is_current else 0
+            # Read before the files: what the indexer does to them after that changes it again.
+            word = positions.indexer_word if positions is not None and is_current else None
             reads_for = (positions is not None, session)
             if self._reader is None or not self._reader.files or reads_for != self._reads_for:
                 directory = self._paths.index
@@ -71,9 +77,16 @@ class KeyIndex:
                     self._filesystem, directory, shape, missing=self._missing
                 )
                 self._reads_for = reads_for
-            else:
+            elif word is None or word != self._seen_word or self._is_old():
                 self._reader.refresh()
+            else:
+                return self._reader
+            self._seen_word, self._seen_s = word, time.monotonic()
             return self._reader
+
+    def _is_old(self) -> bool:
+        """Return whether files that somebody else removed or made would be missed for too long."""
+        return time.monotonic() - self._seen_s > LISTING_AGE_MAX_S
 
     def _missing(self, numbers: list[int]) -> Mapping[int, UncoveredRange]:
         """Return the ranges of missing files; nothing where a broker was the last to write the index."""
