@@ -48,6 +48,7 @@ class Cell:
     in_flight: int = 64
     durability: Durability = "page cache"
     rate: int = 1000
+    is_stream: bool = False  # of Penstock: one message a request is a frame on one stream
 
     @property
     def rows(self) -> list[Row]:
@@ -74,6 +75,9 @@ CELLS: Final = (
     Cell(name="produce, 1 KiB, 64 a request", operation="produce"),
     Cell(name="produce, 100 B, 64 a request", operation="produce", size_bytes=100),
     Cell(name="produce, 1 KiB, 1 a request", operation="produce", batch=1),
+    Cell(
+        name="produce, 1 KiB, 1 a frame of one stream", operation="produce", batch=1, is_stream=True
+    ),
     Cell(name="produce, sync, 1 KiB, 64 a request", operation="produce", durability="sync"),
     Cell(name="produce, sync, 1 KiB, 1 a request", operation="produce", batch=1, durability="sync"),
     Cell(name="consume, 1 KiB, from the page cache", operation="consume"),

@@ -43,6 +43,7 @@ def _operation(peer: Peer, cell: Cell, campaign: Campaign) -> Measured:
         "warm_up_s": max(0.2, peer.warm_up_s * campaign.warm_up),
         "topics": topics,
         "rate": cell.rate,
+        "shape": "stream" if cell.is_stream else "calls",
         **peer.arguments,
     }
     if cell.operation == "restart":

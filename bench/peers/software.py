@@ -92,9 +92,14 @@ def nats_server() -> Path:
 
 def python_with_clients() -> Path:
     """Return a Python interpreter that has the clients of the peers."""
-    target = cache() / f"python-{crc32(' '.join(PYTHON_PACKAGES).encode()):08x}"
+    return python_with(*PYTHON_PACKAGES)
+
+
+def python_with(*packages: str) -> Path:
+    """Return a Python interpreter that has some packages, installed at the first use."""
+    target = cache() / f"python-{crc32(' '.join(packages).encode()):08x}"
     if not (target / ".done").exists():
         run(sys.executable, "-m", "venv", "--clear", target)
-        run(target / "bin" / "pip", "install", "-q", *PYTHON_PACKAGES)
+        run(target / "bin" / "pip", "install", "-q", *packages)
         (target / ".done").touch()
     return target / "bin" / "python"
