@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     from storage.files.filesystem import File, FileSystem
 
-OPEN_FILES_MAX: Final = 512  # less where a process may have few
+OPEN_FILES_MAX: Final = (
+    16_384  # less where a process may have few; opening one costs as much as forty writes
+)
 SYNCED_ONE_BY_ONE_MAX: Final = (
     32  # files and directories; for more, one sync of the file system takes less
 )
