@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
@@ -24,7 +24,6 @@ from storage.log.acknowledgement import (
     Acknowledgement,
     AckPolicy,
     AppendPosition,
-    LogPosition,
 )
 from storage.log.commit_log import CommitLog
 from storage.log.flush import CommitWorker, FlushWorker
@@ -76,7 +75,6 @@ class Engine:
         waits_for_files: bool,
         workers: Workers,
         policy: AckPolicy,
-        more_positions: Mapping[str, LogPosition],
     ) -> None:
         self.config = config
         self.topics = topics
@@ -111,7 +109,7 @@ class Engine:
             next_file=self._next_file,
         )
         self.flusher = FlushWorker(
-            self.log, on_request=policy.names(FLUSHED), interval_ms=config.flush_interval_ms,
+            self.log, on_request=FLUSHED in policy, interval_ms=config.flush_interval_ms,
             workers=workers,
         )  # fmt: skip
         self.flush_latency, self.dispatch_latency = LatencyProbe(), LatencyProbe()
@@ -128,8 +126,8 @@ class Engine:
             workers=workers,
         )
         self.checkpointer = Checkpointer(
-            positions, queues,
-            store_id=settings.store_id, synced_only=policy.needs(FLUSHED),
+            positions, queues, store_id=settings.store_id,
+            synced_only=policy.waits_for == policy.shows == FLUSHED,
             interval_ms=config.queue_flush_interval_ms,
             progress=self._progress, save_topics=topics.save,
             workers=workers,
@@ -164,12 +162,7 @@ class Engine:
         appended = AppendPosition(self.log)
         self.acknowledgement = Acknowledgement(
             policy,
-            {
-                APPENDED: appended,
-                COMMITTED: self.committer or appended,
-                FLUSHED: self.flusher,
-                **more_positions,
-            },
+            {APPENDED: appended, COMMITTED: self.committer or appended, FLUSHED: self.flusher},
             show=self._show,
         )
         self._shows_commits = self.acknowledgement.shows_commits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -21,7 +21,7 @@ from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.files.mapped_file_queue import MappedFileQueue
 from storage.files.transient_store_pool import TransientStorePool
 from storage.journal.states import StateJournal
-from storage.log.acknowledgement import AckPolicy, LogPosition, policy_of
+from storage.log.acknowledgement import policy_of
 from storage.queues.batch_queues import refuse_batch_topics
 from storage.queues.queue_table import QueueTable
 from storage.recovery.recover import Recovered, recover
@@ -50,15 +50,12 @@ def open_engine(
     *,
     waits_for_files: bool = True,
     workers: Workers | None = None,
-    policy: AckPolicy | None = None,
-    more_positions: Mapping[str, LogPosition] | None = None,
     compares_all: bool = False,
 ) -> Engine:
     """Lock, recover and start the store in ``directory``, creating it if it is empty.
 
     Without ``waits_for_files`` an append never waits for the next log file; see the allocator.
-    ``policy`` replaces what the configuration says of acknowledgements; positions that it names beyond
-    the log's own are in ``more_positions``. ``compares_all`` is as in ``recover``.
+    ``compares_all`` is as in ``recover``.
     """
     paths = StorePaths(directory)
     try:
@@ -80,8 +77,7 @@ def open_engine(
             clock=clock,
             waits_for_files=waits_for_files,
             workers=workers or Threads(),
-            policy=policy or policy_of(config),
-            more_positions=more_positions or {},
+            policy=policy_of(config),
         )
         engine = _recover_and_wire(
             paths, config, filesystem, clock, wire, parts, compares_all=compares_all

@@ -1,10 +1,9 @@
-"""Kernels over keys of messages: which records have the same topic and key, and the parts of KEYS."""
+"""Kernels over keys of messages: which records have the same topic and key."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from storage.format.properties import KEY_SEPARATOR
 from storage.kernels.columns import (
     COLUMN_COUNT,
     KEYS_LENGTH,
@@ -17,7 +16,6 @@ from storage.kernels.primitives.crc import bytes_equal
 from storage.kernels.primitives.jit import BYTES, ROWS, WRITABLE_INT64S, i64, inner, int64, kernel
 from storage.kernels.primitives.scratch import free_longs, new_longs
 
-SPACE: Final = ord(KEY_SEPARATOR)
 PRIME: Final = 1099511628211
 POSITIVE: Final = 0x7FFFFFFFFFFFFFFF
 
@@ -86,34 +84,4 @@ def group_by_key(data: Any, rows: Any, key_of: Any, last_row: Any, hashes: Any) 
         key_of[row] = buckets[bucket]
         last_row[buckets[bucket]] = row
     free_longs(buckets)
-    return found
-
-
-@kernel(int64(BYTES, ROWS, WRITABLE_INT64S, WRITABLE_INT64S, WRITABLE_INT64S))
-def part_keys(data: Any, rows: Any, row_of: Any, positions: Any, lengths: Any) -> int:
-    """Part KEYS at its spaces: the row, position and length of each key that is not empty.
-
-    Returns how many there are; -1 if an array is too small.
-    """
-    capacity = min(row_of.size, positions.size, lengths.size)
-    if rows.shape[1] != COLUMN_COUNT:
-        return i64(-1)
-    found = i64(0)
-    for row in range(rows.shape[0]):
-        begin = i64(rows[row, KEYS_POSITION])
-        end = begin + rows[row, KEYS_LENGTH]
-        if begin < 0 or end > data.size:
-            return i64(-1)
-        while begin < end:
-            at = begin
-            while at < end and read_u8(data, at) != SPACE:
-                at += 1
-            if at > begin:
-                if found >= capacity:
-                    return i64(-1)
-                row_of[found] = row
-                positions[found] = begin
-                lengths[found] = at - begin
-                found += 1
-            begin = at + 1
     return found

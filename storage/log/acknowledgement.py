@@ -1,16 +1,13 @@
 """What an acknowledgement waits for, and what followers are shown: one row of a table for each mode.
 
-A row names positions of the log, each of which only grows: a record is acknowledged once every
-position of ``waits_for`` has passed it, and shown once every position of ``shows`` has.
+A row names positions of the log, each of which only grows: a record is acknowledged once the position
+``waits_for`` has passed it, and shown once the position ``shows`` has.
 
-Engine, writer and flush ask ``Acknowledgement`` and know no mode. So a row may name a position of
-something else, such as the replicas of the store: it takes part with the four methods of ``LogPosition``.
+Engine, writer and flush ask ``Acknowledgement`` and know no mode.
 """
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -27,24 +24,16 @@ OffsetListener = Callable[[int], None]
 class AckPolicy(NamedTuple):
     """A row: names of positions."""
 
-    waits_for: tuple[str, ...]
-    shows: tuple[str, ...]
-
-    def names(self, position: str) -> bool:
-        """Return whether the position has to rise for anything to be acknowledged or shown."""
-        return position in self.waits_for or position in self.shows
-
-    def needs(self, position: str) -> bool:
-        """Return whether nothing is acknowledged, and nothing shown, before the position has passed it."""
-        return position in self.waits_for and position in self.shows
+    waits_for: str
+    shows: str
 
 
 POLICIES: Final[dict[tuple[FlushMode, bool], AckPolicy]] = {
     # flush mode, pool
-    ("sync", False): AckPolicy(waits_for=(FLUSHED,), shows=(FLUSHED,)),
-    ("sync", True): AckPolicy(waits_for=(FLUSHED,), shows=(FLUSHED,)),
-    ("async", False): AckPolicy(waits_for=(APPENDED,), shows=(COMMITTED,)),
-    ("async", True): AckPolicy(waits_for=(APPENDED,), shows=(COMMITTED,)),
+    ("sync", False): AckPolicy(waits_for=FLUSHED, shows=FLUSHED),
+    ("sync", True): AckPolicy(waits_for=FLUSHED, shows=FLUSHED),
+    ("async", False): AckPolicy(waits_for=APPENDED, shows=COMMITTED),
+    ("async", True): AckPolicy(waits_for=APPENDED, shows=COMMITTED),
 }
 
 
@@ -117,53 +106,25 @@ class Acknowledgement:
         *,
         show: Callable[[int], None],
     ) -> None:
-        """Positions that the row names must be given; KeyError otherwise."""
-        self.policy = policy
-        self._awaited = [positions[name] for name in policy.waits_for]
-        self._only = self._awaited[0] if len(self._awaited) == 1 else None
-        self._shown = [positions[name] for name in policy.shows]
-        self._show = show
-        self._rising = threading.Lock()
-        self._shown_offset = -1
-        named = dict.fromkeys((*policy.waits_for, *policy.shows))
-        beyond = [positions[name] for name in named if name not in (APPENDED, COMMITTED)]
-        self.requests = tuple(position.request for position in beyond)
-        self.shows_commits = all(name in (APPENDED, COMMITTED) for name in policy.shows)
-        if not self.shows_commits and len(self._shown) == 1:
-            self._shown[0].add_listener(show)
-        elif not self.shows_commits:
-            for position in self._shown:
-                position.add_listener(self._risen)
+        self._awaited = positions[policy.waits_for]
+        beyond = [name for name in dict.fromkeys(policy) if name not in (APPENDED, COMMITTED)]
+        self.requests = tuple(positions[name].request for name in beyond)
+        self.shows_commits = policy.shows in (APPENDED, COMMITTED)
+        if not self.shows_commits:
+            positions[policy.shows].add_listener(show)
 
     @property
     def acknowledged_offset(self) -> int:
         """End of what may be acknowledged."""
-        if self._only is not None:
-            return self._only.offset
-        return min(position.offset for position in self._awaited)
-
-    def _risen(self, _: int) -> None:
-        with self._rising:  # positions rise in threads of their own, and what is shown never falls
-            offset = min(each.offset for each in self._shown)
-            if offset > self._shown_offset:
-                self._shown_offset = offset
-                self._show(offset)
+        return self._awaited.offset
 
     def wait(self, offset: int, timeout_s: float | None = None) -> bool:
         """Wait until everything before ``offset`` may be acknowledged; False when time is up.
 
         Raises StoreFailed if it never will be.
         """
-        if self._only is not None:
-            return self._only.wait(offset, timeout_s)
-        until = None if timeout_s is None else time.monotonic() + timeout_s
-        for position in self._awaited:
-            left_s = None if until is None else max(until - time.monotonic(), 0.0)
-            if not position.wait(offset, left_s):
-                return False
-        return True
+        return self._awaited.wait(offset, timeout_s)
 
     def add_listener(self, listener: OffsetListener) -> None:
         """Call ``listener(acknowledged_offset)`` when that may have risen."""
-        for position in self._awaited:
-            position.add_listener(lambda _: listener(self.acknowledged_offset))
+        self._awaited.add_listener(lambda _: listener(self.acknowledged_offset))

@@ -76,20 +76,6 @@ def test_dead_letters_are_served_like_any_message(tmp_path: Path) -> None:
         assert decode_record(b"".join(pulled.slices)).body == b"lost"
 
 
-def test_what_a_record_says_of_its_origin_stays(tmp_path: Path) -> None:
-    with StoreWriter.open(tmp_path, small_config()) as writer:
-        writer.create_topic("t", 1)
-        append(writer, record())
-        writer.append_dead_letters("g", [0], [1])
-        first = records_on_disk(tmp_path)[-1]
-        writer.append_dead_letters("h", [first.commit_offset], [2])
-    second = records_on_disk(tmp_path)[-1]
-    assert second.topic == "%DLQ%h"
-    for name in ("RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "DELAY", "WAIT"):
-        assert second.properties[name] == first.properties[name]
-    assert (first.reconsume_times, second.reconsume_times) == (1, 2)
-
-
 @pytest.mark.parametrize("store_host", ["[2001:db8::1]:10911", "10.1.2.3:10911"])
 @pytest.mark.parametrize("group", ["g", "g" * 120])
 def test_long_groups_and_both_kinds_of_hosts(tmp_path: Path, group: str, store_host: str) -> None:

@@ -94,7 +94,7 @@ def _drop_directory_sync(name: str) -> Callable[[Patch], None]:
 
 
 def _policy(mode: str, pool: bool, waits_for: str, shows: str) -> Callable[[Patch], None]:
-    row = AckPolicy((waits_for,), (shows,))
+    row = AckPolicy(waits_for, shows)
     return lambda patch: patch.setitem(acknowledgement.POLICIES, (mode, pool), row)  # type: ignore[arg-type]
 
 
