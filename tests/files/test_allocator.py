@@ -66,15 +66,6 @@ def test_the_next_two_files_are_created_before_they_are_asked_for(allocator, fil
     filesystem.wait_for(3 * SIZE)
 
 
-def test_failing_ahead_of_need_is_forgotten_and_asking_tries_again(allocator, filesystem):
-    filesystem.full = True
-    for _ in range(2):
-        with pytest.raises(StoreFull):
-            allocator.take(0)
-    filesystem.full = False
-    assert allocator.take(0).size == SIZE
-
-
 def test_no_file_is_made_behind_one_that_could_not_be(allocator, filesystem, tmp_path):
     """A reader that lists the directory then would take the one between them for lost."""
     create = filesystem.create
@@ -94,14 +85,6 @@ def test_no_file_is_made_behind_one_that_could_not_be(allocator, filesystem, tmp
     assert allocator.take(SIZE).start_offset == SIZE
     filesystem.wait_for(2 * SIZE)
     assert list(filesystem.creators)[:3] == [f"{n * SIZE:020d}" for n in range(3)]
-
-
-def test_without_threads_everything_happens_at_the_request(filesystem, tmp_path):
-    """How a simulator with a scheduler of its own uses it."""
-    allocator = MappedFileAllocator(filesystem, tmp_path / "log", file_size=SIZE)
-    assert [allocator.take(index * SIZE).start_offset for index in range(3)] == [0, SIZE, 2 * SIZE]
-    assert set(filesystem.creators.values()) == {threading.current_thread().name}
-    allocator.close()
 
 
 def test_no_free_buffer_is_busy_and_the_file_is_kept_for_the_retry(filesystem, tmp_path):
@@ -127,16 +110,6 @@ def test_no_free_buffer_is_busy_and_the_file_is_kept_for_the_retry(filesystem, t
     assert allocator.take(SIZE)._buffer is not None
     assert sorted(filesystem.creators) == [f"{0:020d}", f"{SIZE:020d}"]
     allocator.close()
-
-
-def test_a_file_that_could_not_be_mapped_can_be_had_later(allocator, filesystem, monkeypatch):
-    """Too many descriptors, say: the file that was made for it is gone again."""
-    allocator.close()
-    with monkeypatch.context() as patch:
-        patch.setattr(OsFile, "map", lambda *_, **__: (_ for _ in ()).throw(OSError(24, "EMFILE")))
-        with pytest.raises(OSError, match="EMFILE"):
-            allocator.take(0)
-    assert allocator.take(0).start_offset == 0
 
 
 @pytest.fixture
@@ -193,3 +166,13 @@ def test_on_an_event_loop_a_full_disk_is_reported_until_there_is_room(asked, fil
             assert not full, "once it is known to be full nobody is told to wait for a file"
     filesystem.full = False
     assert take_in_the_end(asked, 0).size == SIZE
+
+
+def test_a_file_that_could_not_be_mapped_can_be_had_later(allocator, filesystem, monkeypatch):
+    """Too many descriptors, say: the file that was made for it is gone again."""
+    allocator.close()
+    with monkeypatch.context() as patch:
+        patch.setattr(OsFile, "map", lambda *_, **__: (_ for _ in ()).throw(OSError(24, "EMFILE")))
+        with pytest.raises(OSError, match="EMFILE"):
+            allocator.take(0)
+    assert allocator.take(0).start_offset == 0

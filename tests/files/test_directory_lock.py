@@ -53,12 +53,6 @@ def test_a_role_is_held_by_one_process_and_free_after_release(tmp_path):
     assert attempt(tmp_path, "WRITER") == "taken"
 
 
-def test_the_lock_file_reads_lock(tmp_path):
-    """A broker writes these four bytes and never removes them."""
-    DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER).release()
-    assert (tmp_path / "lock").read_bytes() == b"lock"
-
-
 def test_a_removed_lock_file_lets_no_second_writer_in(tmp_path):
     """Nor a repair: both take the writer's lock."""
     with DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER):
@@ -171,42 +165,3 @@ def test_a_broker_finds_byte_0_taken_by_our_writer(tmp_path):
         """)
             == "already started"
         )
-
-
-def test_a_lock_ends_with_its_process(tmp_path):
-    assert attempt(tmp_path, "WRITER") == "taken"
-    assert attempt(tmp_path, "WRITER") == "taken"
-
-
-def test_a_forked_child_holds_nothing(tmp_path):
-    """Locks are not inherited; a child that believed so would let two writers in."""
-    with DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER) as inherited:
-        child = os.fork()
-        if child == 0:
-            try:
-                inherited.release()
-                DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER)
-            except StoreLocked as error:
-                os._exit(0 if "another process" in str(error.__cause__) else 1)
-            os._exit(2)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        assert attempt(tmp_path, "WRITER") == "locked"
-
-
-def test_a_directory_that_cannot_be_written_is_an_os_error(tmp_path):
-    with pytest.raises(OSError):
-        DirectoryLock.acquire(FILESYSTEM, tmp_path / "missing", LockRole.WRITER)
-
-
-def test_the_lock_on_a_byte_is_exclusive_and_one_byte_long(tmp_path):
-    """Length 0 would lock to the end of the file, and so the other roles."""
-    with DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.INDEXER):
-        answer = python(f"""
-            import fcntl, os
-            fd = os.open({str(tmp_path / "lock")!r}, os.O_RDWR)
-            def free(start):
-                try: fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, start); return "1"
-                except OSError: return "0"
-            print(free(0) + free(1) + free(2))
-        """)
-    assert answer == "101"

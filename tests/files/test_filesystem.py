@@ -3,43 +3,28 @@
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import resource
+import stat
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
-import numpy as np
 import pytest
-from open_files import descriptors_below
 
+from storage import modes
 from storage.files import libc
 from storage.files.filesystem import OsFile, OsFileSystem
+from storage.files.only_files import OnlyFile
+from storage.files.protocol import DirectoryEntry, FileSystem
+from storage.stopped.files import write_queue
 
 FILESYSTEM = OsFileSystem()
 
 
 def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
-
-
-def test_an_allocated_file_has_its_length_and_its_blocks(tmp_path):
-    """No store to a map of it can find the disk full."""
-    file = FILESYSTEM.create(tmp_path / "f", 1 << 20, allocate=True)
-    status = (tmp_path / "f").stat()
-    assert file.size == status.st_size == 1 << 20
-    assert status.st_blocks * 512 >= 1 << 20
-    assert not file.map(writable=False).array.any()
-
-
-def test_a_sparse_file_costs_no_blocks(tmp_path):
-    """Ten thousand consume queues must not cost 60 GB."""
-    FILESYSTEM.create(tmp_path / "f", 6_000_000, allocate=False)
-    status = (tmp_path / "f").stat()
-    assert status.st_size == 6_000_000
-    assert status.st_blocks == 0
 
 
 def test_create_refuses_an_existing_file_and_leaves_it_alone(tmp_path):
@@ -119,73 +104,6 @@ def test_no_space_is_store_full_and_leaves_nothing(tmp_path):
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
 
 
-def test_stores_to_a_map_are_read_by_others_and_pwrite_shows_in_maps(tmp_path):
-    file = FILESYSTEM.create(tmp_path / "f", 8192, allocate=True)
-    array = file.map(writable=True).array
-    array[5000] = 7
-    other = FILESYSTEM.open(tmp_path / "f", writable=False)
-    view = other.map(writable=False).array
-    assert other.pread(1, 5000) == b"\7"
-    file.pwrite(np.array([1, 2, 3], np.uint8), 8189)
-    assert view[8189:].tolist() == [1, 2, 3]
-    with pytest.raises(ValueError, match="read-only"):
-        view[0] = 1
-
-
-def test_a_file_unlinked_under_a_map_stays_readable(tmp_path):
-    """Retention deletes files that a reader is still sending from."""
-    FILESYSTEM.create(tmp_path / "f", 8192, allocate=True).pwrite(b"kept", 4096)
-    file = FILESYSTEM.open(tmp_path / "f", writable=False)
-    region = file.map(writable=False)
-    view = region.array[4096:4100]
-    FILESYSTEM.unlink(tmp_path / "f")
-    file.close()
-    region.close()
-    del region
-    gc.collect()
-    assert view.tobytes() == b"kept"
-    with pytest.raises(FileNotFoundError):
-        FILESYSTEM.open(tmp_path / "f", writable=False)
-
-
-def test_closing_a_region_unmaps_once_the_last_view_is_gone(tmp_path):
-    path = tmp_path / "mapped-and-let-go"
-    FILESYSTEM.create(path, 8192, allocate=True)
-    region = FILESYSTEM.open(path, writable=True).map(writable=True)
-    view = region.array[:10]
-    region.close()
-    with pytest.raises(ValueError, match="closed"):
-        _ = region.array
-    assert str(path) in Path("/proc/self/maps").read_text()
-    del view
-    assert str(path) not in Path("/proc/self/maps").read_text()
-
-
-def test_populating_changes_no_byte(tmp_path):
-    file = FILESYSTEM.create(tmp_path / "f", 1 << 20, allocate=True)
-    region = file.map(writable=True)
-    region.array[:] = 9
-    region.populate(4000, 700_000)
-    region.populate(0, 5 << 20)
-    assert (region.array == 9).all()
-
-
-def test_zero_clears_a_range_and_keeps_the_length(tmp_path):
-    file = FILESYSTEM.create(tmp_path / "f", 0, allocate=False)
-    file.pwrite(b"x" * 20_000, 0)
-    file.zero(100, 10_000)
-    file.zero(19_990, 1000)
-    assert file.pread(30_000, 0) == b"x" * 100 + bytes(10_000) + b"x" * 9_890 + bytes(10)
-
-
-def test_extend_never_shortens(tmp_path):
-    file = FILESYSTEM.create(tmp_path / "f", 100, allocate=False)
-    file.extend(50)
-    assert file.size == 100
-    file.extend(150)
-    assert file.size == 150
-
-
 class Recording(OsFileSystem):
     """Notes the order of what matters for a crash."""
 
@@ -233,16 +151,6 @@ def test_atomic_write_syncs_before_it_renames_and_the_directory_after(tmp_path):
     assert names(tmp_path) == ["topics.json", "topics.json.bak"]
 
 
-def test_atomic_write_survives_what_an_earlier_crash_left(tmp_path):
-    path = tmp_path / "f"
-    for name in ("f", "f.tmp", "f.bak.tmp", "f.bak"):
-        (tmp_path / name).write_bytes(name.encode())
-    FILESYSTEM.write_atomically(path, b"new")
-    assert path.read_bytes() == b"new"
-    assert (tmp_path / "f.bak").read_bytes() == b"f"
-    assert names(tmp_path) == ["f", "f.bak"]
-
-
 def test_atomic_write_that_fails_leaves_the_old_version(tmp_path, monkeypatch):
     FILESYSTEM.write_atomically(tmp_path / "f", b"old")
 
@@ -255,16 +163,6 @@ def test_atomic_write_that_fails_leaves_the_old_version(tmp_path, monkeypatch):
             FILESYSTEM.write_atomically(tmp_path / "f", b"new")
     assert (tmp_path / "f").read_bytes() == b"old"
     assert names(tmp_path) == ["f"]
-
-
-def test_files_do_not_leak_descriptors(tmp_path):
-    for index in range(50):
-        file = FILESYSTEM.create(tmp_path / str(index), 4096, allocate=True)
-        file.map(writable=True).array[0] = 1
-    assert descriptors_below(tmp_path)
-    del file
-    gc.collect()
-    assert descriptors_below(tmp_path) == []
 
 
 def test_few_writable_bytes_are_written_where_they_belong_and_a_failure_is_an_error(tmp_path):
@@ -289,3 +187,110 @@ def test_data_is_found_without_reading_holes(tmp_path: Path) -> None:
         assert end - begin <= 1 << 20
         assert file.next_data(end) == (size, size)
     file.close()
+
+
+@pytest.fixture
+def made(tmp_path):
+    """Makes one of each kind; returns the modes by name."""
+
+    def make():
+        filesystem = OsFileSystem()
+        for name, allocate in (("allocated", True), ("sparse", False)):
+            filesystem.create(tmp_path / name, 4096, allocate=allocate).close()
+        for version in (b"1", b"2"):
+            filesystem.write_atomically(tmp_path / "table", version)
+        filesystem.make_directory(tmp_path / "outer" / "inner")
+        filesystem.lock(tmp_path / "lock", 0, b"").release()
+        return {
+            str(path.relative_to(tmp_path)): stat.S_IMODE(path.stat().st_mode)
+            for path in tmp_path.rglob("*")
+        }
+
+    before = os.umask(0o022)
+    yield make
+    os.umask(before)
+    modes.share(shared=False)
+
+
+FILES = {"allocated", "sparse", "table", "table.bak", "lock"}
+
+
+DIRECTORIES = {"outer", "outer/inner"}
+
+
+@pytest.mark.parametrize(
+    ("shared", "of_file", "of_directory"), [(False, 0o600, 0o700), (True, 0o644, 0o755)]
+)
+def test_what_is_made_has_the_mode_of_its_process(made, shared, of_file, of_directory):
+    modes.share(shared=shared)
+    assert made() == dict.fromkeys(FILES, of_file) | dict.fromkeys(DIRECTORIES, of_directory)
+
+
+@pytest.mark.parametrize(("mode", "of_file"), [(0o700, 0o600), (0o755, 0o644)])
+def test_a_task_makes_files_for_whom_the_job_has_made_their_directory(
+    tmp_path, made, mode, of_file
+):
+    work = tmp_path / "work"
+    work.mkdir()
+    work.chmod(mode)
+    write_queue(work / "consumequeue" / "orders" / "0", 0, bytes(20), 200)
+    made_by_it = {path.is_file(): stat.S_IMODE(path.stat().st_mode) for path in work.rglob("*")}
+    assert made_by_it == {False: mode, True: of_file}
+
+
+LENGTH = 4096
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    for name, files in {
+        "none": {}, "one": {"f": b"abc"}, "two": {"f": b"a", "g": b"b"}, "empty": {"f": b""},
+        "long": {"f": bytes(range(256)) * 40},
+    }.items():  # fmt: skip
+        (tmp_path / name).mkdir()
+        for file, data in files.items():
+            (tmp_path / name / file).write_bytes(data)
+    (tmp_path / "deep" / "inner").mkdir(parents=True)
+    (tmp_path / "file").write_bytes(b"")
+    return tmp_path
+
+
+def test_only_directories_with_one_file_count(directory: Path) -> None:
+    names = ["none", "one", "two", "gone", "deep", "file", "empty"]
+    found = OsFileSystem().only_files(directory, names, LENGTH)
+    assert found == [
+        None, OnlyFile("f", 3, 3, b"abc"), None, None, None, None, OnlyFile("f", 0, 0, b""),
+    ]  # fmt: skip
+    assert FileSystem.only_files(OsFileSystem(), directory, names, LENGTH) == found
+
+
+def test_data_after_a_hole_is_the_end(directory: Path) -> None:
+    path = directory / "one" / "f"
+    with path.open("r+b") as file:
+        file.truncate(1 << 24)
+        file.seek(1 << 20)
+        file.write(b"last")
+    (found,) = OsFileSystem().only_files(directory, ["one"], LENGTH)
+    assert found is not None
+    assert found.tail_position <= 1 << 20 < found.data_end
+    assert found.tail[(1 << 20) - found.tail_position :].startswith(b"last")
+
+
+def test_another_file_system_reads_them_one_by_one(directory: Path) -> None:
+    listed: list[Path] = []
+
+    class Own(OsFileSystem):
+        only_files = FileSystem.only_files
+
+        def list_directory(self, path: Path) -> list[DirectoryEntry]:
+            listed.append(path)
+            return super().list_directory(path)
+
+    assert Own().only_files(directory, ["one", "long"], LENGTH) == OsFileSystem().only_files(
+        directory, ["one", "long"], LENGTH
+    )
+    assert listed == [directory / "one", directory / "long"]
+
+
+def test_a_directory_that_is_gone_has_none(directory: Path) -> None:
+    assert OsFileSystem().only_files(directory / "gone", ["one"], LENGTH) == [None]

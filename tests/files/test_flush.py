@@ -9,7 +9,6 @@ import pytest
 
 from storage.errors import StoreFailed, StoreFull
 from storage.log.flush import CommitWorker, FlushWorker
-from storage.testing import SteppedWorkers
 
 
 class Log:
@@ -78,16 +77,6 @@ def test_one_sync_serves_everybody_who_came_while_another_ran(log, worker):
     assert worker.offset == 51
 
 
-def test_listeners_are_called_once_a_sync_and_only_with_durable_offsets(log, worker):
-    heard = []
-    worker.add_listener(lambda offset: heard.append((offset, list(log.syncs))))
-    worker.start_at(0)
-    for offset in (10, 20):
-        log.committed = offset
-        assert worker.wait(offset, 30)
-    assert heard == [(10, [10]), (20, [10, 20])]
-
-
 def test_nothing_is_acknowledged_before_its_sync(log, worker):
     log.gated = True
     worker.start_at(0)
@@ -147,37 +136,6 @@ def test_a_failure_reaches_everybody_who_waits(log, worker):
     assert outcomes == ["failed"] * 20
 
 
-def test_async_mode_syncs_by_the_clock_without_being_asked(log):
-    worker = FlushWorker(log, on_request=False, interval_ms=1)
-    reached = threading.Event()
-    worker.add_listener(lambda offset: reached.set())
-    log.committed = 7
-    worker.start_at(0)
-    assert reached.wait(30)
-    assert worker.offset == 7
-    worker.stop()
-
-
-def test_close_syncs_what_is_left(log):
-    worker = FlushWorker(log, on_request=False, interval_ms=3_600_000)
-    worker.start_at(0)
-    log.committed = 9
-    worker.stop()
-    assert log.syncs == [9]
-    assert worker.offset == 9
-
-
-def test_steps_can_be_driven_without_a_thread(log):
-    """How a simulator uses it."""
-    workers = SteppedWorkers()
-    worker = FlushWorker(log, on_request=True, interval_ms=1, workers=workers)
-    worker.start_at(5)
-    log.committed = 8
-    assert worker.offset == 5
-    workers.step("flush")
-    assert worker.offset == 8
-
-
 def test_a_listener_that_raises_leaves_nobody_waiting_for_ever(log):
     worker = FlushWorker(log, on_request=True, interval_ms=60_000)
 
@@ -205,12 +163,3 @@ def test_committing_is_retried_when_there_was_no_space(log):
     assert worker.wait(3, 30)
     assert worker.offset == 3
     worker.stop()
-
-
-def test_a_broken_commit_latches(log):
-    worker = CommitWorker(log, interval_ms=60_000)
-    worker.start_at(0)
-    log.error = OSError(errno.EIO, "injected")
-    log.committed = 3
-    with pytest.raises(StoreFailed):
-        worker.wait(3, 30)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from storage.errors import StoreFull
 from storage.files.filesystem import OsFileSystem
 from storage.files.mapped_file_queue import (
     MappedFileQueue,
@@ -53,23 +52,6 @@ def test_offsets_map_to_files_across_the_whole_log(queue):
     assert readers.find(4 * SIZE) is None
 
 
-def test_no_more_files_are_mapped_than_the_bound(queue):
-    fill(queue, 10)
-    readers = reader(queue, maximum=3)
-    held = [array_at(readers, index * SIZE, 1) for index in range(10)]
-    assert len(readers._mapped) == 3
-    assert len(queue._mapped) <= 2
-    assert [int(view[0]) for view in held] == list(range(1, 11))
-
-
-def test_a_file_that_is_not_flushed_stays_mapped(queue):
-    """Letting go of it would forget how far it is."""
-    files = [queue.create(index * SIZE) for index in range(4)]
-    for mapped in files:
-        mapped.mark_appended(10)
-    assert all(queue.find(mapped.start_offset) is mapped for mapped in files)
-
-
 def test_a_lost_middle_file_is_a_hole(queue):
     fill(queue, 4)
     FILESYSTEM.unlink(file_path(queue.directory, SIZE))
@@ -78,15 +60,6 @@ def test_a_lost_middle_file_is_a_hole(queue):
     assert readers.find(2 * SIZE).start_offset == 2 * SIZE
     assert readers.next_start(SIZE) == 2 * SIZE
     assert readers.next_start(3 * SIZE) is None
-
-
-def test_a_deleted_file_stays_readable_where_it_is_held(queue):
-    fill(queue, 2)
-    readers = reader(queue)
-    view = array_at(readers, 0, 4)
-    queue.remove(0)
-    readers.refresh()
-    assert view.tolist() == [1] * 4
 
 
 @pytest.mark.parametrize("size", [0, 100, 5000])
@@ -113,42 +86,3 @@ def test_removing_from_an_offset_leaves_what_is_before(queue):
         f"{SIZE:020d}",
     ]
     assert queue.end_offset == 2 * SIZE
-
-
-def test_positions_follow_append_and_flush(queue):
-    mapped = queue.create(0)
-    mapped.write_array[:5] = 1
-    mapped.mark_appended(5)
-    assert (mapped.appended_position, mapped.committed_position, mapped.flushed_position) == (
-        5,
-        5,
-        0,
-    )
-    assert mapped.flush() == 5
-    mapped.reserve(SIZE)
-    assert mapped.commit() == 5
-
-
-def test_a_failed_flush_does_not_raise_the_position(queue, monkeypatch):
-    mapped = queue.create(0)
-    mapped.mark_appended(5)
-
-    def fail():
-        raise OSError("injected")
-
-    monkeypatch.setattr(mapped._file, "sync", fail)
-    with pytest.raises(OSError, match="injected"):
-        mapped.flush()
-    assert mapped.flushed_position == 0
-
-
-def test_store_full_while_creating_takes_no_file_in(queue, monkeypatch):
-    def full(*_, **__):
-        raise StoreFull("injected")
-
-    monkeypatch.setattr(FILESYSTEM, "create", full, raising=False)
-    with pytest.raises(StoreFull):
-        queue.create(0)
-    monkeypatch.undo()
-    assert queue.entries == []
-    assert queue.create(0).size == SIZE

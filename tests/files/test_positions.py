@@ -11,7 +11,6 @@ import textwrap
 
 import pytest
 
-from storage.checkpoint.durable_slots import DurablePositions
 from storage.checkpoint.positions import CheckpointFile, Role
 from storage.errors import UnsupportedFormat
 from storage.files.filesystem import OsFileSystem
@@ -50,61 +49,6 @@ def store(writer, offset, *, clean=False):
     )
 
 
-def test_a_new_page_states_no_position(writer, path):
-    assert path.stat().st_size == 4096
-    assert writer.durable.load() == DurablePositions(False, False, b"", 0, 0, 0)
-    assert not writer.durable.load_index().present
-    assert not writer.writer_is_current
-
-
-class Stores:
-    """Words of a page that note what is stored to them."""
-
-    def __init__(self, words, after=lambda: None):
-        self.words, self.noted, self.after = words, [], after
-
-    def __getitem__(self, index):
-        return self.words[index]
-
-    def __setitem__(self, index, value):
-        self.noted.append((index, value))
-        self.words[index] = value
-        self.after()
-
-
-def test_a_session_is_valid_only_while_all_of_its_positions_are_in_place(writer):
-    """Its magic goes first and comes back last, for a reader that looks meanwhile."""
-    magic = (layout.WRITER_LIVE_POSITION // 8, layout.WRITER_LIVE_MAGIC)
-    for _ in range(2):
-        writer._words = stores = Stores(writer._words)
-        writer.start_writer(
-            min_commit_offset=1, end_offset=2, dispatched_offset=2, config_generation=1
-        )
-        assert (stores.noted[0], stores.noted[-1]) == ((magic[0], 0), magic)
-        assert [index for index, _ in stores.noted].count(magic[0]) == 2
-
-
-def test_an_indexer_that_goes_back_has_a_session_at_every_moment_and_its_position_first(path):
-    """Its first session of a boot begins when all of it is in place."""
-    open_page(path)
-    for boot_id in (BOOT, bytes(range(16))):
-        page = open_page(path, Role.INDEXER, boot_id=boot_id)
-        reader = open_page(path, Role.READER, boot_id=boot_id)
-        seen = []
-
-        def look(reader=reader, seen=seen):
-            state = (reader.indexer_session, reader.indexed_offset)
-            seen.append(state if reader.indexer_is_current else None)
-
-        page._words = Stores(page._words, look)
-        page.start_indexer(indexed_offset=7000)
-        first = page.indexer_session
-        assert list(dict.fromkeys(seen)) == [None, (first, 7000)]
-        seen.clear()
-        page.start_indexer(indexed_offset=2)
-        assert list(dict.fromkeys(seen)) == [(first, 2), (page.indexer_session, 2)]
-
-
 def test_a_short_page_is_lengthened_by_the_writer_alone(path):
     path.write_bytes(struct.pack(">q", 77))
     with pytest.raises(FileNotFoundError):
@@ -112,14 +56,6 @@ def test_a_short_page_is_lengthened_by_the_writer_alone(path):
     assert path.stat().st_size == 8
     assert open_page(path).durable.broker_fields.physic_timestamp_ms == 77
     assert path.stat().st_size == 4096
-
-
-def test_opening_changes_nothing(writer, path):
-    store(writer, 1000)
-    before = path.read_bytes()
-    for role in Role:
-        open_page(path, role)
-    assert path.read_bytes() == before
 
 
 def test_a_slot_says_whether_only_what_is_synced_was_promised(writer, path):
@@ -130,17 +66,6 @@ def test_a_slot_says_whether_only_what_is_synced_was_promised(writer, path):
         )  # fmt: skip
         found = open_page(path, Role.READER).durable.load()
         assert (found.synced_only, found.clean) == (synced_only, True)
-
-
-def test_durable_positions_come_back_newest_first(writer, path):
-    for offset in (100, 200, 300):
-        store(writer, offset)
-        for page in (writer, open_page(path, Role.READER)):
-            assert page.durable.load() == DurablePositions(
-                True, False, STORE, offset, offset - 1, offset // 10
-            )
-    store(writer, 400, clean=True)
-    assert open_page(path, Role.READER).durable.load().clean
 
 
 def test_the_slot_is_durable_before_it_counts(writer, path, monkeypatch):
@@ -242,59 +167,6 @@ def test_every_flipped_bit_of_the_page_is_harmless(path):
     assert fell_back == layout.WRITER_SLOT_LAYOUT.size * 8
 
 
-def sectors(before: bytes, after: bytes):
-    """Every page that a power cut may leave of two versions, sector by sector, where they differ."""
-    differing = [at for at in range(0, 4096, 512) if before[at : at + 512] != after[at : at + 512]]
-    for choice in range(1 << len(differing)):
-        page = bytearray(before)
-        for index, at in enumerate(differing):
-            if choice >> index & 1:
-                page[at : at + 512] = after[at : at + 512]
-        yield bytes(page)
-
-
-def test_no_power_cut_makes_our_own_page_look_like_a_broker_s(path, tmp_path):
-    """At every sync any mix of old and new sectors may survive: one whole slot always does."""
-    writer = open_page(path)
-    on_disk = [path.read_bytes()]
-    sync = writer._file.sync
-
-    def record():
-        sync()
-        on_disk.append(path.read_bytes())
-
-    writer._file.sync = record
-    durable_after = [0]
-    for offset in range(100, 900, 100):
-        store(writer, offset, clean=offset == 500)
-        durable_after += [offset] * (len(on_disk) - len(durable_after))
-        on_disk.append(path.read_bytes())
-        durable_after.append(offset)
-    cut = tmp_path / "cut"
-    for index in range(3, len(on_disk)):
-        for page in sectors(on_disk[index - 1], on_disk[index]):
-            cut.write_bytes(page)
-            durable = open_page(cut, Role.READER).durable.load()
-            assert durable.trusted
-            assert durable_after[index - 1] - 100 <= durable.flushed_offset <= durable_after[index]
-
-
-def test_a_torn_slot_falls_back_to_the_one_before(writer, path):
-    """Kill -9 may strike while a slot is being stored."""
-    store(writer, 100)
-    before = path.read_bytes()
-    store(writer, 200)
-    after = path.read_bytes()
-    position = next(
-        at for at in layout.WRITER_SLOT_POSITIONS if before[at : at + 8] != after[at : at + 8]
-    )
-    for length in range(layout.WRITER_SLOT_LAYOUT.size):
-        page = bytearray(before)
-        page[position : position + length] = after[position : position + length]
-        path.write_bytes(page)
-        assert open_page(path, Role.READER).durable.load()[:4] == (True, False, STORE, 100)
-
-
 def test_a_newer_format_is_refused(writer, path, monkeypatch):
     monkeypatch.setattr(layout, "VERSION", 2)
     store(writer, 100)
@@ -324,39 +196,6 @@ def test_live_positions_cross_processes_and_hold_until_a_reboot(writer, path):
         reader.config_generation, reader.writer_is_writable,
     ) == (104, 103, 102, 101, 100, 50, 4, False)  # fmt: skip
     assert not open_page(path, Role.READER, b"another boot id!").writer_is_current
-
-
-def test_each_restart_is_another_session(writer, path):
-    sessions = set()
-    for _ in range(3):
-        writer.start_writer(
-            min_commit_offset=0, end_offset=0, dispatched_offset=0, config_generation=0
-        )
-        sessions.add(open_page(path, Role.READER).writer_session)
-    assert len(sessions) == 3
-
-
-def test_the_indexer_has_a_sector_of_its_own(writer, path):
-    indexer = open_page(path, Role.INDEXER)
-    indexer.start_indexer(indexed_offset=10)
-    word = writer.indexer_word
-    indexer.publish_indexed(20)
-    assert writer.indexed_offset == 20
-    assert writer.indexer_word != word
-    assert writer._indexer_flags
-    indexer.stop_indexer()
-    assert not writer._indexer_flags
-    assert not writer.writer_is_current
-
-
-def test_positions_are_stored_by_their_owner_alone(writer, path):
-    """One owner a field is what makes a plain store enough."""
-    with pytest.raises(PermissionError):
-        writer.publish_indexed(1)
-    with pytest.raises(PermissionError):
-        open_page(path, Role.INDEXER).publish_confirm(1)
-    with pytest.raises((PermissionError, TypeError)):
-        open_page(path, Role.READER).publish_confirm(1)
 
 
 @pytest.mark.parametrize(
@@ -396,3 +235,13 @@ def test_positions_never_tear(path):
         finally:
             writer.send_signal(signal.SIGKILL)
     assert seen <= {0, low, high}
+
+
+def test_positions_are_stored_by_their_owner_alone(writer, path):
+    """One owner a field is what makes a plain store enough."""
+    with pytest.raises(PermissionError):
+        writer.publish_indexed(1)
+    with pytest.raises(PermissionError):
+        open_page(path, Role.INDEXER).publish_confirm(1)
+    with pytest.raises((PermissionError, TypeError)):
+        open_page(path, Role.READER).publish_confirm(1)

@@ -10,7 +10,6 @@ import textwrap
 
 import pytest
 
-from storage.errors import StoreBusy
 from storage.files.filesystem import OsFileSystem
 from storage.files.mapped_file import MappedFile
 from storage.files.transient_store_pool import TransientStorePool
@@ -61,19 +60,6 @@ def test_readers_see_what_was_committed_and_no_more(directory, mapped):
     assert mapped.flush() == 5
     assert mapped.commit() == 11
     assert mapped.array[:11].tobytes() == b"firstsecond"
-
-
-def test_a_full_and_committed_file_returns_its_buffer(directory, mapped):
-    pool = open_pool(directory, count=1)
-    mapped.borrow(pool.borrow(mapped.start_offset))
-    with pytest.raises(StoreBusy):
-        pool.borrow(4 * SIZE)
-    append(mapped, b"x")
-    mapped.mark_appended(SIZE)
-    with pytest.raises(StoreBusy):
-        pool.borrow(4 * SIZE)
-    mapped.commit()
-    pool.borrow(4 * SIZE)
 
 
 def kill_a_writer(directory, log, then=""):
@@ -194,36 +180,8 @@ def test_damaged_or_foreign_files_in_the_directory_are_ignored(directory, mapped
     assert sorted(each.name for each in directory.iterdir()) == ["penstock-short", "somebody-else"]
 
 
-def test_borrowing_in_the_middle_of_a_file_keeps_what_is_before(directory, mapped):
-    """After a restart the last file goes on through a buffer."""
-    mapped.array[:3] = 1
-    mapped.set_positions(3)
-    mapped.borrow(open_pool(directory).borrow(mapped.start_offset, position=3))
-    append(mapped, b"\2\2")
-    mapped.commit()
-    assert mapped.array[:6].tolist() == [1, 1, 1, 2, 2, 0]
-
-
 def test_buffers_are_private_to_the_user(directory):
     """/dev/shm is open to everybody; the messages are not."""
     open_pool(directory).borrow(0)
     (path,) = directory.iterdir()
     assert path.stat().st_mode & 0o777 == 0o600
-
-
-def test_memory_is_taken_as_the_writer_advances(directory):
-    open_pool(directory).borrow(0)
-    (path,) = directory.iterdir()
-    assert path.stat().st_size == SIZE + 4096
-    assert path.stat().st_blocks * 512 <= 4096
-
-
-def test_close_removes_the_buffers_unless_bytes_are_in_no_file(directory, mapped):
-    pool = open_pool(directory)
-    mapped.borrow(pool.borrow(mapped.start_offset))
-    append(mapped, b"x")
-    pool.close()
-    assert len(open_pool(directory).leftover()) == 1
-    mapped.commit()
-    pool.close()
-    assert list(directory.iterdir()) == []

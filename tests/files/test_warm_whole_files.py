@@ -9,9 +9,8 @@ import pytest
 from engine_store import append, record, records_on_disk, small_config
 
 from bench.resident import cached_bytes
-from storage.files.allocator import WARM_STEP, MappedFileAllocator
+from storage.files.allocator import MappedFileAllocator
 from storage.files.filesystem import OsFile, OsFileSystem
-from storage.files.transient_store_pool import TransientStorePool
 from storage.store import MessageStore
 from storage.writer import StoreWriter
 
@@ -94,57 +93,6 @@ def test_filling_keeps_what_was_stored(tmp_path):
     work_off(allocator)
     assert (mapped.array == 7).all()
     assert len(mapped.array) == mapped.path.stat().st_size == 4 * MIB
-    allocator.close()
-
-
-def test_it_begins_where_the_appends_are_and_warms_nothing_before_them(allocator, filled):
-    mapped = allocator.take(0)
-    mapped.set_positions(SIZE - WARM_STEP - 5)
-    work_off(allocator)
-    assert filled == [(0, SIZE - WARM_STEP - 5, SIZE - 5), (0, SIZE - 5, SIZE)]
-    filled.clear()
-    allocator._prepared[SIZE] = allocator._create(SIZE)
-    mapped.mark_appended(SIZE)
-    work_off(allocator)
-    assert filled[0] == (SIZE, 0, WARM_STEP)
-    assert filled[-1][2] == SIZE
-    assert len(filled) == SIZE // WARM_STEP
-
-
-def test_the_window_ahead_of_the_appends_comes_first(tmp_path, monkeypatch):
-    """However far the writer goes while a file is filled, at most one step delays its window."""
-    allocator = make(tmp_path, file_size=SIZE)
-    mapped = allocator.take(0)
-    steps = 0
-
-    def fill_cache(_file, _begin, _end):
-        nonlocal steps
-        steps += 1
-        assert mapped.warm_position >= min(mapped.appended_position + WINDOW, SIZE)
-        mapped.mark_appended(min(mapped.appended_position + 3 * MIB, SIZE))
-        return True
-
-    monkeypatch.setattr(OsFile, "fill_cache", fill_cache)
-    work_off(allocator)
-    assert steps > 10
-    allocator.close()
-
-
-def test_with_a_pool_the_files_are_filled_for_the_commits(tmp_path):
-    (tmp_path / "pool").mkdir()
-    pool = TransientStorePool(
-        OsFileSystem(), tmp_path / "pool", store_id=b"s" * 16, boot_id=b"b" * 16,
-        file_size=4 * MIB, buffer_count=1,
-    )  # fmt: skip
-    allocator = make(tmp_path, file_size=4 * MIB, pool=pool)
-    mapped = allocator.take(0)
-    mapped.write_array[:MIB] = 3
-    mapped.mark_appended(MIB)
-    work_off(allocator)
-    mapped.commit()
-    assert is_filled(mapped.path)
-    assert (mapped.array[:MIB] == 3).all()
-    assert not mapped.array[MIB:].any()
     allocator.close()
 
 
