@@ -48,10 +48,15 @@ from storage.format.index import (
     slot_position,
     time_delta_s,
 )
+from storage.format.index_checksums import ChecksumRow, decode_table, encode_table
 from storage.format.properties import java_hash
 
 SMALLEST_HASH = ("t", "7mebviu")
+
+
 i32 = st.integers(-(2**31), 2**31 - 1)
+
+
 i64 = st.integers(-(2**63), 2**63 - 1)
 
 
@@ -313,3 +318,23 @@ def test_body_that_decompresses_to_too_much() -> None:
                 decompress(packed, bits)
         finally:
             tracemalloc.stop()
+
+
+ROWS = {
+    number: ChecksumRow(number, IndexHeader(end_commit_offset=number).encode(), number % 997, 5)
+    for number in (20260101000000000, 20260102000000000)
+}
+
+
+def test_a_table_is_read_as_it_was_written() -> None:
+    assert decode_table(encode_table(ROWS.values())) == ROWS
+    assert decode_table(encode_table([])) == {}
+
+
+def test_a_table_with_a_flipped_bit_or_a_lost_end_has_no_rows() -> None:
+    data = encode_table(ROWS.values())
+    for bit in range(8 * len(data)):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        assert decode_table(bytes(changed)) == {}
+    assert all(decode_table(data[:end]) == {} for end in range(len(data)))

@@ -26,6 +26,7 @@ from storage.format.record_layout import (
     SYS_FLAG_BORN_HOST_V6,
     SYS_FLAG_STORE_HOST_V6,
 )
+from storage.format.record_template import TRAILER, RecordTemplate
 from storage.kernels.columns import Stop
 
 PROPERTIES = {
@@ -34,6 +35,8 @@ PROPERTIES = {
     "WAIT": "true",
     "TAGS": "TagA",
 }
+
+
 VECTOR = bytes.fromhex(
     "000000b4daa320a73610a686000000030000000000000000000000070000000000001000000000000000018bcfe5"
     "68007f0000010000d4310000018bcfe5687b0a00000500002a9f0000000000000000000000000000000568656c6c"
@@ -240,7 +243,11 @@ def test_too_long_for_the_length_field(changes: dict[str, object]) -> None:
 
 
 i32 = st.integers(-(2**31), 2**31 - 1)
+
+
 i64 = st.integers(-(2**63), 2**63 - 1)
+
+
 hosts = st.one_of(
     st.tuples(st.ip_addresses(v=4), st.integers(0, 65535)).map(lambda h: f"{h[0]}:{h[1]}"),
     st.tuples(st.ip_addresses(v=6), st.integers(0, 65535)).map(lambda h: f"[{h[0]}]:{h[1]}"),
@@ -292,3 +299,31 @@ def test_any_bytes_get_a_verdict(data: bytes, position: int) -> None:
         assert verdict in (
             Verdict.GOOD, Verdict.BODY_CRC, Verdict.HOST, Verdict.TOPIC, Verdict.PROPERTY_CRC,
         )  # fmt: skip
+
+
+@given(
+    topic=st.sampled_from(["t", "orders", "x" * 127, "%RETRY%" + "y" * 150]),
+    queue_id=st.integers(0, 1000),
+    flag=st.integers(-(2**31), 2**31 - 1),
+    born_timestamp_ms=st.integers(0, 2**62),
+    born_host=st.sampled_from(["0.0.0.0:0", "10.1.2.3:4567", "[2001:db8::1]:10911"]),
+    body=st.binary(max_size=300),
+    block=st.sampled_from([b"", b"KEYS\x01a b\x02", "TAGS\x01\u00fcn\x02".encode()]),
+)
+def test_a_template_encodes_what_the_plain_encoder_does(
+    topic: str,
+    queue_id: int,
+    flag: int,
+    born_timestamp_ms: int,
+    born_host: str,
+    body: bytes,
+    block: bytes,
+) -> None:
+    """Same bytes for every version, host family, body and property block."""
+    template = RecordTemplate(
+        topic, queue_id, flag=flag, born_timestamp_ms=born_timestamp_ms, born_host=born_host
+    )
+
+    plain = encode_for_batch(topic, queue_id, body, block, flag, 0, born_timestamp_ms, born_host)
+
+    assert template.encode(body, block + TRAILER) == plain

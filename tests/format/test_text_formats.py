@@ -226,8 +226,3 @@ values = st.recursive(
 def test_configuration_round_trip(document: dict[str, object]) -> None:
     """Any document comes back, integer keys as integers."""
     assert decode_config(encode_config(document)) == document
-
-
-def test_nothing_is_left_out_but_nulls() -> None:
-    """Entries without a value are left out, as a broker does."""
-    assert encode_config({"a": None, "b": 0}) == b'{\n\t"b":0\n}'

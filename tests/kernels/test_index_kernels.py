@@ -165,20 +165,6 @@ def test_every_key_of_a_large_file_is_found_newest_first() -> None:
         assert walk(file, shape, hashed)[0] == places[hashed]
 
 
-def test_a_walk_goes_on_where_it_was_left() -> None:
-    shape = (30, 501)
-    file, places = filled(shape, 500)
-    hashed = max(places, key=lambda key: len(places[key]))
-    pages, following = [], 0
-    while True:
-        offsets, _, following = walk(file, shape, hashed, following, room=1)
-        pages += offsets
-        if not following:
-            break
-
-    assert pages == places[hashed]
-
-
 def test_an_exact_walk_ends_at_the_first_entry_before_the_window() -> None:
     shape = (1, 10)
     file = np.zeros(file_size(*shape), np.uint8)
@@ -186,28 +172,6 @@ def test_an_exact_walk_ends_at_the_first_entry_before_the_window() -> None:
 
     assert walk(file, shape, 7, window=(13_500, 15_500), exact=True)[0] == [500, 400]
     assert walk(file, shape, 7, window=(13_500, 15_500))[0] == [500, 400, 300]
-
-
-def test_an_entry_of_a_put_in_progress_is_found_and_leads_on() -> None:
-    shape = (1, 10)
-    file = np.zeros(file_size(*shape), np.uint8)
-    put_all(file, shape, [(7, 100, 1_000), (7, 200, 1_000)])
-    before = file[:40].copy()
-    put_all(file, shape, [(7, 300, 1_000), (7, 400, 1_000)])
-    file[:40] = before
-
-    assert walk(file, shape, 7)[0] == [400, 300, 200, 100]
-
-
-def test_a_chain_that_does_not_go_back_is_left() -> None:
-    shape = (1, 10)
-    file = np.zeros(file_size(*shape), np.uint8)
-    put_all(file, shape, [(7, 100, 1_000), (7, 200, 1_000), (7, 300, 1_000)])
-    link = entry_position(1, 2) + 16
-    for bad in (2, 3, 9, -1, 1 << 30):
-        file[link : link + 4] = np.frombuffer(bad.to_bytes(4, "big", signed=True), np.uint8)
-
-        assert walk(file, shape, 7)[0] == [300, 200]
 
 
 def test_rebuilding_slots_restores_a_file_to_a_smaller_count() -> None:

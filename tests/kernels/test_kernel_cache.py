@@ -6,6 +6,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+from numba import njit
+
+from storage.kernels.primitives.jit import BYTES, UNCOUNTED, int64
 
 KERNEL = """
 import sys
@@ -43,3 +48,18 @@ def test_a_kernel_from_the_cache_does_what_it_did_when_it_was_compiled(tmp_path:
     compiled, cached = run_in_new_process(tmp_path), run_in_new_process(tmp_path)
     assert compiled == ["5", "a kernel's table", "True"]
     assert cached == ["5", "a kernel's table", "False"]
+
+
+def test_numba_still_compiles_without_reference_counts() -> None:
+    """Else it has renamed or dropped ``_nrt``: kernels are right, and slower by two atomics an array."""
+    assert UNCOUNTED
+
+    def first(data: Any) -> Any:
+        return data[1:][0]
+
+    counted = njit(int64(BYTES))(first).inspect_llvm()
+    uncounted = njit(int64(BYTES), **UNCOUNTED)(first).inspect_llvm()
+    assert ["NRT_" in code for found in (counted, uncounted) for code in found.values()] == [
+        True,
+        False,
+    ]

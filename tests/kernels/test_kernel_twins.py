@@ -20,7 +20,6 @@ from record_examples import (
 from storage.format.producers.sequence import SEQUENCE_PROPERTY_SIZE
 from storage.kernels import batch, client_records, columns, queue, scan
 from storage.kernels.index import entries as index_kernels
-from storage.kernels.primitives import crc
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
 BASE = 4096
@@ -56,14 +55,6 @@ def scanned(data: bytes, capacity: int = 8) -> tuple[Any, Any, int]:
     return array, rows, int(count)
 
 
-@given(ANY_BYTES, st.integers(0, 300), st.integers(0, 40))
-@few
-def test_crc32(data: bytes, position: int, size: int) -> None:
-    compiled, plain = twins(crc.crc32, as_array(data), position, size)
-
-    assert compiled == plain
-
-
 @given(ANY_BYTES, st.integers(-1, 60), st.integers(-1, 900), st.integers(0, 7), st.integers(0, 3))
 @few
 def test_scan_records(data: bytes, begin: int, end: int, checks: int, capacity: int) -> None:
@@ -95,17 +86,6 @@ def test_validate_batch(data: bytes, capacity: int) -> None:
     assert compiled == plain
 
 
-@given(logs(BASE, 8))
-@few
-def test_group_by_queue(data: bytes) -> None:
-    array, rows, count = scanned(data)
-    arrays = [np.zeros(8, np.int64) for _ in range(3)]
-
-    compiled, plain = twins(batch.group_by_queue, array, rows, count, *arrays)
-
-    assert compiled == plain
-
-
 @given(
     client_batches(), st.booleans(), st.sampled_from((b"\x0a\0\0\5\0\0\x2a\x9f", bytes(20))), INT64S,
     st.integers(0, 200), st.sampled_from((0, 1, (1 << 63) - 1)),
@@ -131,38 +111,6 @@ def test_placing(
         assert compiled_placed == plain_placed
 
 
-@given(logs(BASE, 6), st.integers(0, 8), st.integers(0, 8), st.integers(0, 8))
-@few
-def test_units(data: bytes, room: int, unit_room: int, offset_room: int) -> None:
-    array, rows, count = scanned(data)
-    arrays = [np.zeros(room, np.int64) for _ in range(3)]
-
-    compiled, plain = twins(
-        queue.build_units, array, rows, count, BASE, *arrays, np.zeros(20 * unit_room, np.uint8),
-        np.zeros(room + 1, np.int64), np.zeros(offset_room, np.int64),
-    )  # fmt: skip
-
-    assert compiled == plain
-
-
-@given(logs(BASE, 6), st.integers(0, 2), st.sampled_from((b"flights", b"flight", b"")))
-@few
-def test_rows_of_queue(data: bytes, queue_id: int, topic: bytes) -> None:
-    array, rows, count = scanned(data)
-    found = np.full(count, -1, np.int64)
-
-    compiled, plain = twins(
-        queue.rows_of_queue, array, rows, count, as_array(topic), queue_id, found
-    )
-
-    assert compiled == plain
-    own = queue.rows_of_queue(array, rows, count, as_array(topic), queue_id, found)
-    names = [array[row[10] : row[10] + row[11]].tobytes() for row in rows[:count].tolist()]
-    assert found[:own].tolist() == [
-        number for number in range(count) if (names[number], rows[number, 2]) == (topic, queue_id)
-    ]
-
-
 @given(ANY_BYTES, st.integers(0, 8), st.integers(0, 8), st.integers(0, 8))
 @few
 def test_scan_into_units(data: bytes, row_count: int, room: int, run_room: int) -> None:
@@ -178,17 +126,6 @@ def test_scan_into_units(data: bytes, row_count: int, room: int, run_room: int) 
     assert compiled == plain
 
 
-@given(logs(BASE, 6), st.integers(0, 30), st.integers(0, 3))
-@few
-def test_key_hashes(data: bytes, capacity: int, first_row: int) -> None:
-    array, rows, count = scanned(data)
-    out = [np.zeros(capacity, np.int64) for _ in range(3)]
-
-    compiled, plain = twins(index_kernels.key_hashes, array, rows, first_row, count, BASE, *out)
-
-    assert compiled == plain
-
-
 SLOTS, ENTRIES = 3, 8
 SIZE = 40 + 4 * SLOTS + 20 * ENTRIES
 INDEX_BYTES = st.one_of(
@@ -199,34 +136,6 @@ INDEX_BYTES = st.one_of(
     ),
     st.binary(max_size=50),
 )
-
-
-@given(
-    INDEX_BYTES, st.integers(-1, 4), st.integers(-1, 9),
-    st.lists(st.tuples(st.integers(-1, 9), INT64S, INT64S), max_size=9), st.integers(0, 3),
-)  # fmt: skip
-@few
-def test_put_keys(
-    data: bytes, slots: int, entries: int, keys: list[tuple[int, int, int]], start: int
-) -> None:
-    file = np.frombuffer(bytearray(data), np.uint8)
-    columns_of = [np.array([key[i] for key in keys], np.int64) for i in range(3)]
-
-    compiled, plain = twins(
-        index_kernels.put_keys, file, slots, entries, *columns_of, start, len(keys),
-    )  # fmt: skip
-
-    assert compiled == plain
-
-
-@given(INDEX_BYTES, st.integers(-1, 9))
-@few
-def test_rebuild_slots(data: bytes, next_entry: int) -> None:
-    file = np.frombuffer(bytearray(data), np.uint8)
-
-    compiled, plain = twins(index_kernels.rebuild_slots, file, SLOTS, ENTRIES, next_entry)
-
-    assert compiled == plain
 
 
 @given(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_examples import stored_records
@@ -175,22 +174,6 @@ def test_deduce_slot_count_on_any_bytes(data: bytes, next_entry: int) -> None:
     header = data[:36] + next_entry.to_bytes(4, "big")
     compiled, plain = both(shape.deduce_slot_count, as_bytes(header + data), 10)
     assert compiled == plain
-
-
-@pytest.mark.parametrize(("slots", "entries"), [(3, 6), (7, 50), (500, 2000), (1000, 41)])
-@pytest.mark.parametrize("keys", [3, 40])
-def test_slots_are_deduced_from_files_with_enough_keys(slots: int, entries: int, keys: int) -> None:
-    from storage.format.index import file_size
-    from storage.kernels.index.entries import put_keys
-
-    keys = min(keys, entries - 1)
-    file = np.zeros(file_size(slots, entries), np.uint8)
-    hashes = np.array([n * 7919 % (1 << 31) * 31 % (1 << 31) for n in range(1, keys + 1)], np.int64)
-    offsets = np.arange(1, keys + 1, dtype=np.int64) * 300
-    times = np.full(keys, 1_700_000_000_000, np.int64)
-    assert put_keys(file, slots, entries, hashes, offsets, times, 0, keys) == keys
-    found = shape.deduce_slot_count(file, 4096)
-    assert found == slots or (found == 0 and keys < 5)
 
 
 @given(logs(), st.data())
