@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,9 +25,17 @@ from storage.view.index.index_file import list_index_files
 from storage.writer import StoreWriter
 
 SLOTS, ENTRIES = 300, 200
+
+
 CONFIG = small_config(index_slot_count=SLOTS, index_entry_count=ENTRIES, scrub_bytes_per_s=1 << 40)
+
+
 COUNT = 250  # keys, so that with the unique ones there are three files: two are full
+
+
 KEYS = [f"key-{n}" for n in range(COUNT)]
+
+
 Change = Callable[[list[Path]], None]
 
 
@@ -118,6 +125,8 @@ def truncate(path: Path) -> None:
 
 
 ENTRY_7 = entry_position(SLOTS, 7)
+
+
 DAMAGES: dict[str, Change] = {
     "512 zeroed bytes of entries": lambda files: zero(files[1], entry_position(SLOTS, 50), 512),
     "512 zeroed bytes of slots": lambda files: zero(files[1], HEADER_SIZE, 512),
@@ -173,19 +182,6 @@ def scrub(store: Path) -> int:
         assert indexer._builder.is_repaired
         assert missing(store) == (set(), set())
         return indexer.damaged_count
-
-
-def test_the_scrub_checks_a_file_once_an_interval(store: Path) -> None:
-    """Without being asked."""
-    wanted = contents(store)
-    flip(index_files(store)[1], 8 * ENTRY_7 + 3)
-    for interval_ms, found in ((10**9, 0), (1, 1)):
-        config = replace(CONFIG, scrub_interval_ms=interval_ms)
-        with StoreWriter.open(store, CONFIG), open_indexer(store, config) as indexer:
-            for _ in range(100):
-                indexer.step()
-            assert indexer.damaged_count == found
-    assert contents(store) == wanted
 
 
 def test_a_query_names_the_range_of_a_damaged_file_while_it_is_rebuilt(store: Path) -> None:
@@ -258,18 +254,6 @@ def test_old_copies_of_a_file_and_of_the_table_cost_no_key(
     assert contents(store) == wanted
 
 
-@pytest.mark.parametrize("damage", steps_to_try(list(DAMAGES), 4))
-def test_doctor_names_it_and_repair_repairs_it(store: Path, damage: str) -> None:
-    wanted, files = contents(store), [f"index/{path.name}" for path in index_files(store)]
-    DAMAGES[damage](index_files(store))
-    found = [line for line in doctor(store) if line["severity"] in ("warning", "damage")]
-    assert {line["file"] for line in found} & set(files)
-    repair(store)
-    assert contents(store) == wanted
-    assert missing(store) == (set(), set())
-    assert [line for line in doctor(store) if line["severity"] in ("warning", "damage")] == []
-
-
 @pytest.mark.parametrize("place", cases_to_try([0, 1, 2]))
 @pytest.mark.parametrize("part", ["entry", "slot"])
 def test_doctor_compares_a_file_without_a_checksum_with_the_log(
@@ -284,3 +268,15 @@ def test_doctor_compares_a_file_without_a_checksum_with_the_log(
     assert (line["kind"], line["file"]) == ("index-entries", f"index/{path.name}")
     repair(store)
     assert contents(store) == wanted
+
+
+@pytest.mark.parametrize("damage", steps_to_try(list(DAMAGES), 4))
+def test_doctor_names_it_and_repair_repairs_it(store: Path, damage: str) -> None:
+    wanted, files = contents(store), [f"index/{path.name}" for path in index_files(store)]
+    DAMAGES[damage](index_files(store))
+    found = [line for line in doctor(store) if line["severity"] in ("warning", "damage")]
+    assert {line["file"] for line in found} & set(files)
+    repair(store)
+    assert contents(store) == wanted
+    assert missing(store) == (set(), set())
+    assert [line for line in doctor(store) if line["severity"] in ("warning", "damage")] == []

@@ -77,16 +77,3 @@ def test_another_process_asks_by_a_knock(
 
     until(is_indexed)
     page.close()
-
-
-def test_a_wait_for_what_is_not_appended_yet_does_not_end_gathering_for_ever(
-    pair: tuple[StoreWriter, StoreIndexer],
-) -> None:
-    writer, indexer = pair
-    indexer.hurry(1 << 60)
-    until(lambda: indexer._worker._asleep)
-    before = put(writer)
-    assert indexer.wait_indexed(before, 20)
-    until(lambda: indexer._worker._asleep)
-    end = put(writer)
-    assert indexer.indexed_offset < end

@@ -159,24 +159,3 @@ class TestKeysThatABrokerWouldLose:
         index_all("basic", directory, unclean=True, index_timestamp_ms=1 << 59)
 
         assert list(index_files(directory).values()) == wanted
-
-    def test_a_file_that_was_never_written_makes_no_key_come_twice(self, tmp_path: Path) -> None:
-        """A kill while it was made left zeros; a broker puts the whole log in after it."""
-        directory = golden_copy("killed", tmp_path)
-        last = max((directory / "index").iterdir())
-        blank = last.with_name(f"{int(last.name) + 1:017d}")
-        blank.write_bytes(bytes(last.stat().st_size))
-
-        index_all("killed", directory, unclean=True)
-
-        assert headers(directory) == dumped_headers(golden_dump("killed"))
-
-    def test_a_file_of_the_wrong_size_makes_all_files_new(self, tmp_path: Path) -> None:
-        directory = golden_copy("basic", tmp_path)
-        wanted = list(index_files(directory).values())
-        last = max((directory / "index").iterdir())
-        last.write_bytes(last.read_bytes()[:1234])
-
-        index_all("basic", directory)
-
-        assert list(index_files(directory).values()) == wanted

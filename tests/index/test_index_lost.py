@@ -116,56 +116,6 @@ def test_lost_files_are_reported_and_made_again_while_the_indexer_works(
     assert indexer.problem == ""
 
 
-def test_a_file_lost_in_the_middle_of_a_step_ends_no_indexer(
-    tmp_path: Path,
-    writer: StoreWriter,
-    indexer: StoreIndexer,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Even with the directory, so that nothing can be synced."""
-    directory = tmp_path / "store"
-    monkeypatch.setattr(index_builder, "LOOK_S", 3600.0)
-    shutil.rmtree(directory / "index")
-    put(writer, 100, "b")
-    work(indexer)
-    assert indexer.indexed_offset == writer.appended_offset
-    with StoreReader.open(directory) as reader:
-        assert reader.query_by_key("t", "a3-1").record_count == 1
-
-
-@pytest.mark.parametrize("lose", LOSSES.values(), ids=LOSSES)
-def test_files_lost_between_the_opening_and_the_first_step_are_reported_and_made_again(
-    tmp_path: Path,
-    indexer: StoreIndexer,
-    caplog: pytest.LogCaptureFixture,
-    lose: Callable[[list[Path]], None],
-) -> None:
-    """As while an indexer waits for a writer that recovers; and the indexer does not spin."""
-    directory = tmp_path / "store"
-    indexer.close()
-    wanted, before = contents(directory), paths_of(directory)
-    with open_indexer(directory) as again:
-        lose(before)
-        lost = sorted(set(before) - set(paths_of(directory)))
-        assert sum(again.step() for _ in range(50)) < 50
-        assert contents(directory) == wanted
-        assert again.indexed_offset == again.confirm_offset
-    assert [path for path in lost if str(path) not in caplog.text] == []
-
-
-@pytest.mark.parametrize("lost", [0, 2])
-def test_an_older_file_lost_while_nobody_worked_is_made_again(
-    tmp_path: Path, indexer: StoreIndexer, lost: int
-) -> None:
-    directory = tmp_path / "store"
-    indexer.close()
-    wanted = contents(directory)
-    paths_of(directory)[lost].unlink()
-    with open_indexer(directory) as again:
-        work(again)
-        assert contents(directory) == wanted
-
-
 def test_a_query_names_the_range_of_a_missing_file_until_it_is_rebuilt(
     tmp_path: Path, indexer: StoreIndexer
 ) -> None:
@@ -211,9 +161,18 @@ def test_an_answer_says_how_far_the_index_is_after_the_newest_file_was_lost(
         assert (after.record_count, after.indexed_offset) == (1, before.indexed_offset)
 
 
-def test_the_count_of_keys_does_not_fail_for_a_file_that_is_gone(
-    tmp_path: Path, indexer: StoreIndexer
+def test_a_file_lost_in_the_middle_of_a_step_ends_no_indexer(
+    tmp_path: Path,
+    writer: StoreWriter,
+    indexer: StoreIndexer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    count = indexer.key_count
-    paths_of(tmp_path / "store")[0].unlink()
-    assert indexer.key_count == count
+    """Even with the directory, so that nothing can be synced."""
+    directory = tmp_path / "store"
+    monkeypatch.setattr(index_builder, "LOOK_S", 3600.0)
+    shutil.rmtree(directory / "index")
+    put(writer, 100, "b")
+    work(indexer)
+    assert indexer.indexed_offset == writer.appended_offset
+    with StoreReader.open(directory) as reader:
+        assert reader.query_by_key("t", "a3-1").record_count == 1

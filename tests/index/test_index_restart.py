@@ -13,14 +13,12 @@ from engine_store import small_config
 from steps_to_try import steps_to_try
 
 from storage.clock import SystemClock
-from storage.errors import StoreFull
-from storage.files.filesystem import OsFile, OsFileSystem
+from storage.files.filesystem import OsFileSystem
 from storage.format.checkpoint import (
     INDEXER_LIVE_POSITION,
     INDEXER_SLOT_POSITIONS,
     WRITER_LIVE_LAYOUT,
     WRITER_LIVE_POSITION,
-    BrokerFields,
     IndexerSlot,
 )
 from storage.format.index import IndexHeader
@@ -124,31 +122,6 @@ def stopped(tmp_path: Path) -> Path:
     return directory
 
 
-def test_lost_files_are_made_again_to_the_byte(stopped: Path, tmp_path: Path) -> None:
-    wanted = contents(stopped)
-    assert len(border_records(wanted)) > 3
-    for lost in range(1, len(wanted) + 1):
-        left = tmp_path / f"lost-{lost}"
-        shutil.copytree(stopped, left)
-        for path in paths_of(left)[-lost:]:
-            path.unlink()
-
-        run(left)
-
-        assert contents(left) == wanted, f"the last {lost} of {len(wanted)}"
-
-
-def test_an_older_file_lost_with_the_newest_makes_all_new(stopped: Path) -> None:
-    wanted = contents(stopped)
-    paths = paths_of(stopped)
-    paths[-1].unlink()
-    paths[1].unlink()
-
-    run(stopped)
-
-    assert contents(stopped) == wanted
-
-
 def test_files_that_a_broker_made_in_place_of_ours_are_taken_over(stopped: Path) -> None:
     wanted = contents(stopped)
     newest = paths_of(stopped)[-1]
@@ -213,80 +186,6 @@ def test_a_log_that_lost_its_end_loses_and_doubles_no_key_of_the_rest(
     assert contents(left) == wanted
 
 
-def test_the_slot_follows_when_the_log_is_flushed(tmp_path: Path) -> None:
-    directory = tmp_path / "store"
-    with StoreWriter.open(directory, ASYNC) as writer:
-        writer.create_topic("t", 1)
-        put(writer, 150, "a")
-        indexer = open_indexer(directory, durable_interval_ms=0)
-        while indexer.step():
-            pass
-        assert indexer.durable_offset == 0
-        indexed_offset = writer.appended_offset
-    indexer.step()
-
-    assert indexer.durable_offset == slot_of(directory).indexed_offset == indexed_offset
-    files = [IndexHeader.decode(data) for data in contents(directory)]
-    fields = BrokerFields.decode((directory / "checkpoint").read_bytes()[:40])
-    assert fields.index_timestamp_ms == files[-2].end_timestamp_ms
-    indexer.close()
-    assert slot_of(directory).clean
-
-
-def test_full_files_that_are_taken_back_raise_no_time_for_brokers(tmp_path: Path) -> None:
-    """They were full and not in the slot yet, and are made again."""
-    directory = tmp_path / "store"
-    with StoreWriter.open(directory, ASYNC) as writer:
-        writer.create_topic("t", 1)
-        put(writer, 150, "a")
-        with open_indexer(directory, durable_interval_ms=10**7) as indexer:
-            while indexer.step():
-                pass
-            assert len(paths_of(directory)) > 3
-            indexer._builder._prepare(0)
-            assert paths_of(directory) == []
-            fields = BrokerFields.decode((directory / "checkpoint").read_bytes()[:40])
-            assert fields.index_timestamp_ms == 0
-
-
-def test_a_full_file_is_synced_when_its_successor_finds_the_disk_full(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    directory = tmp_path / "store"
-    refused, synced = set(), []
-    allocate, sync = OsFile.allocate, OsFile.sync
-
-    def allocate_or_fail(self: OsFile, position: int, size: int) -> None:
-        if self.path.parent.name == "index" and position and self.path not in refused:
-            refused.add(self.path)
-            raise StoreFull("no space left")
-        allocate(self, position, size)
-
-    def noted_sync(self: OsFile) -> None:
-        synced.append(self.path)
-        sync(self)
-
-    with StoreWriter.open(directory, CONFIG) as writer:
-        writer.create_topic("t", 1)
-        put(writer, 150, "a")
-        monkeypatch.setattr(OsFile, "allocate", allocate_or_fail)
-        monkeypatch.setattr(OsFile, "sync", noted_sync)
-        indexer = open_indexer(directory)
-        moved = True
-        while moved:
-            try:
-                moved = indexer.step()
-            except StoreFull:
-                continue
-        indexer.close()
-        monkeypatch.undo()
-        wanted = made_in_one_go(directory, tmp_path / "one-go")
-
-    assert contents(directory) == wanted
-    assert len(refused) == len(wanted) > 3
-    assert set(paths_of(directory)) <= set(synced)
-
-
 class _SameBoot(SimulatedDisk):
     """In the boot of this machine, in which the test's writer runs beside it."""
 
@@ -345,20 +244,3 @@ def test_a_kill_or_power_cut_at_any_step_costs_and_doubles_no_key(tmp_path: Path
     assert contents(directory) == wanted and len(border_records(wanted)) > 1
 
     left.assert_all_become(wanted, at_least=120)
-
-
-@pytest.mark.parametrize("lost", [1, 3])
-def test_the_making_of_lost_files_may_be_killed_or_cut_off_at_any_step(
-    stopped: Path, tmp_path: Path, lost: int
-) -> None:
-    wanted = contents(stopped)
-    for path in paths_of(stopped)[-lost:]:
-        path.unlink()
-    left = Left(stopped, tmp_path, share=lost)
-
-    with open_indexer(stopped, filesystem=left.disk) as indexer:
-        while indexer.step():
-            pass
-
-    assert contents(stopped) == wanted
-    left.assert_all_become(wanted, at_least=20)

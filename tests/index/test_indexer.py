@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 from engine_store import small_config
 
 from storage.checkpoint.positions import CheckpointFile
 from storage.clock import SystemClock
 from storage.errors import NotAStore, StoreClosed, StoreFull, StoreLocked
-from storage.files.filesystem import OsFile, OsFileSystem
+from storage.files.filesystem import OsFileSystem
 from storage.format.checkpoint import BrokerFields
 from storage.format.index import IndexHeader
 from storage.index.index_file import IndexFile
@@ -133,79 +131,6 @@ def test_a_clean_stop_indexes_the_rest_and_the_next_start_goes_on_after_it(write
     assert len(found(directory, "all-k")) == len(found(directory, "all-later")) == 100
 
 
-def test_an_indexer_that_found_nothing_new_syncs_nothing(writer, directory, monkeypatch):
-    put(writer, 60)
-    with open_indexer(directory, durable_interval_ms=0) as indexer:
-        run(indexer)
-        writer._engine.settle()
-        indexer.step()
-        assert indexer.durable_offset == indexer.indexed_offset == writer.appended_offset
-        synced = []
-        monkeypatch.setattr(OsFile, "sync", lambda file: synced.append(file.path))
-        indexer.step()
-        indexer.sync()
-        monkeypatch.undo()
-        assert [path for path in synced if path.parent.name == "index"] == []
-
-
-@pytest.mark.parametrize("half_put", [False, True])
-def test_after_a_kill_nothing_is_lost_or_found_twice(writer, directory, tmp_path, half_put):
-    put(writer, 60)
-    killed = open_indexer(directory, durable_interval_ms=10**9)
-    run(killed)
-    killed.sync()
-    put(writer, 120, "unsynced")
-    run(killed)
-    shutil.copytree(directory / "index", tmp_path / "left")
-    if half_put:
-        newest = max((tmp_path / "left").iterdir())
-        data = np.memmap(newest, np.uint8, "r+")
-        data[40:240] = 0x11  # slots of another moment
-        data[:40] = 0
-    killed.close()
-    complete = index_bytes(directory)
-    _restore_slot(directory, killed)
-    shutil.rmtree(directory / "index")
-    shutil.copytree(tmp_path / "left", directory / "index")
-
-    with open_indexer(directory) as indexer:
-        run(indexer)
-
-    assert index_bytes(directory) == complete
-    assert len(found(directory, "all-k")) == 60
-    assert len(found(directory, "all-unsynced")) == 120
-
-
-def test_after_a_kill_before_a_slot_names_a_file_nothing_is_found_twice(writer, directory):
-    page = directory / "checkpoint"
-    with open_indexer(directory) as killed:
-        run(killed)
-        slots = page.read_bytes()[2560:3584]
-        put(writer, 160)
-        run(killed)
-    complete = index_bytes(directory)
-    assert len(complete) == 2
-    with page.open("r+b") as file:
-        file.seek(2560)
-        file.write(slots)
-
-    with open_indexer(directory) as indexer:
-        run(indexer)
-
-    assert index_bytes(directory) == complete
-
-
-def _restore_slot(directory: Path, killed: StoreIndexer) -> None:
-    """Make the newest indexer slot, which the close wrote, as if it had never been written."""
-    with (directory / "checkpoint").open("r+b") as page:
-        slots = {}
-        for position in (2560, 3072):
-            page.seek(position + 16)
-            slots[int.from_bytes(page.read(8), "little")] = position
-        page.seek(slots[max(slots)])
-        page.write(bytes(100))
-
-
 def test_a_full_file_raises_the_brokers_mark(writer, directory):
     put(writer, 160)
     with open_indexer(directory) as indexer:
@@ -216,18 +141,6 @@ def test_a_full_file_raises_the_brokers_mark(writer, directory):
 
     assert first.next_entry == 300 and second.next_entry > 1
     assert fields.index_timestamp_ms == first.end_timestamp_ms
-
-
-def test_deleted_files_are_made_again(writer, directory):
-    put(writer, 200)
-    open_indexer(directory).close()
-    wanted = index_bytes(directory)
-    for path in (directory / "index").iterdir():
-        path.unlink()
-
-    open_indexer(directory).close()
-
-    assert index_bytes(directory) == wanted
 
 
 def test_the_disk_may_fill_and_nothing_is_put_twice(writer, directory, monkeypatch):
@@ -279,18 +192,3 @@ def test_pages_of_a_search_join_to_the_whole(writer, directory):
 
     assert pages == found(directory, "all-k")
     assert len(pages) == 350
-
-
-def test_names_follow_each_other_when_the_clock_does_not(writer, directory):
-    class StoppedClock(SystemClock):
-        def now_ms(self) -> int:
-            return 1_700_000_000_000
-
-    put(writer, 500)
-    indexer = StoreIndexer.open(directory, CONFIG, filesystem=FILESYSTEM, clock=StoppedClock())
-    run(indexer)
-    indexer.close()
-
-    names = [path.name for _, _, path in list_index_files(FILESYSTEM, directory / "index")]
-    assert names[:2] == ["20231114221320000", "20231114221320001"]
-    assert len(found(directory, "all-k")) == 500
