@@ -12,11 +12,9 @@ from storage.errors import StoreFull
 from storage.files.filesystem import OsFile, OsFileSystem
 from storage.files.mapped_file_queue import MappedFileQueue
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
-from storage.queues import queue_files
 from storage.queues.consume_queue import as_units
 from storage.queues.dispatch import Dispatcher, DispatchWorker
 from storage.queues.queue_table import QueueTable
-from storage.view.log.follower import LogFollower
 from storage.writer import StoreWriter
 
 QUEUE_FILE_SIZE = 200
@@ -55,62 +53,6 @@ def test_every_record_gets_its_unit_in_order(tmp_path, log):
     files, places, end = log
     table = new_table(tmp_path)
     assert dispatch_all(files, table, 0, end) == end
-    assert offsets(table.get("t", 0)) == places[::2]
-    assert offsets(table.get("t", 1)) == places[1::2]
-
-
-def test_nothing_beyond_the_limit_is_dispatched(tmp_path, log):
-    files, places, _ = log
-    table = new_table(tmp_path)
-    assert dispatch_all(files, table, 0, places[4]) == places[4]
-    assert offsets(table.get("t", 0)) == places[0:4:2]
-
-
-def test_dispatching_again_changes_nothing(tmp_path, log):
-    files, places, end = log
-    table = new_table(tmp_path)
-    dispatch_all(files, table, 0, end)
-    dispatch_all(files, table, 0, end)
-    assert offsets(table.get("t", 0)) == places[::2]
-
-
-def test_in_steps_as_small_as_records_the_queues_come_out_the_same(tmp_path, log):
-    files, places, end = log
-    table = new_table(tmp_path)
-    dispatcher = Dispatcher(files, table, 0, unit_count=0)
-    for limit in [*places[1:], end]:
-        while dispatcher.step(limit):
-            pass
-        assert dispatcher.reached == (limit, dispatcher.queues.count_units(limit).units)
-    assert offsets(table.get("t", 0)) == places[::2]
-    assert offsets(table.get("t", 1)) == places[1::2]
-
-
-def test_a_file_that_was_synced_is_synced_again_after_more_units(tmp_path, log, monkeypatch):
-    files, places, end = log
-    table = new_table(tmp_path)
-    synced = []
-    sync = OsFile.sync
-    monkeypatch.setattr(OsFile, "sync", lambda file: (synced.append(file.path), sync(file)))
-    dispatcher = Dispatcher(files, table, 0, unit_count=0)
-    for limit in (places[4], places[6], end):
-        while dispatcher.step(limit):
-            pass
-        synced.clear()
-        table.sync()
-        assert len(synced) == 2
-        table.sync()
-        assert len(synced) == 2
-
-
-def test_units_find_their_file_again_when_it_was_closed_between(tmp_path, log, monkeypatch):
-    files, places, end = log
-    monkeypatch.setattr(queue_files, "OPEN_FILES_MAX", 1)
-    table = new_table(tmp_path)
-    dispatcher = Dispatcher(files, table, 0, unit_count=0)
-    for limit in [*places[1:], end]:
-        while dispatcher.step(limit):
-            pass
     assert offsets(table.get("t", 0)) == places[::2]
     assert offsets(table.get("t", 1)) == places[1::2]
 
@@ -190,18 +132,6 @@ def test_units_run_over_into_the_next_file_of_full_length(tmp_path):
     assert queue.find_end(0) == 0
 
 
-def test_a_file_stays_whose_last_unit_may_only_seem_to_be_of_a_removed_record(tmp_path):
-    queue = new_table(tmp_path).get("t", 0)
-    units = np.zeros(25, np.dtype([("offset", ">i8"), ("size", ">i4"), ("tag", ">i8")]))
-    units["offset"] = 1_000 + np.arange(25) * 100
-    units["size"] = 100
-    units["offset"][9] ^= 1 << 5  # to 1,868, after the record before
-    queue.append(units.tobytes())
-    assert queue.find_first(1_900) == 10
-    assert queue.expired_files(1_900, 25) == []
-    assert queue.expired_files(2_100, 25) == [0]
-
-
 def test_truncating_zeroes_the_tail_and_removes_later_files(tmp_path):
     table = new_table(tmp_path)
     queue = table.get("t", 0)
@@ -212,16 +142,6 @@ def test_truncating_zeroes_the_tail_and_removes_later_files(tmp_path):
     assert not any(queue.read(12, 8))
     assert queue.unit(11)[1] == 1
     assert queue.next_offset == 12
-
-
-def test_a_queue_file_of_wrong_length_gets_the_right_one(tmp_path):
-    directory = tmp_path / "queues" / "t" / "0"
-    directory.mkdir(parents=True)
-    (directory / f"{0:020d}").write_bytes(b"\1" * 33)
-    (directory / f"{200:020d}").write_bytes(b"\1" * 333)
-    queue = new_table(tmp_path).get("t", 0)
-    assert [path.stat().st_size for path in sorted(directory.iterdir())] == [200, 200]
-    assert queue.read(0, 2) == b"\1" * 33 + b"\0" * 7
 
 
 @contextmanager
@@ -237,55 +157,6 @@ def full_from(position):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OsFile, "pwrite", pwrite)
         yield
-
-
-@pytest.mark.parametrize("position", [0, 2 * UNIT_SIZE])
-def test_a_disk_that_fills_while_a_late_queue_is_filled_up_costs_no_unit(tmp_path, log, position):
-    files, places, end = log
-    table = new_table(tmp_path)
-    dispatcher = Dispatcher(files, table, places[4], unit_count=0)
-    with full_from(position), pytest.raises(StoreFull):
-        dispatcher.step(end)
-    while dispatcher.step(end):
-        pass
-    assert dispatcher.reached == (end, 10)
-    assert dispatcher.reached == (end, table.count_units(end).units)
-    for queue_id in (0, 1):
-        queue = table.get("t", queue_id)
-        assert [queue.unit(i)[:2] for i in range(2)] == [(0, PREFILL_SIZE)] * 2
-        assert [queue.unit(i)[0] for i in range(2, 5)] == places[4 + queue_id :: 2]
-
-
-def test_a_disk_that_fills_after_placeholders_of_damage_costs_no_unit(tmp_path, log):
-    files, places, end = log
-    files.find(0).array[places[4] + 4] ^= 1
-    table = new_table(tmp_path)
-    dispatcher = Dispatcher(files, table, 0, unit_count=0)
-    with full_from(3 * UNIT_SIZE), pytest.raises(StoreFull):
-        while dispatcher.step(end):
-            pass
-    while dispatcher.step(end):
-        pass
-    assert dispatcher.reached == (end, 10)
-    assert table.get("t", 0).unit(2)[0] == places[4]
-    assert offsets(table.get("t", 0)) == places[::2]
-
-
-def test_what_is_not_counted_yet_does_not_count_as_dispatched(tmp_path, log, monkeypatch):
-    """Who waits for the position to delete a topic takes its units out of the count next."""
-    files, _, end = log
-    dispatcher = Dispatcher(files, new_table(tmp_path), 0, unit_count=0)
-    worker = DispatchWorker(dispatcher, limit=lambda: end, publish=int, clock=SystemClock())
-    seen, step = [], LogFollower.step
-
-    def noted_step(follower, limit):
-        moved = step(follower, limit)
-        seen.append(worker.position)
-        return moved
-
-    monkeypatch.setattr(LogFollower, "step", noted_step)
-    dispatcher.step(end)
-    assert (seen, worker.position) == ([0], end)
 
 
 def test_who_waits_for_dispatch_goes_on_when_it_is_published(log, tmp_path):
@@ -352,6 +223,33 @@ def test_who_appended_a_little_dispatches_it_without_waking_the_worker(sleeping,
     assert worker.failure is None
     assert worker.dispatch_few(1 << 20)
     assert worker.dispatcher.reached == (end, 10)
+
+
+def test_a_queue_file_of_wrong_length_gets_the_right_one(tmp_path):
+    directory = tmp_path / "queues" / "t" / "0"
+    directory.mkdir(parents=True)
+    (directory / f"{0:020d}").write_bytes(b"\1" * 33)
+    (directory / f"{200:020d}").write_bytes(b"\1" * 333)
+    queue = new_table(tmp_path).get("t", 0)
+    assert [path.stat().st_size for path in sorted(directory.iterdir())] == [200, 200]
+    assert queue.read(0, 2) == b"\1" * 33 + b"\0" * 7
+
+
+@pytest.mark.parametrize("position", [0, 2 * UNIT_SIZE])
+def test_a_disk_that_fills_while_a_late_queue_is_filled_up_costs_no_unit(tmp_path, log, position):
+    files, places, end = log
+    table = new_table(tmp_path)
+    dispatcher = Dispatcher(files, table, places[4], unit_count=0)
+    with full_from(position), pytest.raises(StoreFull):
+        dispatcher.step(end)
+    while dispatcher.step(end):
+        pass
+    assert dispatcher.reached == (end, 10)
+    assert dispatcher.reached == (end, table.count_units(end).units)
+    for queue_id in (0, 1):
+        queue = table.get("t", queue_id)
+        assert [queue.unit(i)[:2] for i in range(2)] == [(0, PREFILL_SIZE)] * 2
+        assert [queue.unit(i)[0] for i in range(2, 5)] == places[4 + queue_id :: 2]
 
 
 def test_a_failure_met_by_who_appended_is_the_workers(sleeping, log, monkeypatch):

@@ -113,20 +113,6 @@ def test_an_unharmed_store_is_not_scanned(orderly, tmp_path, caplog):
     assert not caplog.records
 
 
-def test_the_count_follows_deleted_topics_and_queues_that_begin_late(tmp_path):
-    """After a deletion the next start must not take the missing queues for lost ones."""
-    fill(tmp_path)
-    with MessageStore.open(tmp_path, CONFIG) as store:
-        store.create_topic("gone", 3)
-        store.put_all([Message(topic="gone", body=b"x", queue_id=n % 3) for n in range(50)])
-        store.delete_topic("gone")
-        store.put(Message(topic="t", body=b"after", queue_id=1))
-
-    with MessageStore.open(tmp_path, CONFIG) as store:
-        assert store.writer.recovered.start is Start.CLEAN
-        assert len(bodies(store, 1)) == COUNT // 2 + 1
-
-
 def cut(path, size):
     path.write_bytes(path.read_bytes()[:size])
 

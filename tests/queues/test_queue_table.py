@@ -16,8 +16,9 @@ from storage import MessageStore
 from storage.files.filesystem import DirectoryEntry, OsFileSystem
 from storage.files.only_files import OnlyFile
 from storage.files.system.os_file import OsFile
-from storage.log.batches import QueueKey
+from storage.format.consume_entry import UNIT_SIZE
 from storage.queues import queue_files
+from storage.queues.consume_queue import ConsumeQueue
 from storage.queues.queue_files import OpenQueueFiles
 from storage.queues.queue_table import QueueTable
 from storage.writer import StoreWriter
@@ -66,19 +67,6 @@ def first_offsets(writer: StoreWriter, records: bytes) -> set[int]:
     return {each.first_queue_offset for each in writer.append_batch(records).ranges}
 
 
-def test_new_queues_are_not_looked_for_on_disk_one_by_one(tmp_path: Path, records: bytes) -> None:
-    filesystem = _Listings()
-    with StoreWriter.open(tmp_path / "s", small_config(), filesystem=filesystem) as writer:
-        writer.create_topic("wide", COUNT)
-        filesystem.listed.clear()
-        assert writer.describe_topic("wide")[1] == [(0, 0)] * COUNT
-        assert filesystem.listed == [tmp_path / "s" / "consumequeue" / "wide"]
-        assert first_offsets(writer, records) == {0}
-        assert first_offsets(writer, records) == {1}
-        assert writer.wait_dispatched(writer.appended_offset, 30)
-        assert writer.describe_topic("wide")[1] == [(0, 2)] * COUNT
-
-
 def test_a_batch_for_many_queues_is_left_to_who_may_wait(tmp_path: Path, records: bytes) -> None:
     with MessageStore.open(tmp_path / "s", small_config()) as store:
         store.create_topic("wide", COUNT)
@@ -125,24 +113,6 @@ def _opened(filesystem: _Listings) -> Counter[Path]:
     return Counter(path.parent for path in filesystem.opened if path.parts[-3] == "wide")
 
 
-def test_a_topic_that_is_described_again_is_not_read_again(
-    tmp_path: Path, records: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(queue_files, "OPEN_FILES_MAX", 16)  # far fewer than there are
-    filesystem = _Listings()
-    config = small_config(queue_flush_interval_ms=3_600_000)
-    with StoreWriter.open(tmp_path / "s", config, filesystem=filesystem) as writer:
-        writer.create_topic("wide", COUNT)
-        writer.append_batch(records)
-        assert writer.wait_dispatched(writer.appended_offset, 30)
-        filesystem.opened.clear()
-        assert writer.describe_topic("wide")[1] == [(0, 1)] * COUNT
-        assert len({path.parent for path in filesystem.opened}) > COUNT - 32
-        filesystem.opened.clear()
-        assert writer.describe_topic("wide")[1] == [(0, 1)] * COUNT
-        assert [path for path in filesystem.opened if path.parts[-3] == "wide"] == []
-
-
 def test_a_topic_of_the_same_name_begins_at_zero(tmp_path: Path, records: bytes) -> None:
     with MessageStore.open(tmp_path / "s", small_config()) as store:
         store.create_topic("wide", COUNT)
@@ -152,26 +122,6 @@ def test_a_topic_of_the_same_name_begins_at_zero(tmp_path: Path, records: bytes)
         writer.delete_topic("wide")
         writer.create_topic("wide", COUNT)
         assert writer.describe_topic("wide")[1] == [(0, 0)] * COUNT
-        assert first_offsets(writer, records) == {0}
-
-
-def test_a_queue_of_a_topic_that_was_made_again_since_the_look_begins_at_zero(
-    tmp_path: Path, records: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with MessageStore.open(tmp_path / "s", small_config()) as store:
-        store.create_topic("wide", COUNT)
-        store.writer.append_batch(records)
-    with StoreWriter.open(tmp_path / "s", small_config()) as writer:
-        appender = writer._appender
-        look = appender._ends.places_of
-
-        def look_early(keys: Sequence[QueueKey]) -> object:
-            held = look(keys)
-            writer.delete_topic("wide")
-            writer.create_topic("wide", COUNT)
-            return held
-
-        monkeypatch.setattr(appender._ends, "places_of", look_early)
         assert first_offsets(writer, records) == {0}
 
 
@@ -199,3 +149,27 @@ def test_a_topic_that_goes_takes_nothing_from_what_is_written_again_of_others(
     removal.join()
     assert again == ["a", "b", "c"]
     table.close()
+
+
+UNITS_OF_A_FILE = 700
+
+
+RECORD_SIZE = 100
+
+
+@pytest.mark.parametrize("count", [0, 1, 409, 410, 411, 600, UNITS_OF_A_FILE])
+@pytest.mark.parametrize("behind", [0, 1, 5, 300])
+def test_a_queue_ends_after_the_last_unit_below_the_limit(
+    tmp_path: Path, count: int, behind: int
+) -> None:
+    """Whether all units are read at once or the end is searched for."""
+    units = b"".join(
+        (RECORD_SIZE * number).to_bytes(8) + RECORD_SIZE.to_bytes(4) + bytes(8)
+        for number in range(count)
+    )
+    files = OpenQueueFiles(OsFileSystem(), tmp_path, file_size=UNITS_OF_A_FILE * UNIT_SIZE)
+    if units:
+        ConsumeQueue(files, "t", 7).append(units)
+    end = max(count - behind, 0)
+    assert ConsumeQueue(files, "t", 7).find_end(RECORD_SIZE * end) == end
+    files.close()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from pathlib import Path
 from typing import Final
 
 import pytest
 from engine_store import small_config
+from fault_life import FaultLife
 
 from storage import Message, MessageStore
+from storage.errors import QueueRebuilding
 from storage.files.filesystem import OsFileSystem
 from storage.format.consume_entry import UNIT_SIZE
 from storage.queues.queue_table import QueueTable
@@ -17,7 +20,11 @@ from storage.queues.rebuild import rebuild_units
 from storage.view.log.files import ListedLog
 
 COUNT: Final = 400
+
+
 FILE_SIZE: Final = 300 * UNIT_SIZE
+
+
 CONFIG: Final = small_config(consume_queue_file_size=FILE_SIZE)
 
 
@@ -70,27 +77,6 @@ def test_flipped_units_become_what_they_were(store: Path, seed: int) -> None:
     assert repair(store) == 0
 
 
-def test_a_zeroed_page_is_made_again(store: Path) -> None:
-    whole = queue_bytes(store)
-    path = sorted((store / "consumequeue/t/0").iterdir())[0]
-    data = bytearray(path.read_bytes())
-    data[:4096] = bytes(4096)
-    path.write_bytes(data)
-    assert repair(store, 0, 10) == 4096 // UNIT_SIZE + 1
-    assert queue_bytes(store) == whole
-
-
-def test_a_unit_of_a_record_that_is_damaged_stays(store: Path) -> None:
-    whole = queue_bytes(store)
-    unit = whole[0][20 * UNIT_SIZE : 21 * UNIT_SIZE]
-    path = next((store / "commitlog").iterdir())
-    data = bytearray(path.read_bytes())
-    data[int.from_bytes(unit[:8], "big") + 60] ^= 1
-    path.write_bytes(data)
-    assert repair(store, 20, 21) == 0
-    assert queue_bytes(store) == whole
-
-
 def test_a_deleted_queue_is_not_brought_back(store: Path) -> None:
     log = ListedLog(OsFileSystem(), store / "commitlog")
     queues = QueueTable(OsFileSystem(), store / "consumequeue", file_size=FILE_SIZE)
@@ -100,3 +86,37 @@ def test_a_deleted_queue_is_not_brought_back(store: Path) -> None:
     assert not queue.overwrite(0, bytes(UNIT_SIZE))
     assert not (store / "consumequeue/t").exists()
     queues.close()
+
+
+FAULTS = 1_000
+
+
+def test_a_rebuild_without_room_is_tried_again_and_loses_nothing(tmp_path: Path) -> None:
+    life = FaultLife(tmp_path)
+    life.create()
+    units_of_a_file = life.store.writer.config.consume_queue_file_size // UNIT_SIZE
+    life.put(2 * units_of_a_file + 3)
+    life.step("dispatch", "checkpoint")
+    path = sorted((life.directory / "consumequeue/t/0").iterdir())[1]
+    whole = path.read_bytes()
+    path.unlink()
+    life.disk.trust(path.parent)
+    with pytest.raises(QueueRebuilding):
+        life.store.pull("t", 0, queue_offset=units_of_a_file)
+
+    life.disk.fault = (errno.ENOSPC, life.disk.step_count)
+    life.disk.faults_left = FAULTS
+    life.step("rebuild")
+    assert life.disk.faults_left < FAULTS
+    with pytest.raises(QueueRebuilding):
+        life.store.pull("t", 0, queue_offset=units_of_a_file)
+    behind = life.store.pull("t", 0, queue_offset=2 * units_of_a_file, max_messages=5)
+    assert len(behind.queue_offsets) == 3
+
+    life.disk.fault = None
+    life.step("rebuild")
+    assert path.read_bytes() == whole
+    life.put(1)
+    life.require_all()
+    life.step("dispatch", "checkpoint")
+    life.require_durable()

@@ -14,7 +14,7 @@ from engine_store import small_config
 from services.rpc.status import code_of, reason_of, retry_delay_ms
 from storage import Message, MessageStore, StoreReader
 from storage.errors import QueueRebuilding
-from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
+from storage.format.consume_entry import UNIT_SIZE
 from storage.format.record import decode_record
 from storage.message import PullResult, PullStatus
 from storage.queues import rebuild as rebuild_module
@@ -125,32 +125,12 @@ def test_a_removed_file_is_made_again_with_all_its_units(running: Running) -> No
     assert bodies(running.pull(0)) == [b"%d" % n for n in range(COUNT)]
 
 
-def test_zeroed_units_are_rebuilt_together(running: Running) -> None:
-    path = running.file(BAD)
-    whole = path.read_bytes()
-    path.write_bytes(whole[:100] + bytes(200) + whole[300:])
-    with pytest.raises(QueueRebuilding):
-        running.pull(BAD)
-    running.workers.step("rebuild")
-    assert path.read_bytes() == whole
-
-
 def test_a_damaged_record_is_said_at_once_and_nobody_is_asked(running: Running) -> None:
     running.change_record(BAD, 95)
     result = running.pull(0)
     assert [damage.queue_offset for damage in result.damaged] == [BAD]
     assert len(bodies(result)) == COUNT - 1
     assert running.requests == []
-
-
-def test_a_unit_that_one_rebuild_leaves_unconfirmed_is_damaged_alone(running: Running) -> None:
-    running.change_record(BAD, 27)  # the queue offset in the record
-    with pytest.raises(QueueRebuilding):
-        running.pull(BAD)
-    running.workers.step("rebuild")
-    result = running.pull(0)
-    assert [damage.queue_offset for damage in result.damaged] == [BAD]
-    assert len(bodies(result)) == COUNT - 1
 
 
 def test_without_a_writer_the_reader_rebuilds_in_memory(running: Running) -> None:
@@ -216,46 +196,6 @@ def test_a_rebuild_leaves_the_units_of_deleted_records_as_they_are(tmp_path: Pat
         assert reader.pull("t", 0, queue_offset=first, max_messages=200).record_count == 150 - first
 
 
-def test_empty_units_of_deleted_records_are_written_as_a_broker_has_them(tmp_path: Path) -> None:
-    """A file that ended in no unit would keep retention from it, and from all after it."""
-    store, _ = cut_store(tmp_path / "s", UNITS_OF_A_FILE)
-    with store, StoreReader.open(tmp_path / "s") as reader:
-        first = reader.min_offset("t", 0)
-        number = first // UNITS_OF_A_FILE
-        files = sorted((tmp_path / "s/consumequeue/t/0").iterdir())[number - 1 : number + 1]
-        for path in files:
-            path.unlink()
-        store.writer._engine.queue_rebuild.rebuild("t", 0, first, first + 1)
-        begin = (number - 1) * UNITS_OF_A_FILE
-        store.writer._engine.queue_rebuild.rebuild("t", 0, begin, begin + 1)
-
-        units = as_units(b"".join(path.read_bytes() for path in files))
-        assert np.all(units["size"][: first - begin] == PREFILL_SIZE)
-        assert np.all(units["offset"][first - begin :] >= reader.min_commit_offset)
-    with StoreReader.open(tmp_path / "s") as reader:
-        assert reader.min_offset("t", 0) == first
-
-
-def test_a_request_that_fails_keeps_no_other_waiting(
-    running: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    running.store.create_topic("u", 1)
-    (running.directory / "rebuilds").mkdir()
-    for topic in ("t", "u"):
-        (running.directory / f"rebuilds/0-0-{topic}").touch()
-    rebuild = QueueRebuild.rebuild
-
-    def failing(self: QueueRebuild, topic: str, *where: int) -> int:
-        if topic == "t":
-            raise OSError(5, "it cannot be read")
-        return rebuild(self, topic, *where)
-
-    monkeypatch.setattr(QueueRebuild, "rebuild", failing)
-    running.workers.step("rebuild")
-
-    assert running.requests == ["0-0-t"]
-
-
 def test_a_topic_that_is_created_again_meanwhile_gets_no_unit_of_the_earlier_one(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,10 +225,21 @@ def test_a_topic_that_is_created_again_meanwhile_gets_no_unit_of_the_earlier_one
     assert bodies(running.pull(0)) == [b"again %d" % n for n in range(COUNT)]
 
 
-def test_a_file_that_retention_has_taken_is_not_written_to(running: Running) -> None:
-    queue = running.store.writer._engine.queues.get("t", 0)
-    units = queue.read(0, 5)
-    [path] = queue.release_files([0])
-    path.unlink()
-    assert not queue.overwrite(0, units)
-    assert not path.exists()
+def test_a_request_that_fails_keeps_no_other_waiting(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running.store.create_topic("u", 1)
+    (running.directory / "rebuilds").mkdir()
+    for topic in ("t", "u"):
+        (running.directory / f"rebuilds/0-0-{topic}").touch()
+    rebuild = QueueRebuild.rebuild
+
+    def failing(self: QueueRebuild, topic: str, *where: int) -> int:
+        if topic == "t":
+            raise OSError(5, "it cannot be read")
+        return rebuild(self, topic, *where)
+
+    monkeypatch.setattr(QueueRebuild, "rebuild", failing)
+    running.workers.step("rebuild")
+
+    assert running.requests == ["0-0-t"]

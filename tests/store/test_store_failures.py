@@ -1,15 +1,18 @@
 """Full disks, failing syncs, full buffers: what is refused, and what works again afterwards."""
 
+from __future__ import annotations
+
 import errno
 import threading
-import time
 
 import pytest
 from engine_store import LOG_FILE_SIZE, append, check_queues_match_log, record, small_config
 
+from storage import MessageStore
 from storage.clock import SystemClock
 from storage.errors import StoreBusy, StoreFailed, StoreFull
 from storage.files.filesystem import OsFile, OsFileSystem
+from storage.message import Message
 from storage.reader import StoreReader
 from storage.view.log.recovery_cases import Start
 from storage.writer import StoreWriter
@@ -151,21 +154,6 @@ def test_a_failed_sync_ends_acknowledgements_for_good(tmp_path, monkeypatch, flu
         assert writer.status().writable
 
 
-def test_a_failed_sync_of_a_queue_is_a_failure_too(tmp_path, monkeypatch):
-    writer = StoreWriter.open(tmp_path / "store", small_config())
-    writer.create_topic("t", 1)
-    with monkeypatch.context() as patch:
-        failing_sync(patch, "consumequeue")
-        writer.append_batch(record())
-        until = time.monotonic() + 30
-        while not writer.failure() and time.monotonic() < until:
-            threading.Event().wait(0.02)
-        with pytest.raises(StoreFailed):
-            writer.append_batch(record())
-        writer.close()
-    assert (tmp_path / "store" / "abort").exists()
-
-
 def test_too_much_unflushed_is_refused_until_a_flush_made_room(tmp_path, monkeypatch):
     config = small_config(unflushed_bytes_max=2_000)
     with StoreWriter.open(tmp_path / "store", config) as writer:
@@ -228,10 +216,51 @@ def test_threads_appending_at_once_get_distinct_queue_offsets(tmp_path):
     assert check_queues_match_log(tmp_path / "store") == 1_200
 
 
-def test_async_flushes_come_early_when_much_is_unflushed(tmp_path):
-    config = small_config(unflushed_bytes_max=16_000, flush_interval_ms=60_000)
-    with StoreWriter.open(tmp_path / "store", config) as writer:
+def own_threads():
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("penstock")}
+
+
+def test_a_start_that_fails_leaves_no_thread_and_no_lock(tmp_path, monkeypatch):
+    """Here the pool has no memory for the buffer of the file to go on in."""
+    (tmp_path / "shm").mkdir()
+    config = small_config(transient_pool=True, transient_pool_directory=str(tmp_path / "shm"))
+    directory = tmp_path / "store"
+    with StoreWriter.open(directory, config) as writer:
         writer.create_topic("t", 1)
-        for _ in range(40):
-            append(writer, record(body=b"x" * 1_000))
-        assert writer.status().flushed_offset > 20_000
+        append(writer, record())
+    before = own_threads()
+    allocate = OsFile.allocate
+
+    def refuse(file, position, length):
+        if "shm" in str(file.path):
+            raise StoreFull("no space left")
+        allocate(file, position, length)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OsFile, "allocate", refuse)
+        with pytest.raises(StoreFull):
+            StoreWriter.open(directory, config)
+    assert own_threads() == before
+    with StoreWriter.open(directory, config) as writer:
+        append(writer, record())
+    assert check_queues_match_log(directory) == 2
+
+
+def test_a_store_whose_offsets_cannot_be_saved_lets_go_of_everything_else(tmp_path, monkeypatch):
+    directory = tmp_path / "store"
+    before = own_threads()
+    store = MessageStore.open(directory, small_config())
+    store.create_topic("t", 1)
+    store.put(Message(topic="t", body=b"x"))
+    store.pull("t", 0, queue_offset=0)
+    store.reader.commit_offset("g", "t", 0, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            OsFileSystem, "write_atomically", lambda *_, **__: (_ for _ in ()).throw(StoreFull("x"))
+        )
+        with pytest.raises(StoreFull):
+            store.close()
+    assert own_threads() == before
+    assert not (directory / "abort").exists()
+    with MessageStore.open(directory, small_config()) as store:
+        assert store.reader.commit_offset("g", "t", 0, 1) == 1

@@ -15,9 +15,7 @@ from storage.tables.topics import TopicConfig
 from storage.testing import SteppedClock
 from storage.view.config_tables import (
     ConfigTables,
-    has_topic_table,
     read_config_tables,
-    table_problems,
     topic_names,
 )
 from storage.view.file_sizes import FileSizes
@@ -94,29 +92,3 @@ def test_what_is_written_to_a_new_store_is_what_is_read_of_it(tmp_path: Path) ->
         tables.topics.values()
     )
     assert store_id.hex() in (tmp_path / "config" / "penstock.json").read_text()
-
-
-def test_empty_tables_but_that_of_topics_are_not_written(tmp_path: Path) -> None:
-    write_configuration(tmp_path, SIZES, ConfigTables(), now_ms=1)
-
-    names = {path.name for path in (tmp_path / "config").iterdir()}
-    assert names == {
-        "penstock.json",
-        "penstock.json.bak",
-        "topics.json",
-        "topics.json.checked",
-    }
-    assert has_topic_table(FILES, tmp_path / "config")
-
-
-def test_tables_that_cannot_be_read_are_named_with_whether_their_backup_can(tmp_path: Path) -> None:
-    assert table_problems(FILES, tmp_path / "config") == {}
-    (tmp_path / "topics.json").write_bytes(topics("a"))
-    (tmp_path / "consumerOffset.json").write_bytes(b"garbage")
-    (tmp_path / "consumerOffset.json.bak").write_bytes(b"{}")
-    (tmp_path / "delayOffset.json.bak").write_bytes(b"garbage")
-
-    assert table_problems(FILES, tmp_path) == {
-        "consumerOffset.json": ("cannot be read; its .bak is used", False),
-        "delayOffset.json": ("is missing; there is no .bak to use", True),
-    }

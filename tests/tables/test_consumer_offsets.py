@@ -34,11 +34,6 @@ def test_progress_of_a_brokers_groups_is_read(tmp_path: Path) -> None:
     assert offsets.fetch("nobody", "orders", 0) is None
 
 
-def test_the_backup_is_used_when_the_file_is_damaged(tmp_path: Path) -> None:
-    offsets = opened(golden_copy("torn/garbage-offsets", tmp_path))
-    assert "billing" in offsets.groups()
-
-
 def test_saved_progress_has_a_brokers_shape_and_keeps_the_version_before(tmp_path: Path) -> None:
     store = golden_copy("basic", tmp_path)
     before = (store / "config" / "consumerOffset.json").read_bytes()

@@ -10,11 +10,8 @@ import pytest
 from engine_store import small_config
 
 from storage import Message, MessageStore
-from storage.clock import SystemClock
-from storage.files.filesystem import OsFileSystem
 from storage.reader import StoreReader
-from storage.tables.consumer_offsets import ConsumerOffsets
-from storage.tables.lost_progress import LOST_PROGRESS_FILE, LostProgress, OffsetBeyond
+from storage.tables.lost_progress import LOST_PROGRESS_FILE
 from storage.writer import StoreWriter
 
 KEPT, LOST, NEXT = 5, 5, 8
@@ -89,12 +86,3 @@ def test_a_reader_that_died_before_it_looked_leaves_it_to_the_next(
         again.commit_offset("another", "t", 0, 1)
         assert again.committed_offset("ahead", "t", 0) == KEPT
     assert not list((store / "config").glob(LOST_PROGRESS_FILE + "*"))
-
-
-def test_two_losses_lower_a_group_twice(store: Path) -> None:
-    lost = LostProgress(OsFileSystem(), store / "config")
-    lost.add([OffsetBeyond("ahead", "t", 0, 10, 7)])
-    lost.add([OffsetBeyond("ahead", "t", 0, 7, 6), OffsetBeyond("gone", "t", 0, 7, 6)])
-    offsets = ConsumerOffsets(OsFileSystem(), store / "config", SystemClock())
-    assert offsets.fetch("ahead", "t", 0) == 6
-    assert offsets.fetch("gone", "t", 0) is None

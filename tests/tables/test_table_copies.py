@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +11,9 @@ from flips import flipped
 from steps_to_try import steps_to_try
 
 from storage.errors import StoreFull
-from storage.files.filesystem import OsFile, OsFileSystem
+from storage.files.filesystem import OsFileSystem
 from storage.format.config_json import decode_config, encode_config
-from storage.tables.table_copies import BACKUP, TableCopies, read_copies
+from storage.tables.table_copies import TableCopies, read_copies
 from storage.testing import SimulatedDisk, every_stop
 
 FILESYSTEM = OsFileSystem()
@@ -84,14 +83,6 @@ def test_what_a_broker_has_written_since_counts(tmp_path: Path, times: int) -> N
     assert counting(tmp_path) == (version(9 + times), "")
 
 
-def test_a_broker_that_changes_nothing_but_the_spelling_counts(tmp_path: Path) -> None:
-    path = written(tmp_path, 1, 2)
-    for _ in range(2):
-        replace_as_a_broker(path, json.dumps(decode_config(version(2))).encode())
-    assert counting(tmp_path)[1] == ""
-    assert counting(tmp_path)[0] != version(2)
-
-
 def test_where_a_broker_died_between_two_names_its_last_version_counts(tmp_path: Path) -> None:
     path = written(tmp_path, 1, 2)
     path.replace(path.with_name(NAME + ".bak"))
@@ -131,26 +122,6 @@ def test_a_start_makes_a_damaged_table_whole_and_keeps_what_it_replaced(tmp_path
     for data in some_flipped(version(2)):
         path.write_bytes(data)
         assert counting(tmp_path)[0] == version(2)
-
-
-def test_the_same_table_is_not_written_twice(tmp_path: Path) -> None:
-    path = written(tmp_path, 1, 2, 2)
-    assert path.with_name(NAME + ".bak").read_bytes() == version(1)
-    path.with_name(NAME + ".checked").unlink()
-    written(tmp_path, 2)
-    path.write_bytes(version(2).replace(b"orders", b"nrders"))
-    assert counting(tmp_path)[0] == version(2)
-
-
-def test_a_write_syncs_the_table_and_its_directory_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = written(tmp_path, 1)
-    synced: list[str] = []
-    monkeypatch.setattr(OsFile, "sync_all", lambda file: synced.append(file.path.name))
-    monkeypatch.setattr(OsFileSystem, "sync_directory", lambda _, path: synced.append(path.name))
-    TableCopies(FILESYSTEM, path).replace(version(2))
-    assert synced == [NAME + ".tmp", tmp_path.name]
 
 
 def test_a_full_disk_leaves_all_as_it_was(tmp_path: Path) -> None:
@@ -216,19 +187,10 @@ def test_repair_stopped_at_any_step_is_done_by_the_next_start(
         assert counting(stop.disk.root) == (version(2), "")
 
 
-@pytest.mark.parametrize("kills", [True, False])
-def test_a_bak_that_alone_is_left_outlives_a_start_that_is_stopped_at_any_step(
-    tmp_path: Path, kills: bool
-) -> None:
-    def work(disk: SimulatedDisk) -> None:
-        path = disk.root / NAME
-        if not any(disk.root.iterdir()):
-            path.with_name(NAME + BACKUP).write_bytes(version(1))
-            disk.trust(path.with_name(NAME + BACKUP))
-        TableCopies(disk, path).settle(is_readable)
-
-    for stop in every_stop(tmp_path / "machine", work, kills=kills):
-        assert counting(stop.disk.root)[0] == version(1)
-        work(stop.disk)
-        assert counting(stop.disk.root) == (version(1), "")
-        assert (stop.disk.root / NAME).read_bytes() == version(1)
+def test_the_same_table_is_not_written_twice(tmp_path: Path) -> None:
+    path = written(tmp_path, 1, 2, 2)
+    assert path.with_name(NAME + ".bak").read_bytes() == version(1)
+    path.with_name(NAME + ".checked").unlink()
+    written(tmp_path, 2)
+    path.write_bytes(version(2).replace(b"orders", b"nrders"))
+    assert counting(tmp_path)[0] == version(2)

@@ -111,18 +111,6 @@ def test_a_page_token_stays_good_while_messages_come(store: MessageStore) -> Non
     assert [r.commit_offset for r in decoded(second)] == [p.commit_offset for p in old[:15]]
 
 
-def test_one_page_has_at_most_64(store: MessageStore) -> None:
-    put(store, 100, "k")
-    result = store.query_by_key("t", "k", max_messages=1000)
-    assert result.record_count == 64
-    assert result.next_page_token
-
-
-def test_a_message_with_one_key_twice_is_found_once(store: MessageStore) -> None:
-    store.put(Message(topic="t", body=b"x", keys=("k", "k")))
-    assert store.query_by_key("t", "k").record_count == 1
-
-
 def test_unique_keys_and_business_keys_are_different_questions(store: MessageStore) -> None:
     store.put(Message(topic="t", body=b"by id", keys=("b",), unique_key="u"))
     assert bodies(store.query_by_key("t", "u", unique=True)) == [b"by id"]

@@ -11,7 +11,6 @@ from real_processes import until
 from storage.files.filesystem import OsFileSystem
 from storage.index.follower import LogReader
 from storage.reader import StoreReader
-from storage.view.log.commit_log import CommitLogView
 from storage.writer import StoreWriter
 
 BODY = bytes(10_000)
@@ -29,31 +28,6 @@ def log(tmp_path: Path) -> Path:
     for number in (0, 2):
         (log / name(number)).write_bytes(bytes(LOG_FILE_SIZE))
     return log
-
-
-def test_a_reader_sees_it_once_something_visible_is_in_it(log: Path) -> None:
-    view = CommitLogView(OsFileSystem(), log, mapped_files_max=4)
-    view.set_bounds(0, LOG_FILE_SIZE)
-    (log / name(1)).write_bytes(bytes(LOG_FILE_SIZE))
-    view.set_bounds(0, LOG_FILE_SIZE + 100)
-    assert view.ranges[0].tolist() == [0, LOG_FILE_SIZE, 2 * LOG_FILE_SIZE]
-
-
-def test_a_lost_file_is_looked_for_once(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = []
-
-    class Counting(OsFileSystem):
-        def list_directory(self, path: Path):  # type: ignore[no-untyped-def]
-            listed.append(path)
-            return super().list_directory(path)
-
-    view = CommitLogView(Counting(), log, mapped_files_max=4)
-    view.set_bounds(0, LOG_FILE_SIZE)
-    view.set_bounds(0, LOG_FILE_SIZE + 1)
-    count = len(listed)
-    for visible in range(LOG_FILE_SIZE + 1, 3 * LOG_FILE_SIZE, 1000):
-        view.set_bounds(0, visible)
-    assert len(listed) == count
 
 
 def test_a_follower_does_not_pass_over_it(log: Path) -> None:

@@ -147,10 +147,6 @@ def test_of_two_that_claim_one_place_the_unit_that_stood_there_decides() -> None
     assert placed([0, 1, 2, 2, 3], {2: 300}) == {0: 0, 1: 1, 2: 3, 3: 4}
 
 
-def test_a_topic_that_was_made_again_in_damage_lost_its_first_records() -> None:
-    assert placed([0, 1, 2, 1, 2], damage=((300, 400),), missing=3) == {0: "gap", 1: 4, 2: 5}
-
-
 def test_damaged_records_at_the_end_keep_the_places_that_were_durable() -> None:
     held, damage = {2: 200, 3: 300, 4: 400}, ((200, 500),)
     assert placed([0, 1], held, damage) == {0: 0, 1: 1, 2: "gap", 3: "gap", 4: "gap"}
@@ -175,6 +171,10 @@ def test_how_the_log_is_cut_into_runs_decides_nothing(
     assert placed(claims, held, cuts=frozenset(cuts), next_offset=next_offset) == whole
     numbers = [each for each in whole.values() if each != "gap"]
     assert len(numbers) == len(set(numbers))
+
+
+def test_a_topic_that_was_made_again_in_damage_lost_its_first_records() -> None:
+    assert placed([0, 1, 2, 1, 2], damage=((300, 400),), missing=3) == {0: "gap", 1: 4, 2: 5}
 
 
 def test_damaged_ranges_that_touch_are_one() -> None:

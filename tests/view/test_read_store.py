@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import textwrap
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,39 +64,12 @@ def fill(store: MessageStore, count: int, *, queue_id: int = 0, tag: str = "") -
     )
 
 
-def test_records_come_back_in_order_and_next_offset_goes_on(store: MessageStore) -> None:
-    fill(store, 50)
-    at, seen = 0, []
-    while (result := store.pull("t", 0, queue_offset=at, max_messages=7)).record_count:
-        assert result.status is PullStatus.FOUND
-        assert result.record_count <= 7
-        seen += bodies(result)
-        at = result.next_offset
-    assert seen == [b"%d" % n for n in range(50)]
-    assert (result.status, result.next_offset) == (PullStatus.OFFSET_OVERFLOW_ONE, 50)
-
-
-def test_one_pull_crosses_files_of_queue_and_log(store: MessageStore) -> None:
-    for _ in range(3):
-        store.put_all([Message(topic="t", body=bytes(4000), queue_id=1) for _ in range(10)])
-    result = store.pull("t", 1, queue_offset=0, max_messages=100)
-    assert (result.record_count, result.next_offset) == (30, 30)
-    assert len(decoded(result)) == 30
-
-
 def test_adjacent_records_come_as_one_slice_and_read_only(store: MessageStore) -> None:
     fill(store, 20)
     result = store.pull("t", 0, queue_offset=0)
     assert len(result.slices) == 1
     with pytest.raises(TypeError):
         result.slices[0][0] = 0
-
-
-def test_bytes_limit_the_pull_but_never_below_one_record(store: MessageStore) -> None:
-    store.put_all([Message(topic="t", body=bytes(1000), queue_id=0) for _ in range(10)])
-    assert store.pull("t", 0, queue_offset=0, max_bytes=1).record_count == 1
-    assert store.pull("t", 0, queue_offset=0, max_bytes=3500).record_count == 3
-    assert store.pull("t", 0, queue_offset=0, max_bytes=1 << 20).record_count == 10
 
 
 def test_offsets_outside_the_queue_have_their_statuses(store: MessageStore) -> None:
@@ -193,18 +165,6 @@ def test_a_single_message_by_offset_and_by_id(store: MessageStore, tmp_path: Pat
     assert caught.value.commit_offset == puts[1].commit_offset
     with pytest.raises(ValueError, match="hexadecimal"):
         store.message_by_id("no id")
-
-
-def test_a_reader_sees_growth_without_a_refresh(store: MessageStore, tmp_path: Path) -> None:
-    with StoreReader.open(tmp_path) as reader:
-        for expected in range(1, 60):
-            store.put(Message(topic="t", body=bytes(2000), queue_id=0))
-            store.max_offset("t", 0)
-            assert reader.max_offset("t", 0) == expected
-        store.create_topic("new", 1)
-        store.put(Message(topic="new", body=b"x"))
-        store.max_offset("new", 0)
-        assert bodies(reader.pull("new", 0, queue_offset=0)) == [b"x"]
 
 
 def test_a_reader_outlives_its_writer_and_sees_the_next_one(tmp_path: Path) -> None:
@@ -369,24 +329,6 @@ def test_a_reader_wants_a_store(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(NotAStore):
         StoreReader.open(tmp_path)
-
-
-def test_pulls_from_many_threads_agree(store: MessageStore) -> None:
-    fill(store, 200)
-    wrong: list[object] = []
-
-    def read() -> None:
-        for at in range(0, 200, 3):
-            got = bodies(store.pull("t", 0, queue_offset=at, max_messages=9))
-            if got != [b"%d" % n for n in range(at, min(at + 9, 200))]:
-                wrong.append((at, got))
-
-    threads = [threading.Thread(target=read) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
 
 
 WRITER = """

@@ -1,14 +1,23 @@
 """penstock.json, sizes found on disk, and what counts as a store."""
 
+from __future__ import annotations
+
+import os
+import resource
+import time
+from pathlib import Path
+
 import pytest
 from engine_store import change_settings, leave_as_a_broker_does, small_config
 from flips import flipped
 from golden import golden_copy, golden_spec
+from open_files import descriptors_below
 from steps_to_try import steps_to_try
 
 from storage import Message, MessageStore
 from storage.config import StoreConfig
 from storage.errors import NotAStore
+from storage.files import open_files
 from storage.files.filesystem import OsFileSystem
 from storage.offline.opened import spec_config
 from storage.view.file_sizes import effective_config
@@ -48,13 +57,6 @@ def test_settings_read_back_and_keep_their_store_id(tmp_path):
     assert effective_config(OsFileSystem(), paths, StoreConfig(), loaded).index_slot_count == 7
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"formatVersion": "x"}'])
-def test_unreadable_settings_are_as_good_as_none(tmp_path, content):
-    (tmp_path / "config").mkdir()
-    (tmp_path / "config" / "penstock.json").write_bytes(content)
-    assert not load_settings(OsFileSystem(), StorePaths(tmp_path)).present
-
-
 def test_no_flipped_bit_changes_what_the_settings_say(tmp_path):
     paths = StorePaths(tmp_path)
     saved = save_settings(
@@ -71,20 +73,6 @@ def test_no_flipped_bit_changes_what_the_settings_say(tmp_path):
         assert load_settings(OsFileSystem(), paths) == (
             saved if "bak" not in path.name else StoreSettings()
         )
-
-
-def test_a_start_makes_damaged_settings_whole_and_the_store_stays_the_same(tmp_path, caplog):
-    directory = tmp_path / "store"
-    with MessageStore.open(directory, small_config()) as store:
-        store.create_topic("t", 1)
-        store_id = store.reader.store_id
-    path = directory / "config" / "penstock.json"
-    whole = path.read_bytes()
-    path.write_bytes(whole.replace(b'"storeId": "', b'"storeId": "0', 1))
-    with MessageStore.open(directory) as store:
-        assert store.reader.store_id == store_id
-    assert path.read_bytes() == whole
-    assert "penstock.json is damaged: its checksum does not match" in caplog.text
 
 
 def test_a_directory_of_other_things_is_not_a_store(tmp_path):
@@ -139,3 +127,79 @@ def test_a_brokers_queue_files_hold_the_units_that_their_size_begins(tmp_path):
     spec = {"store": {"mappedFileSizeConsumeQueue": 1_010, "mappedFileSizeCommitLog": 100_003}}
     config = spec_config(tmp_path, spec)
     assert (config.consume_queue_file_size, config.commit_log_file_size) == (1_020, 100_003)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store with settings that were written some time ago."""
+    root = tmp_path / "store"
+    with MessageStore.open(root, small_config()) as opened:
+        for topic in ("a", "b"):
+            opened.create_topic(topic, 1)
+            opened.put(Message(topic=topic, body=b"body"))
+    then = time.time_ns() - 10_000_000_000
+    for path in (root / "config").glob("penstock.json*"):
+        os.utime(path, ns=(then, then))
+    return root
+
+
+def test_extents_of_queues_see_a_deletion_at_once(store: Path) -> None:
+    with MessageStore.open(store, small_config()) as opened:
+        extents = opened.reader.queue_extents()
+        assert [(extent.topic, extent.incarnation) for extent in extents] == [("a", 0), ("b", 0)]
+
+        opened.delete_topic("a")
+
+        assert [extent.topic for extent in opened.reader.queue_extents()] == ["b"]
+        opened.create_topic("a", 1)
+        opened.put(Message(topic="a", body=b"again"))
+        opened.pull("a", 0, queue_offset=0)  # waits for dispatch
+        again = opened.reader.queue_extents({"a"})
+        assert [extent.incarnation != 0 for extent in again] == [True]
+
+
+def test_queues_share_the_files_that_a_process_may_have_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_files.resource, "getrlimit", lambda _kind: (64, 64))
+    with MessageStore.open(tmp_path, small_config()) as store:
+        store.create_topic("wide", 100)
+        store.put_all([Message(topic="wide", body=b"x", queue_id=n) for n in range(100)])
+        for _ in range(2):
+            found = [store.pull("wide", n, queue_offset=0).record_count for n in range(100)]
+            assert found == [1] * 100
+        assert len(descriptors_below(tmp_path / "consumequeue")) < 64
+
+
+def test_the_limit_is_raised_as_far_as_it_goes_and_shared() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    enough = open_files.ENOUGH if hard == resource.RLIM_INFINITY else min(hard, open_files.ENOUGH)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (enough - 1, hard))
+        open_files.raise_limit()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (enough, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1_000, hard))
+        assert [open_files.at_most(n, share=2) for n in (400, 2_048)] == [400, 500]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"formatVersion": "x"}'])
+def test_unreadable_settings_are_as_good_as_none(tmp_path, content):
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "penstock.json").write_bytes(content)
+    assert not load_settings(OsFileSystem(), StorePaths(tmp_path)).present
+
+
+def test_a_start_makes_damaged_settings_whole_and_the_store_stays_the_same(tmp_path, caplog):
+    directory = tmp_path / "store"
+    with MessageStore.open(directory, small_config()) as store:
+        store.create_topic("t", 1)
+        store_id = store.reader.store_id
+    path = directory / "config" / "penstock.json"
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b'"storeId": "', b'"storeId": "0', 1))
+    with MessageStore.open(directory) as store:
+        assert store.reader.store_id == store_id
+    assert path.read_bytes() == whole
+    assert "penstock.json is damaged: its checksum does not match" in caplog.text

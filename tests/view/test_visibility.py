@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from engine_store import small_config
@@ -30,34 +29,6 @@ def put(writer: StoreWriter, body: bytes = b"x") -> None:
     while writer.status().dispatched_offset < writer.appended_offset:
         assert time.monotonic() < until
         time.sleep(0.001)
-
-
-def test_a_thread_that_is_held_up_takes_nothing_back_that_another_has_shown(
-    tmp_path: Path, writer: StoreWriter
-) -> None:
-    """Else one who was woken for a message would not find it, and wait for the next."""
-    with StoreReader.open(tmp_path / "store") as reader:
-        positions = reader.positions
-        assert positions is not None
-
-        class HeldUp:
-            def __getattr__(self, name: str) -> Any:
-                return getattr(positions, name)
-
-            @property
-            def dispatched_offset(self) -> int:
-                """What was there before another thread took over more."""
-                seen = positions.dispatched_offset
-                if reader._visibility.positions is self:
-                    reader._visibility.positions = positions
-                    put(writer)
-                    assert reader.visible_offset == writer.appended_offset
-                return seen
-
-        put(writer)
-        reader._visibility.positions = HeldUp()  # type: ignore[assignment]
-        reader._visibility.update()
-        assert reader.log.visible_offset == writer.appended_offset
 
 
 def bodies(result: PullResult) -> list[bytes]:
@@ -88,19 +59,3 @@ def test_a_queue_of_a_deleted_topic_is_not_served_from_what_a_reader_kept(
         put(writer, b"new")
         assert bodies(reader.pull("t", 0, queue_offset=0)) == [b"new"]
         assert (reader.min_offset("t", 0), reader.max_offset("t", 0)) == (0, 1)
-
-
-def test_nor_after_the_writer_has_started_again(tmp_path: Path) -> None:
-    directory = tmp_path / "store"
-    with StoreWriter.open(directory, small_config()) as writer:
-        writer.create_topic("t", 1)
-    with StoreWriter.open(directory, small_config()) as writer:
-        reader = StoreReader.open(directory)
-        for _ in range(3):
-            put(writer, b"old")
-        assert bodies(reader.pull("t", 0, queue_offset=0)) == [b"old"] * 3
-        writer.delete_topic("t")
-        writer.create_topic("t", 1)
-        put(writer, b"new")
-    with StoreWriter.open(directory, small_config()), reader:
-        assert bodies(reader.pull("t", 0, queue_offset=0)) == [b"new"]
