@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 from steps_to_try import steps_to_try
-from unit_damage import OTHERS_LEFT, make_cut
-from unit_damage import flip as flip_unit
 
 from storage import MessageStore, StoreConfig, offline
 from storage.findings import KINDS
@@ -99,11 +97,6 @@ def test_a_deleted_topic_lacks_nothing(tmp_path: Path) -> None:
     assert wrong(tmp_path) == []
 
 
-def test_a_store_without_a_topic_is_sound(tmp_path: Path) -> None:
-    MessageStore.open(tmp_path, CONFIG).close()
-    assert wrong(tmp_path) == []
-
-
 @pytest.mark.parametrize("byte", steps_to_try(range(UNIT_SIZE), 4))
 def test_a_flipped_bit_of_a_unit_is_named_with_its_queue_offset(directory: Path, byte: int) -> None:
     """The rest of the queue is not hidden by it: one unit is wrong, every message is served."""
@@ -113,22 +106,6 @@ def test_a_flipped_bit_of_a_unit_is_named_with_its_queue_offset(directory: Path,
     assert f"{MESSAGES} messages are served" in [
         line["message"] for line in offline.doctor(directory)
     ]
-
-
-def test_the_first_unit_that_is_left_is_named_if_it_says_that_its_record_was_removed(
-    tmp_path: Path,
-) -> None:
-    store = tmp_path / "s"
-    left = make_cut(store)
-    before = [line["message"] for line in offline.doctor(store)]
-    assert wrong(store) == []
-    flip_unit(store, 1, 47)
-
-    path = str(Path("consumequeue/t/1") / f"{0:020d}")
-    assert places(wrong(store)) == [("damage", "queue-unit", path, 1, 2)]
-    count = len(left) + OTHERS_LEFT
-    assert f"{count} messages are served" in before
-    assert f"{count - 1} messages are served" in [x["message"] for x in offline.doctor(store)]
 
 
 def lost_unit_page(directory: Path) -> None:
@@ -192,17 +169,6 @@ def test_a_damaged_slot_of_the_checkpoint_is_named(directory: Path, position: in
 
     assert was_written
     assert found == ("damage", "checkpoint-slot", "checkpoint", position, position + 512)
-
-
-def test_a_checkpoint_of_zeros_is_named(directory: Path) -> None:
-    (directory / "checkpoint").write_bytes(bytes(4096))
-
-    [found] = [line for line in wrong(directory) if line["kind"] == "checkpoint"]
-
-    assert (found["severity"], found["file"]) == ("damage", "checkpoint")
-    with MessageStore.open(directory, CONFIG) as store:
-        assert store.max_offset("t", 0) == MESSAGES
-    assert wrong(directory) == []
 
 
 @pytest.mark.parametrize("table", ["topics.json", "consumerOffset.json"])
@@ -299,3 +265,14 @@ def test_damage_under_a_running_store_is_named(tmp_path: Path) -> None:
         flip(tmp_path / queue_file(1), 5 * UNIT_SIZE + 3, 2)
 
         assert places(wrong(tmp_path)) == [("damage", "queue-unit", str(queue_file(1)), 25, 26)]
+
+
+def test_a_checkpoint_of_zeros_is_named(directory: Path) -> None:
+    (directory / "checkpoint").write_bytes(bytes(4096))
+
+    [found] = [line for line in wrong(directory) if line["kind"] == "checkpoint"]
+
+    assert (found["severity"], found["file"]) == ("damage", "checkpoint")
+    with MessageStore.open(directory, CONFIG) as store:
+        assert store.max_offset("t", 0) == MESSAGES
+    assert wrong(directory) == []

@@ -80,13 +80,6 @@ def test_a_spec_beside_the_store_is_used(tmp_path: Path) -> None:
         assert (opened.config.index_slot_count, opened.config.index_entry_count) == (3, 6)
 
 
-def test_a_spec_file_may_lie_anywhere(tmp_path: Path) -> None:
-    spec = tmp_path / "broker.json"
-    spec.write_text(json.dumps({"store": {"maxHashSlotNum": 3, "maxIndexNum": 6}}))
-    with offline.open_offline(golden_store("slow"), spec) as opened:
-        assert opened.config.index_slot_count == 3
-
-
 def test_index_sizes_are_found_from_the_files() -> None:
     with offline.open_offline(golden_store("basic"), {}) as opened:
         assert (opened.config.index_slot_count, opened.config.index_entry_count) == (500, 2000)
@@ -161,44 +154,6 @@ def test_doctor_finds_nothing_in_a_good_store(name: str) -> None:
     assert findings[-1]["severity"] == "ok", findings
     records = next(line for line in golden_dump(name) if line["type"] == "commitlog")["records"]
     assert any(f["message"].startswith(f"{records} intact records") for f in findings)
-
-
-@pytest.mark.parametrize("size", [0, 1, 39, 4095, 4097, 5001])
-def test_a_checkpoint_of_any_length_is_lived_with(tmp_path: Path, size: int) -> None:
-    store = golden_copy("lmq", tmp_path)
-    with (store / "checkpoint").open("r+b") as file:
-        file.truncate(size)
-    assert sum(line["type"] == "message" for line in offline.dump(store)) == 85
-    with MessageStore.open(store, SMALL) as opened:
-        assert opened.max_offset("%LMQ%alice", 0) == 20
-
-
-def test_a_log_file_that_is_too_long_does_not_hide_the_next(tmp_path: Path) -> None:
-    store = golden_copy("basic", tmp_path)
-    with sorted((store / "commitlog").iterdir())[1].open("r+b") as file:
-        file.truncate(262_144 + 3000)
-    assert sum(line["type"] == "message" for line in offline.dump(store)) == 2315
-
-
-def test_doctor_names_the_newest_index_file_when_it_is_gone(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path / "store", SMALL) as store:
-        store.create_topic("t", 1)
-        for number in range(60):
-            store.put(Message(topic="t", body=b"x", keys=(f"k{number}",)))
-    assert [line["severity"] for line in offline.doctor(tmp_path / "store")][-1] == "ok"
-    newest = max((tmp_path / "store" / "index").iterdir())
-    newest.unlink()
-
-    found = list(offline.doctor(tmp_path / "store"))
-
-    [damage] = [line for line in found if line["severity"] in ("warning", "damage")]
-    assert (damage["kind"], damage["file"]) == ("index-file-missing", f"index/{newest.name}")
-
-    page = tmp_path / "store" / "checkpoint"  # as a broker leaves it: its times, nothing of ours
-    page.write_bytes((1).to_bytes(8, "big") + page.read_bytes()[8:])
-    assert not [
-        each for each in offline.doctor(page.parent) if each["file"] == f"index/{newest.name}"
-    ]
 
 
 @pytest.mark.parametrize("lost", [0, 1])

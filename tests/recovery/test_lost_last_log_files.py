@@ -132,32 +132,6 @@ def test_queue_offsets_go_on_above_what_the_queues_had(
 
 
 @pytest.mark.parametrize("orderly", [True, False], ids=["clean stop", "killed"])
-def test_a_queue_that_is_met_nowhere_else_in_the_log_goes_on_above_too(
-    tmp_path: Path, orderly: bool
-) -> None:
-    """All its records were in the lost file; others are in the files before."""
-    with MessageStore.open(tmp_path, CONFIG) as store:
-        store.create_topic("early", 1)
-        store.create_topic("late", 1)
-        for _ in range(40):
-            early = store.put(Message(topic="early", body=b"x" * 100))
-        while (late := store.put(Message(topic="late", body=b"x" * 100))).queue_offset < 30:
-            continue
-    assert late.commit_offset // FILE_SIZE > early.commit_offset // FILE_SIZE
-    for path in (tmp_path / "commitlog").iterdir():
-        if int(path.name) > early.commit_offset:
-            path.unlink()
-    if not orderly:
-        (tmp_path / "abort").touch()
-    with MessageStore.open(tmp_path, CONFIG) as store:
-        assert store.put(Message(topic="late", body=b"y")).queue_offset == 31
-        assert store.put(Message(topic="early", body=b"y")).queue_offset == 40
-    (tmp_path / "checkpoint").unlink()
-    with MessageStore.open(tmp_path, CONFIG) as store:
-        assert store.put(Message(topic="late", body=b"y")).queue_offset == 32
-
-
-@pytest.mark.parametrize("orderly", [True, False], ids=["clean stop", "killed"])
 @pytest.mark.parametrize("how", ["checkpoint", "no checkpoint"])
 def test_a_store_whose_log_is_gone_is_refused(
     stored: Stored, tmp_path: Path, how: str, orderly: bool
@@ -184,3 +158,29 @@ def test_doctor_names_what_is_gone(stored: Stored, tmp_path: Path, how: str, ahe
     ]
     assert gone, json.dumps(findings, indent=1)
     assert gone[0]["command"]
+
+
+@pytest.mark.parametrize("orderly", [True, False], ids=["clean stop", "killed"])
+def test_a_queue_that_is_met_nowhere_else_in_the_log_goes_on_above_too(
+    tmp_path: Path, orderly: bool
+) -> None:
+    """All its records were in the lost file; others are in the files before."""
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        store.create_topic("early", 1)
+        store.create_topic("late", 1)
+        for _ in range(40):
+            early = store.put(Message(topic="early", body=b"x" * 100))
+        while (late := store.put(Message(topic="late", body=b"x" * 100))).queue_offset < 30:
+            continue
+    assert late.commit_offset // FILE_SIZE > early.commit_offset // FILE_SIZE
+    for path in (tmp_path / "commitlog").iterdir():
+        if int(path.name) > early.commit_offset:
+            path.unlink()
+    if not orderly:
+        (tmp_path / "abort").touch()
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        assert store.put(Message(topic="late", body=b"y")).queue_offset == 31
+        assert store.put(Message(topic="early", body=b"y")).queue_offset == 40
+    (tmp_path / "checkpoint").unlink()
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        assert store.put(Message(topic="late", body=b"y")).queue_offset == 32

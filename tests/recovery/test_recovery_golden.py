@@ -6,7 +6,6 @@ import shutil
 import numpy as np
 import pytest
 from golden import CLEAN, STORES, TORN, golden_copy, golden_dump, golden_spec
-from steps_to_try import steps_to_try
 
 from storage.checkpoint.durable_slots import DurablePositions
 from storage.files.filesystem import OsFileSystem
@@ -143,19 +142,6 @@ def test_every_intact_record_of_a_damaged_store_is_in_its_queue(variant, tmp_pat
         assert np.all(units["offset"] < recovered.end_offset)
         served += int(np.count_nonzero(~damaged))
     assert served == recovered.record_count
-
-
-@pytest.mark.parametrize("variant", steps_to_try(list(TORN), 4, start=1))
-def test_recovering_twice_changes_nothing_more(variant, tmp_path):
-    store = golden_copy(f"torn/{variant}", tmp_path)
-    spec = golden_spec("torn")["store"]
-    open_and_recover(store, spec)
-    after_once = digests(store)
-
-    _, _, recovered = open_and_recover(store, spec)
-
-    assert recovered.units_written == 0
-    assert digests(store) == after_once
 
 
 def test_queue_offsets_of_damaged_records_without_queues_get_placeholders_at_the_damage(tmp_path):

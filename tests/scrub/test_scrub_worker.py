@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -143,14 +142,6 @@ def test_a_damaged_record_is_said_once_with_its_place(
     assert scrubbed.status.finding_count == 1
 
 
-def test_a_lost_log_file_is_said(scrubbed: Scrubbed, caplog: pytest.LogCaptureFixture) -> None:
-    sorted((scrubbed.directory / "commitlog").iterdir())[1].unlink()
-
-    scrubbed.next_pass()
-
-    assert "the file is missing" in events(caplog)[0]
-
-
 def test_a_wrong_unit_is_said_and_rebuilt_at_once(
     scrubbed: Scrubbed, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -216,32 +207,6 @@ def test_a_pass_goes_on_after_a_restart(scrubbed: Scrubbed) -> None:
         assert (again.status.end, position < again.status.position) == (end, True)
 
 
-def test_a_position_is_noted_while_a_pass_is_long(
-    scrubbed: Scrubbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("storage.scrub.worker.SAVE_BYTES", 5 << 20)
-    scrubbed.clock.advance(DAY_S)
-    for _ in range(4):
-        scrubbed.step()
-
-    noted = scrubbed.store.writer._engine.states.document(STATE)
-    assert 0 < noted["position"] < noted["end"]
-
-
-def test_events_are_warnings(scrubbed: Scrubbed, caplog: pytest.LogCaptureFixture) -> None:
-    log_byte(scrubbed.directory, BODY + 10_000)
-    scrubbed.next_pass()
-    assert {record.levelno for record in caplog.records if "scrub" in record.name} == {
-        logging.WARNING
-    }
-
-
-def test_the_newest_finding_is_in_the_status(scrubbed: Scrubbed) -> None:
-    log_byte(scrubbed.directory, BODY + 10_000)
-    scrubbed.next_pass()
-    assert scrubbed.status.last_finding.startswith("log-record: commitlog/")
-
-
 def test_a_damaged_table_is_said(scrubbed: Scrubbed, caplog: pytest.LogCaptureFixture) -> None:
     path = scrubbed.directory / "config" / "topics.json"
     path.write_bytes(path.read_bytes().replace(b'"t"', b'"u"'))
@@ -275,3 +240,15 @@ def test_what_cannot_be_rebuilt_or_read_is_said_and_the_pass_goes_on(
     assert "queue-unit: consumequeue: cannot be read" in events(caplog)[1]
     assert scrubbed.status.finding_count == 2
     assert scrub.failure is None
+
+
+def test_a_position_is_noted_while_a_pass_is_long(
+    scrubbed: Scrubbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.scrub.worker.SAVE_BYTES", 5 << 20)
+    scrubbed.clock.advance(DAY_S)
+    for _ in range(4):
+        scrubbed.step()
+
+    noted = scrubbed.store.writer._engine.states.document(STATE)
+    assert 0 < noted["position"] < noted["end"]

@@ -82,17 +82,6 @@ def test_nothing_is_said_of_an_index_in_the_checkpoint_of_a_broker(store: Path) 
     assert path.read_bytes() == page
 
 
-def test_log_files_hold_what_is_written_at_its_offset(tmp_path: Path) -> None:
-    make_log_files(tmp_path, 2 * 4096 + 1, 4096)
-
-    write_log(tmp_path, 4096 + 100, b"here", 4096)
-
-    files = sorted((tmp_path / "commitlog").iterdir())
-    assert [int(file.name) for file in files] == [0, 4096, 8192]
-    content = b"".join(file.read_bytes() for file in files)
-    assert content == bytes(4196) + b"here" + bytes(3 * 4096 - 4200)
-
-
 def test_units_are_written_across_files_by_several_tasks(tmp_path: Path) -> None:
     """Each makes the files that it needs; none undoes what another has written."""
     queue, file_size = tmp_path / "t" / "0", 10 * UNIT
@@ -109,6 +98,17 @@ def test_units_are_written_across_files_by_several_tasks(tmp_path: Path) -> None
         assert b"".join(file.read_bytes() for file in files) == b"".join(units)
         remove_files(queue)
         assert list(queue.iterdir()) == []
+
+
+def test_log_files_hold_what_is_written_at_its_offset(tmp_path: Path) -> None:
+    make_log_files(tmp_path, 2 * 4096 + 1, 4096)
+
+    write_log(tmp_path, 4096 + 100, b"here", 4096)
+
+    files = sorted((tmp_path / "commitlog").iterdir())
+    assert [int(file.name) for file in files] == [0, 4096, 8192]
+    content = b"".join(file.read_bytes() for file in files)
+    assert content == bytes(4196) + b"here" + bytes(3 * 4096 - 4200)
 
 
 def test_an_index_file_that_a_task_left_is_made_again(tmp_path: Path) -> None:
