@@ -79,6 +79,21 @@ def test_queues_of_a_topic_that_is_not_there_have_no_places() -> None:
     assert ends_of(Disk()).places_of([(b"orders", 0), (b"others", 0)]) is None
 
 
+def test_an_append_that_comes_between_counts() -> None:
+    """Who looks on disk does not hold the lock: the queue may be met before he does."""
+    looks: Any = SimpleNamespace()
+    ends = ends_of(looks)
+
+    def next_offset(_topic: str, _queue_id: int) -> int:
+        ends.move((b"orders", 0), 7, 8, 10)
+        return 7
+
+    looks.next_offset = next_offset
+    places = ends.places_of([(b"orders", 0)])
+    assert places == Places(0, np.array([0]))
+    assert ends.of_all([(b"orders", 0)], places).tolist() == [8]
+
+
 def test_what_was_found_on_disk_of_a_topic_that_goes_meanwhile_is_not_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -97,28 +112,3 @@ def test_what_was_found_on_disk_of_a_topic_that_goes_meanwhile_is_not_kept(
     assert ends.places_of(keys) is None
     looks.next_offset = disk.next_offset
     assert [ends.of(key) for key in keys] == [0] * 6
-
-
-def test_an_append_that_comes_between_counts() -> None:
-    """Who looks on disk does not hold the lock: the queue may be met before he does."""
-    looks: Any = SimpleNamespace()
-    ends = ends_of(looks)
-
-    def next_offset(_topic: str, _queue_id: int) -> int:
-        ends.move((b"orders", 0), 7, 8, 10)
-        return 7
-
-    looks.next_offset = next_offset
-    places = ends.places_of([(b"orders", 0)])
-    assert places == Places(0, np.array([0]))
-    assert ends.of_all([(b"orders", 0)], places).tolist() == [8]
-
-
-def test_topics_that_come_and_go_take_no_more_places() -> None:
-    ends = ends_of(Disk())
-    keys = [(b"orders", queue_id) for queue_id in range(6)]
-    for _ in range(3):
-        places = ends.places_of(keys)
-        assert places is not None
-        assert sorted(places.indices) == list(range(6))
-        ends.forget_topic("orders")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 from engine_store import record, small_config
 
-from storage.counts import Histogram, LatencyProbe
+from storage.counts import Histogram
 from storage.message import Message, ProducerSequence
 from storage.writer import StoreWriter
 
@@ -102,22 +101,3 @@ def test_a_histogram_has_each_value_in_the_first_bucket_that_holds_it() -> None:
         times.add(value)
     assert times.counts == [2, 2, 1, 2]
     assert np.isclose(times.total, sum(values))
-
-
-def test_a_probe_times_one_append_until_it_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr("storage.counts.time.perf_counter", lambda: now[0])
-    probe = LatencyProbe()
-    probe.reached(50)  # nothing is under way
-    probe.begin(100)
-    now[0] = 1.0
-    probe.begin(200)  # the first one is still under way
-    probe.reached(99)
-    assert sum(probe.seconds.counts) == 0
-    now[0] = 3.0
-    probe.reached(200)
-    assert (sum(probe.seconds.counts), probe.seconds.total) == (1, 3.0)
-    probe.begin(300)
-    now[0] = 3.5
-    probe.reached(300)
-    assert (sum(probe.seconds.counts), probe.seconds.total) == (2, 3.5)

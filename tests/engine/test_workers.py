@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Callable
@@ -15,8 +14,6 @@ from storage.errors import StoreFailed, StoreFull
 from storage.store import MessageStore
 from storage.testing import SteppedWorkers
 from storage.workers import Worker, Workers
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class Counter(Worker):
@@ -180,21 +177,6 @@ def test_the_end_waits_for_the_step_under_way_and_does_the_last_of_the_work_once
     assert not worker.wait_for(lambda: False, 30), "nobody waits for a worker that has ended"
 
 
-def test_each_background_part_of_a_store_is_a_worker(tmp_path: Path) -> None:
-    (tmp_path / "shm").mkdir()
-    config = small_config(
-        transient_pool=True, transient_pool_directory=str(tmp_path / "shm"), warm_ahead_bytes=4096
-    )
-    before = {thread.ident for thread in threading.enumerate()}
-    with MessageStore.open(tmp_path / "store", config):
-        names = {each.name for each in threading.enumerate() if each.ident not in before}
-    parts = (
-        "allocate", "warm", "commit", "flush", "dispatch", "checkpoint", "staged", "scrub", "rebuild",
-        "timers", "transactions", "index", "retention", "producers",
-    )  # fmt: skip
-    assert names == {f"penstock-{part}" for part in parts}
-
-
 def test_a_whole_store_works_without_a_thread(tmp_path: Path) -> None:
     before = threading.active_count()
     with MessageStore.open(
@@ -206,29 +188,3 @@ def test_a_whole_store_works_without_a_thread(tmp_path: Path) -> None:
         store._put_offset = end
         assert store.query_by_key("t", "k").slices
         assert threading.active_count() == before
-
-
-def test_threads_are_started_in_one_place() -> None:
-    starting = re.compile(r"\bThread\(")
-    places = [
-        str(path.relative_to(ROOT))
-        for package in ("storage", "services")
-        for path in sorted((ROOT / package).rglob("*.py"))
-        if starting.search(path.read_text())
-    ]
-    assert places == ["storage/workers.py", "services/testing.py"]  # the plugin runs whole services
-
-
-@pytest.mark.parametrize(
-    "error", [OSError(5, "Input/output error"), ValueError("a defect")], ids=repr
-)
-def test_the_log_has_a_traceback_of_a_defect_and_none_of_a_device_that_fails(
-    error: Exception, caplog: pytest.LogCaptureFixture
-) -> None:
-    worker = Counter()
-    worker.error = error
-    worker.asked = 1
-    worker.run()  # to its failure
-    (line,) = caplog.records
-    assert str(error) in line.getMessage()
-    assert bool(line.exc_info) == isinstance(error, ValueError)
