@@ -79,3 +79,31 @@ def test_leases_on_deleted_messages_end_and_the_group_goes_on(tmp_path: Path) ->
     assert bodies(store.receive(32)) == list(range(first + 32, first + 64))
     store.leases.close()
     store.reader.close()
+
+
+def test_a_topic_made_again_is_another_one_after_its_old_records_are_gone(tmp_path: Path) -> None:
+    """Leases, streams' checkpoints and exports remember queue offsets with the incarnation, for longer than the log."""
+    store = CleanedStore(tmp_path)
+    store.open().create_topic("again", 1)
+    store.writer.create_topic("gone", 1)
+    store.fill(100)
+    store.writer.delete_topic("again")
+    store.writer.delete_topic("gone")
+    deleted_at = store.writer._engine.log.appended_offset
+    store.fill(500)
+    store.age()
+    store.clean()
+    assert store.writer.retention.report().min_commit_offset > deleted_at
+    store.writer.create_topic("other", 1)
+    store.writer.delete_topic("other")
+    store.writer.close()
+    store.open()
+    for name in ("again", "gone"):
+        store.writer.create_topic(name, 1)
+
+    with StoreReader.open(
+        store.machine.store, store.writer.config,
+        filesystem=store.machine.disk, clock=store.machine.clock,
+    ) as reader:  # fmt: skip
+        assert [reader.incarnation_of(name) for name in ("again", "gone")] == [deleted_at] * 2
+    store.writer.close()

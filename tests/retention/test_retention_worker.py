@@ -12,7 +12,6 @@ from steps_to_try import ALL_STEPS
 
 from storage.errors import InvalidMessage, StoreFull
 from storage.files.disk_space import DiskSpace
-from storage.log.followers import DurableNeed
 from storage.message import PullStatus
 from storage.queues.queue_table import ExpiredFiles
 from storage.reader import StoreReader
@@ -132,32 +131,6 @@ def test_what_is_needed_stays_and_who_needs_it_is_named(store: CleanedStore) -> 
     set_used_percent(store, 86)
     store.clean()
     assert store.log_files[0] > LOG_FILE_SIZE
-
-
-def test_a_hold_that_lets_go_for_moments_keeps_its_files(store: CleanedStore) -> None:
-    """A record that is needed no more is so only when its copy is durable, and may be needed again before."""
-    writer = store.open()
-    store.fill(600)
-    store.age()
-    before = store.log_files
-    need: list[int | None] = [5]
-    writer.followers.register("copies", DurableNeed(lambda: need[0], writer._engine.log))
-    worker = store.machine.workers._workers["retention"]
-    for _ in range(3):
-        worker.step()
-        need[0] = None
-        writer.append_batch(record())
-        worker.step()
-        need[0] = 5
-        worker.step()
-        store.machine.workers.step("flush")
-        worker.step()
-        assert store.log_files[: len(before)] == before
-    need[0] = None
-    worker.step()
-    store.machine.workers.step("flush")
-    store.clean()
-    assert len(store.log_files) < len(before)
 
 
 def test_files_go_at_once_when_asked_for(store: CleanedStore) -> None:
@@ -341,50 +314,6 @@ def jump(store: CleanedStore, hours: int) -> None:
     clock.now_ms = lambda: right_ms() + hours * HOUR_MS  # type: ignore[method-assign]
 
 
-def test_a_jump_outside_the_hours_for_deleting_is_seen(store: CleanedStore) -> None:
-    clock = store.machine.clock
-    hour = time.localtime(clock.now_ms() // 1000).tm_hour
-    store.open(retention_delete_hours=f"{(hour + 6) % 24:02d}")
-    store.fill(600)
-    before = store.log_files
-    jump(store, LONG_HOURS)
-    store.clean()
-    jump(store, 6)
-
-    store.clean()
-
-    assert store.log_files == before
-
-
-def test_a_clock_that_goes_back_by_a_day_deletes_nothing_until_it_is_right(
-    store: CleanedStore,
-) -> None:
-    """And being set right again is a jump ahead, which is not believed for an hour."""
-    store.open()
-    store.fill(600)
-    before = store.log_files
-    store.age(73)
-    jump(store, -24)
-    store.clean()
-    assert store.log_files == before
-    store.writer.append_batch(record())
-    jump(store, 24)
-    store.clean()
-    assert store.log_files[: len(before)] == before
-    store.machine.clock.advance(3_700)
-    store.clean()
-    assert len(store.log_files) < len(before)
-
-
-def test_a_jump_before_the_first_round_is_seen(store: CleanedStore) -> None:
-    store.open()
-    store.fill(600)
-    before = store.log_files
-    jump(store, LONG_HOURS)
-    store.clean()
-    assert store.log_files == before
-
-
 @pytest.mark.parametrize("kills", [True, False])
 def test_a_jump_while_the_writer_is_down_costs_an_hour(store: CleanedStore, kills: bool) -> None:
     writer = store.open()
@@ -401,22 +330,6 @@ def test_a_jump_while_the_writer_is_down_costs_an_hour(store: CleanedStore, kill
     store.machine.clock.advance(3_700)
     store.clean()
     assert len(store.log_files) < len(before)
-
-
-def test_what_was_decided_is_stored_on_a_disk_that_refuses_producers(store: CleanedStore) -> None:
-    writer = store.open()
-    store.fill(10)
-    set_used_percent(store, 91)
-    store.machine.workers._workers["retention"].step()
-    appender = writer._appender
-    with pytest.raises(StoreFull, match="91 % full"):
-        appender.append(appender.prepare(record()))
-    with pytest.raises(StoreFull, match="91 % full"):
-        appender.check_queue((b"t", 0))
-
-    appender.append(appender.prepare(record()), decided=True)
-
-    assert writer.retention.report().refuses_appends
 
 
 def test_a_topic_made_again_while_its_old_files_go_keeps_its_new_ones(store: CleanedStore) -> None:
@@ -451,31 +364,6 @@ def test_a_topic_made_again_while_its_old_files_go_keeps_its_new_ones(store: Cle
         writer.append_batch(record())
     writer._engine.settle()
     assert queues.release_files(stale) == ([], 0), "of another life of the topic"
-
-
-def test_a_stop_while_many_queues_are_cleaned_makes_the_next_start_no_slower(
-    store: CleanedStore,
-) -> None:
-    writer = store.open(flush_mode="sync")
-    writer.create_topic("many", 70)
-    for queue_id in range(70):
-        records = b"".join([record(topic="many", queue_id=queue_id)] * 120)
-        writer.append_batch(records)
-    store.fill(200)
-    store.age()
-    worker = store.machine.workers._workers["retention"]
-    cleaning = writer.retention._cleaning
-    writer.retention._asked_ms = HOUR_MS
-    for _ in range(300):
-        if cleaning._released:
-            break
-        worker.step()
-    assert len({path.parent for path in cleaning._released}) > 60
-    store.machine.kill()
-
-    writer = store.open(flush_mode="sync")
-
-    assert writer.recovered.start.name == "BOUNDED"
 
 
 def test_queues_are_looked_at_again_after_an_error(store: CleanedStore) -> None:

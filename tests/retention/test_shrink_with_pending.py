@@ -73,38 +73,6 @@ def test_delayed_messages_keep_their_queues_until_they_were_delivered(
     assert [each.queue_id for each in store.records("orders")] == [2, 3, 1, 3, 3]
 
 
-def test_a_recalled_message_does_not_count(store: TransactionStore) -> None:
-    stored = put(store, 3, delay_ms=60_000)
-    kept = put(store, 3, delay_ms=60_000)
-    store.writer.timers.recall("orders", stored.unique_key, store.clock.now_ms() + 60_000)
-    with pytest.raises(QueuesInUse, match="1 delayed message for queue 3"):
-        shrink(store)
-    store.writer.timers.recall("orders", kept.unique_key, store.clock.now_ms() + 60_000)
-    shrink(store)
-
-
-@pytest.mark.parametrize("restarts", [False, True])
-def test_what_was_for_a_topic_before_it_was_deleted_does_not_count(
-    store: TransactionStore, restarts: bool
-) -> None:
-    put(store, 3, delay_ms=60_000)
-    put(store, 3, delay_level=5)
-    store.prepare(message(b"one", "A", queue_id=3))
-    store.writer.delete_topic("orders")
-    store.writer.create_topic("orders", 4)
-    if restarts:
-        store.workers.settle()
-        store.reopen()
-    put(store, 2, delay_ms=60_000)
-    store.prepare(message(b"two", "B", queue_id=2))
-    with pytest.raises(
-        QueuesInUse,
-        match="'orders': 1 delayed message for queue 2, 1 message of pending transactions for queue 2, to be",
-    ):
-        shrink(store)
-    shrink(store, 3)
-
-
 def test_with_force_they_come_to_a_queue_that_nobody_reads(store: TransactionStore) -> None:
     put(store, 3, delay_ms=60_000)
     store.prepare(message(b"one", "A", queue_id=3))

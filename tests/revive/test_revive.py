@@ -6,18 +6,15 @@ import json
 import shutil
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from engine_store import note_as_a_broker_does, records_on_disk
 from golden import golden_copy
-from steps_to_try import cases_to_try
 from timer_store import NOW_MS, TimerStore
 
 from storage.clock import SystemClock
 from storage.config import StoreConfig
-from storage.errors import StoreFull, TopicNotFound
 from storage.files.filesystem import OsFileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.format.properties import CRC32
@@ -28,6 +25,17 @@ from storage.tables.consumer_offsets import ConsumerOffsets
 from storage.testing import SteppedWorkers
 from storage.view.log.walk import RecordRun, walk_log
 from storage.writer import StoreWriter
+
+
+def undamaged_records(directory: Path) -> list[Record]:
+    files = ReadOnlyMappedFileQueue(OsFileSystem(), directory / "commitlog", file_size=0)
+    return [
+        decode_record(step.data, int(position))
+        for step in walk_log(files, files.first_offset, files.end_offset, checks=CHECK_ALL)
+        if isinstance(step, RecordRun)
+        for position in step.rows[:, 0]
+    ]
+
 
 REVIVE = "rmq_sys_REVIVE_LOG_test"
 RETRY = "%RETRY%billing_later"
@@ -121,65 +129,6 @@ def test_what_a_broker_has_copied_before_a_kill_does_not_come_twice(tmp_path: Pa
     assert len(found) == len({each.body for each in found}) == 3
 
 
-@pytest.mark.parametrize("left_count", cases_to_try([2, 5, 1, 3, 4, 6, 7, 8], 2))
-def test_of_a_batch_that_a_stop_cut_short_nothing_comes_twice(
-    tmp_path: Path, left_count: int
-) -> None:
-    """A batch has copies first, and then their acknowledgements: here 3 and 5."""
-    store = PoppedStore(tmp_path / "store")
-    store.pop(0, 3)
-    store.pop(1, 2, pt=NOW_MS - 500, queue_id=1)  # handed out twice to the same group
-    store.pass_to(NOW_MS + LEASE_MS - 600)
-    before = len(records_on_disk(store.directory))
-    store.pass_to(NOW_MS + LEASE_MS)
-    batch = records_on_disk(store.directory)[before:]
-    assert [each.topic for each in batch] == [RETRY] * 3 + [REVIVE] * 5
-    left = shutil.copytree(store.directory, tmp_path / "left")
-    store.close()
-    cut_log(left, batch[left_count - 1])
-    store = PoppedStore(left, now_ms=NOW_MS + LEASE_MS)
-    store.put(b"since", queue_id=1)
-    left = shutil.copytree(left, tmp_path / "killed again")  # before anything is done about it
-    store.close()
-    for _ in range(2):
-        store = PoppedStore(left, now_ms=NOW_MS + 2 * LEASE_MS)
-        store.settle()
-        assert Counter(store.again()) == Counter([b"0", b"1", b"2"])
-        assert store.writer.revive.counts.gone == 0
-        store.close()
-
-
-def cut_log(directory: Path, last: Record) -> None:
-    """Have the log end behind a record, as a stop leaves it."""
-    log = directory / "commitlog" / f"{0:020d}"
-    data = log.read_bytes()
-    log.write_bytes(data[: last.commit_offset + last.total_size].ljust(len(data), b"\0"))
-    (directory / "checkpoint").unlink(missing_ok=True)
-
-
-@pytest.mark.parametrize("stop", ["killed", "closed"])
-def test_a_start_does_nothing_twice(tmp_path: Path, stop: str) -> None:
-    store = PoppedStore(tmp_path / "store")
-    store.pop(0, 4)
-    store.pop(4, 2, queue_id=1, it=3 * LEASE_MS)
-    store.ack(0, 1)
-    store.pass_to(NOW_MS + LEASE_MS)
-    assert sorted(store.again()) == [b"0", b"2", b"3"]
-    if stop == "killed":
-        left = shutil.copytree(store.directory, tmp_path / "left")
-        store.close()
-    else:
-        store.close()
-        left = store.directory
-    shutil.rmtree(left / "journal", ignore_errors=True)  # a broker knows nothing of it
-    store = PoppedStore(left, now_ms=NOW_MS + LEASE_MS)
-    store.settle()
-    assert Counter(store.again()) == Counter([b"0", b"2", b"3"])
-    store.pass_to(NOW_MS + 3 * LEASE_MS)
-    assert Counter(store.again()) == Counter([b"0", b"2", b"3", b"4", b"5"])
-    store.close()
-
-
 def test_a_broker_finds_how_far_checkpoints_are_settled(tmp_path: Path) -> None:
     store = PoppedStore(tmp_path / "store")
     store.pop(0, 1)
@@ -212,50 +161,6 @@ def test_what_a_broker_has_settled_is_left_alone(tmp_path: Path) -> None:
     store = PoppedStore(copy, now_ms=NOW_MS + LEASE_MS)  # no broker ran: somebody else wrote it
     store.settle()
     assert store.again() == [b"0"]
-    store.close()
-
-
-@pytest.mark.parametrize("error", [StoreFull("no space"), TopicNotFound(RETRY)])
-def test_a_refused_append_delays_what_comes_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    """A full disk, or a retry topic that was deleted after it was looked for."""
-
-    def refuse(*_: object, **__: object) -> None:
-        raise error
-
-    store = PoppedStore(tmp_path / "store")
-    store.pop(0, 2)
-    store.pass_to(NOW_MS + LEASE_MS - 1_000)
-    with monkeypatch.context() as full:
-        full.setattr(store.writer.revive, "_appender", SimpleNamespace(append=refuse))
-        store.pass_to(NOW_MS + LEASE_MS)
-        assert store.again() == []
-    store.settle()
-    assert sorted(store.again()) == [b"0", b"1"]
-    store.close()
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"[]",
-        b"[" * 10_000,
-        b"{}",
-        b"\xff",
-        b'{"t": "later"}',
-        b'{"t":1,"c":2,"q":"x","so":0,"pt":0,"it":1}',
-    ],
-)
-def test_what_is_no_checkpoint_is_counted_and_passed_over(tmp_path: Path, body: bytes) -> None:
-    store = PoppedStore(tmp_path / "store")
-    for tag in ("ck", "ack", "bAck", "other"):
-        store.writer.put([Message(REVIVE, body or b" ", queue_id=0, tag=tag)])
-    store.pop(3, 1)
-    store.pass_to(NOW_MS + LEASE_MS)
-    assert store.again() == [b"3"]
-    assert store.writer.revive.counts.malformed == 4
     store.close()
 
 
@@ -303,6 +208,43 @@ def test_a_copy_is_what_a_broker_makes(tmp_path: Path) -> None:
     assert fields(made) == fields(before)
 
 
+def test_nothing_comes_again_of_a_topic_that_was_made_again_since(tmp_path: Path) -> None:
+    """Other messages are at the same queue offsets; the group gets them as it gets new ones."""
+    store = PoppedStore(tmp_path / "store")
+    store.pop(0, 3)
+    store.pass_to(NOW_MS + 1_000)
+    store.writer.delete_topic("later")
+    store.writer.create_topic("later", 1)
+    store.writer.put([Message("later", b"new %d" % n, queue_id=0) for n in range(5)])
+    store.pop(3, 1, pt=NOW_MS + 2_000)
+    store.pass_to(NOW_MS + 2 * LEASE_MS)
+    assert store.again() == [b"new 3"]
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"[" * 10_000,
+        b"{}",
+        b"\xff",
+        b'{"t": "later"}',
+        b'{"t":1,"c":2,"q":"x","so":0,"pt":0,"it":1}',
+    ],
+)
+def test_what_is_no_checkpoint_is_counted_and_passed_over(tmp_path: Path, body: bytes) -> None:
+    store = PoppedStore(tmp_path / "store")
+    for tag in ("ck", "ack", "bAck", "other"):
+        store.writer.put([Message(REVIVE, body or b" ", queue_id=0, tag=tag)])
+    store.pop(3, 1)
+    store.pass_to(NOW_MS + LEASE_MS)
+    assert store.again() == [b"3"]
+    assert store.writer.revive.counts.malformed == 4
+    store.close()
+
+
 def test_a_damaged_message_is_named_and_the_others_come_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -324,28 +266,4 @@ def test_a_damaged_message_is_named_and_the_others_come_again(
     assert (again[b"0"], again[b"2"]) == (2, 2)
     assert store.writer.revive.counts.gone == 1
     assert "later queue 0, queue offset 1, does not come again: the body" in caplog.text
-    store.close()
-
-
-def undamaged_records(directory: Path) -> list[Record]:
-    files = ReadOnlyMappedFileQueue(OsFileSystem(), directory / "commitlog", file_size=0)
-    return [
-        decode_record(step.data, int(position))
-        for step in walk_log(files, files.first_offset, files.end_offset, checks=CHECK_ALL)
-        if isinstance(step, RecordRun)
-        for position in step.rows[:, 0]
-    ]
-
-
-def test_nothing_comes_again_of_a_topic_that_was_made_again_since(tmp_path: Path) -> None:
-    """Other messages are at the same queue offsets; the group gets them as it gets new ones."""
-    store = PoppedStore(tmp_path / "store")
-    store.pop(0, 3)
-    store.pass_to(NOW_MS + 1_000)
-    store.writer.delete_topic("later")
-    store.writer.create_topic("later", 1)
-    store.writer.put([Message("later", b"new %d" % n, queue_id=0) for n in range(5)])
-    store.pop(3, 1, pt=NOW_MS + 2_000)
-    store.pass_to(NOW_MS + 2 * LEASE_MS)
-    assert store.again() == [b"new 3"]
     store.close()

@@ -8,17 +8,16 @@ import pytest
 from engine_store import record, records_on_disk
 from timer_store import NOW_MS, TimerStore
 
-from storage.engine.appender import Appender
 from storage.engine.topic_changes import STORES_OWN
 from storage.errors import (
     InvalidBatch,
     InvalidMessage,
-    StoreFull,
     TooLateToRecall,
     TopicNotFound,
 )
 from storage.format.stage import stage_prefix, unique_key
 from storage.message import Message
+from storage.timers import worker
 
 
 def test_a_message_comes_at_its_time_to_the_millisecond(tmp_path: Path) -> None:
@@ -69,17 +68,6 @@ def test_a_level_delays_as_long_as_it_says(tmp_path: Path, level: int, delay_ms:
     store.close()
 
 
-def test_many_come_in_order_of_their_times(tmp_path: Path) -> None:
-    store = TimerStore(tmp_path)
-    for number in range(50):
-        store.put(b"%d" % number, delay_ms=10_000 - 100 * number, queue_id=0)
-    store.pass_to(NOW_MS + 7_000)
-    assert store.bodies() == [b"%d" % number for number in range(49, 29, -1)]
-    store.pass_to(NOW_MS + 10_000)
-    assert store.bodies() == [b"%d" % number for number in range(49, -1, -1)]
-    store.close()
-
-
 def test_the_past_is_now_and_too_far_is_refused(tmp_path: Path) -> None:
     store = TimerStore(tmp_path)
     result = store.put(b"past", deliver_at_ms=NOW_MS - 5_000)
@@ -108,39 +96,6 @@ def test_a_batch_has_delayed_and_other_messages(tmp_path: Path) -> None:
     store.pass_to(NOW_MS + 1_000)
     assert store.bodies() == [b"a", b"c", b"b", b"d"]
     assert store.delivered()[0].properties.keys() == store.delivered()[1].properties.keys()
-    store.close()
-
-
-def test_a_restart_keeps_what_is_pending_and_repeats_nothing(tmp_path: Path) -> None:
-    store = TimerStore(tmp_path)
-    for number in range(20):
-        store.put(b"%d" % number, delay_ms=1_000 * (number + 1), queue_id=0)
-        store.put(b"level", delay_level=2)
-    store.pass_to(NOW_MS + 10_000)
-    before = store.bodies()
-    store.close()
-    store = TimerStore(tmp_path, now_ms=NOW_MS + 10_000)
-    store.settle()
-    assert store.bodies() == before
-    store.pass_to(NOW_MS + 20_000)
-    assert [each for each in store.bodies() if each != b"level"] == [
-        b"%d" % number for number in range(20)
-    ]
-    assert store.bodies().count(b"level") == 20
-    store.close()
-
-
-def test_a_topic_that_was_deleted_gets_nothing(tmp_path: Path) -> None:
-    store = TimerStore(tmp_path)
-    store.writer.create_topic("other", 1)
-    store.writer.put(
-        [Message("other", b"lost", delay_ms=10), Message("later", b"kept", delay_ms=10)]
-    )
-    store.writer.delete_topic("other")
-    store.pass_to(NOW_MS + 10)
-    assert store.bodies() == [b"kept"]
-    assert [each.topic for each in records_on_disk(tmp_path)].count("other") == 0
-    assert store.writer.timers.counts.topic_deleted == 1
     store.close()
 
 
@@ -229,27 +184,6 @@ def test_a_staged_record_cannot_be_delayed(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_full_disk_delays_and_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = TimerStore(tmp_path)
-    for number in range(5):
-        store.put(b"%d" % number, delay_ms=100 * (number + 1), queue_id=0)
-    store.put(b"level", delay_level=1, queue_id=0)
-    store.settle()
-
-    def refuse(*_: object, **__: object) -> None:
-        raise StoreFull("no space")
-
-    with monkeypatch.context() as full:
-        full.setattr(Appender, "append", refuse)
-        store.pass_to(NOW_MS + 2_000)
-    assert store.bodies() == []
-    store.settle()
-    assert sorted(store.bodies()) == sorted([b"%d" % number for number in range(5)] + [b"level"])
-    store.close()
-
-
 def test_a_damaged_record_is_passed_over_and_counted(tmp_path: Path) -> None:
     store = TimerStore(tmp_path)
     for body in (b"before", b"damaged", b"after"):
@@ -271,20 +205,40 @@ def test_a_damaged_record_is_passed_over_and_counted(tmp_path: Path) -> None:
     store.close()
 
 
-def test_saved_rows_that_are_damaged_are_found_again_in_the_timer_topic(tmp_path: Path) -> None:
+COUNT = 20
+
+
+DUE_MS = NOW_MS + 5_000
+
+
+BIG = b"x" * 3_000  # six of them are more than a step of a small store reads
+
+
+def put_backwards(store: TimerStore, *, body: bytes = b"", settles: bool = False) -> list[bytes]:
+    """Put messages, the last one first; return their bodies in the order of their times."""
+    for number in range(COUNT):
+        due_ms = DUE_MS - 100 * number
+        store.put(b"%02d" % number + body, deliver_at_ms=due_ms, queue_id=0)
+        if settles:
+            store.settle()
+    return [b"%02d" % number + body for number in reversed(range(COUNT))]
+
+
+def test_more_than_a_step_takes_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "ROWS_MAX", 2)
     store = TimerStore(tmp_path)
-    for number in range(10):
-        store.put(b"%d" % number, delay_ms=1_000 * (number + 1), queue_id=0)
-    store.pass_to(NOW_MS + 4_000)
-    before = store.bodies()
-    assert len(before) == 4
+    expected = put_backwards(store)
+    store.pass_to(DUE_MS)
+    for _ in range(COUNT):
+        store.settle()
+    assert store.bodies() == expected
     store.close()
-    for path in (tmp_path / "timers").iterdir():
-        if path.name.isdigit():
-            path.write_bytes(path.read_bytes()[:-1] + b"\xff")
-    store = TimerStore(tmp_path, now_ms=NOW_MS + 4_000)
-    store.settle()
-    assert store.bodies() == before
-    store.pass_to(NOW_MS + 10_000)
-    assert store.bodies() == [b"%d" % number for number in range(10)]
+
+
+@pytest.mark.parametrize("settles", [True, False])
+def test_more_than_a_step_reads(tmp_path: Path, settles: bool) -> None:
+    store = TimerStore(tmp_path)
+    expected = put_backwards(store, body=BIG, settles=settles)
+    store.pass_to(DUE_MS)
+    assert store.bodies() == expected
     store.close()

@@ -161,16 +161,3 @@ def test_what_a_broker_left_pending_is_delivered_and_nothing_twice(tmp_path: Pat
     wanted = [b"%d" % number for number in range(20)] + [b"level %d" % n for n in range(20)]
     assert sorted(store.bodies()) == sorted(wanted)
     store.close()
-
-
-def test_an_open_store_has_no_wheel(tmp_path: Path) -> None:
-    store = TimerStore(tmp_path)
-    store.put(b"x", delay_ms=1_000)
-    store.settle()
-    store.close()
-    assert (tmp_path / "timerwheel").exists()
-    store = TimerStore(tmp_path)
-    store.settle()
-    assert not (tmp_path / "timerwheel").exists()
-    assert list((tmp_path / "timerlog").iterdir()) == []
-    store.close()

@@ -6,16 +6,25 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from engine_store import records_on_disk
+from steps_to_try import cases_to_try
 from timer_store import NOW_MS, TimerStore
 
-from storage.errors import TooLateToRecall
+from storage.engine.copies import prepared_copies
+from storage.errors import InvalidMessage, TooLateToRecall
+from storage.format.names import TIMER_TOPIC
+from storage.format.properties import encode_properties
+from storage.format.record import Record, encode_for_batch
+from storage.format.timers.recall_handle import RecallHandle, decode_recall_handle
 from storage.timers import worker
 from storage.timers.parking import Parking
 
 DUE_MS = NOW_MS + 5_000
+
+
 FAR_MS = NOW_MS + 900_000
-SMALL_BODY = b"x" * 3_000  # six of them are more than a step of a small store reads
 
 
 @pytest.fixture(name="store")
@@ -39,18 +48,6 @@ def test_one_that_lies_behind_many_records_counts(
     recall(store, "KEY", result.recall_ms)
     store.pass_to(DUE_MS)
     assert store.bodies() == []
-    store.close()
-
-
-def test_one_that_is_due_with_more_than_is_read_at_once_counts(store: TimerStore) -> None:
-    result = store.put(b"recalled", deliver_at_ms=DUE_MS, unique_key="KEY")
-    for _ in range(20):
-        store.put(SMALL_BODY, deliver_at_ms=DUE_MS)
-        store.settle()
-    recall(store, "KEY", result.recall_ms)
-    store.settle()
-    store.pass_to(DUE_MS)
-    assert store.bodies() == [SMALL_BODY] * 20
     store.close()
 
 
@@ -115,4 +112,120 @@ def test_what_is_scheduled_again_under_its_key_is_delivered(
     store.pass_to(DUE_MS + 60_000)
     assert store.bodies() == [b"second"]
     assert store.writer.timers.counts.recalled == 1
+    store.close()
+
+
+BROKERS = "djEgVCBCIDE3OTUzNTU0MjYwMDEgS0VZ"  # v1 T B 1795355426001 KEY
+
+
+@pytest.mark.parametrize("key", ["KEY", "KEY1", "KEY12", "schlüssel", f"01{7:032X}"])
+def test_a_handle_reads_back_and_is_a_brokers(key: str) -> None:
+    handle = RecallHandle("later", "penstock", DUE_MS, key)
+    assert decode_recall_handle(handle.encode()) == handle
+    assert decode_recall_handle(BROKERS) == RecallHandle("T", "B", 1795355426001, "KEY")
+
+
+@pytest.mark.parametrize("store_host", ["127.0.0.1:10911", "[::1]:10911"])
+def test_a_handle_that_was_cut_takes_back_nothing(tmp_path: Path, store_host: str) -> None:
+    """Wherever it was cut: of a key that the store made more than the address must be left."""
+    store = TimerStore(tmp_path, store_host=store_host)
+    result = store.put(b"kept", deliver_at_ms=DUE_MS)
+    text = RecallHandle("later", "penstock", result.recall_ms, result.unique_key).encode()
+    for length in range(len(text) - 1, len(text) - 32, -1):
+        with pytest.raises(InvalidMessage, match="recall_handle"):
+            cut = decode_recall_handle(text[:length])
+            store.writer.timers.recall(cut.topic, cut.unique_key, cut.recall_ms)
+    store.settle()
+    store.pass_to(DUE_MS)
+    assert store.bodies() == [b"kept"]
+    store.close()
+
+
+@pytest.mark.parametrize("broken", ["{}\n", " {}", "{}====", "{}!"])
+def test_a_handle_with_other_characters_is_none(broken: str) -> None:
+    with pytest.raises(InvalidMessage, match="not a whole recall handle"):
+        decode_recall_handle(broken.format(BROKERS))
+
+
+@pytest.mark.parametrize("key", ["1", "7F", "7F000001-order", "ABCDEF0123", "order-7"])
+def test_a_short_key_of_a_callers_own_is_whole(store: TimerStore, key: str) -> None:
+    result = store.put(b"recalled", deliver_at_ms=DUE_MS, unique_key=key)
+    store.writer.timers.recall("later", key, result.recall_ms)
+    store.settle()
+    store.pass_to(DUE_MS)
+    assert store.bodies() == []
+    store.close()
+
+
+DUE_MS_ROLLED = NOW_MS + 9_000
+
+
+TIMES = [{"deliver_at_ms": DUE_MS_ROLLED + 100}, {"delay_ms": 9_100}]
+
+
+def parked_in(directory: Path) -> list[Record]:
+    return [each for each in records_on_disk(directory) if each.topic == TIMER_TOPIC]
+
+
+def roll(store: TimerStore, parked: Record, times: int = 1) -> None:
+    """Write a record of the timer topic once more, as a broker does."""
+    properties = {**parked.properties, "TIMER_ROLL_TIMES": str(times)}
+    properties.pop("__CRC32#")
+    again = encode_for_batch(
+        parked.topic, 0, parked.body, encode_properties(properties), parked.flag, 0,
+        parked.born_timestamp_ms, parked.born_host,
+    )  # fmt: skip
+    copies = prepared_copies(np.frombuffer(again, np.uint8), 1, store_host_size=8, append_crc=True)
+    store.writer._appender.append_parked(copies)
+
+
+def pass_slowly(store: TimerStore, until_ms: int) -> None:
+    """Let time pass in small steps, so that there are many batches."""
+    for now_ms in range(DUE_MS_ROLLED - 100, until_ms, 100):
+        store.pass_to(now_ms)
+
+
+@pytest.mark.parametrize("time", TIMES, ids=["time", "delay"])
+@pytest.mark.parametrize("others", cases_to_try([30, 0]))
+def test_it_is_delivered_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: int, time: dict[str, Any]
+) -> None:
+    """However many batches are due between it and the record before."""
+    monkeypatch.setattr(worker, "ROWS_MAX", 2)
+    store = TimerStore(tmp_path)
+    store.put(b"rolled", **time, unique_key="KEY", queue_id=0)
+    for number in range(others):
+        due_ms = DUE_MS_ROLLED + 110 + 12 * number
+        store.put(b"other", deliver_at_ms=due_ms, unique_key=f"OTHER{number}", queue_id=0)
+    store.pass_to(NOW_MS + 2_000)
+    roll(store, parked_in(tmp_path)[0])
+    roll(store, parked_in(tmp_path)[0], times=2)
+    pass_slowly(store, DUE_MS_ROLLED + 2_500)
+    assert sorted(store.bodies()) == [b"other"] * others + [b"rolled"]
+    assert store.delivered()[0].store_timestamp_ms == DUE_MS_ROLLED + 100  # as it was asked for
+    assert store.writer.timers.counts.repeated == 2
+    store.close()
+
+
+@pytest.mark.parametrize("time", cases_to_try(TIMES))
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("is_rolled", [False, True])
+def test_its_recall_counts(
+    tmp_path: Path, time: dict[str, Any], restarts: bool, is_rolled: bool
+) -> None:
+    """Though it was stored before a broker rolled the message on, or the recall, too; what came after it comes."""
+    store = TimerStore(tmp_path)
+    result = store.put(b"recalled", **time, unique_key="KEY", queue_id=0)
+    store.pass_to(NOW_MS + 2_000)
+    store.writer.timers.recall("later", "KEY", result.recall_ms)
+    store.put(b"second", deliver_at_ms=DUE_MS_ROLLED + 150, unique_key="KEY", queue_id=0)
+    message, recall, second = parked_in(tmp_path)
+    for each in (second, message, recall) if is_rolled else (message, second):
+        roll(store, each)
+    store.settle()
+    if restarts:
+        store.close()
+        store = TimerStore(tmp_path, now_ms=DUE_MS_ROLLED - 100)
+    pass_slowly(store, DUE_MS_ROLLED + 2_500)
+    assert store.bodies() == [b"second"]
     store.close()

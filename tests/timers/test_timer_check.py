@@ -60,23 +60,6 @@ def changed(stopped: Path, directory: Path, check: bytes) -> Path:
     return directory
 
 
-def flipped(check: bytes, bit: int) -> bytes:
-    content = bytearray(check)
-    content[bit // 8] ^= 0x80 >> bit % 8
-    return bytes(content)
-
-
-def test_no_bit_that_flips_counts_while_no_broker_ran(stopped: Path, tmp_path: Path) -> None:
-    check = (stopped / NAME).read_bytes()
-    directory = changed(stopped, tmp_path / "copy", check)
-    disk, paths = OsFileSystem(), StorePaths(directory)
-    files = TimerProgressFiles(disk, paths, StateJournal(disk, paths.journal))
-    for bit in range(8 * CHECK.size):
-        (directory / NAME).write_bytes(flipped(check, bit))
-        found = files.load(STOPPED_MS, broker_ran=False)
-        assert found.own is not None and (found.broker, found.problem) == (None, "")
-
-
 def test_a_broker_that_is_ahead_of_the_clock_is_not_believed(stopped: Path, tmp_path: Path) -> None:
     """Nor is one whose file is no check."""
     read_ms, *others = CHECK.unpack_from((stopped / NAME).read_bytes())

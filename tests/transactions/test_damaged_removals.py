@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
-from transaction_store import OP, TransactionStore, message
+from flips import flipped
+from transaction_store import HALF, OP, TransactionStore, message
 
 from storage.format.properties import encode_properties
 from storage.format.record import decode_record, encode_for_batch
@@ -101,3 +103,68 @@ def test_bodies_are_read_at_once_as_they_are_one_by_one(seed: int) -> None:
     expected = [offset for record in records for offset in removed_offsets(decode_record(record))]
     assert removed_offsets_in(data, rows).tolist() == expected
     assert removed_offsets_in(data, rows[:0]).tolist() == []
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_a_half_of_several_that_is_damaged_keeps_its_transaction_from_being_committed(
+    store: TransactionStore, caplog: pytest.LogCaptureFixture, running: bool
+) -> None:
+    """Whether the writer runs meanwhile or not; a backup of the file mends it."""
+    names = ("one", "two", "three")
+    store.prepare(*(message(name.encode(), name) for name in names), transaction_id="T")
+    store.workers.settle()
+    first, half, _ = store.records(HALF)
+    if not running:
+        store.writer.close()
+    store.flip(half.commit_offset + 90)
+    if not running:
+        store.open()
+    assert store.end("T", commit=True) == [("damaged", 3, False)]
+    said = f"commit offset {half.commit_offset}, cannot be read: the body does not match its CRC; "
+    assert running or f"{said}transaction T cannot be committed" in caplog.text
+    store.workers.settle()
+    assert store.transactions._transactions.needed_offset() == first.commit_offset
+    store.writer.close()
+    store.flip(half.commit_offset + 90)
+    store.open()
+    assert store.end("T", commit=True) == [("committed", 3, False)]
+    assert store.bodies() == [name.encode() for name in names]
+
+
+STRIDE = 131  # of the bits that are flipped, each of which takes a start
+
+
+Damages = Callable[[bytes], list[bytes | None]]
+
+
+DAMAGES: dict[str, Damages] = {
+    "cut": lambda data: [data[: len(data) // 2]],
+    "emptied": lambda _: [b""],
+    "zeroed": lambda data: [bytes(len(data))],
+    "removed": lambda _: [None],
+    "flipped": lambda data: list(islice(flipped(data.rstrip(b"\0")), 0, None, STRIDE)),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_is_damaged_loses_no_transaction(tmp_path: Path, damage: str) -> None:
+    whole = tmp_path / "whole"
+    store = TransactionStore(whole)
+    store.prepare(*(message(name.encode(), name) for name in "ABCD"))
+    store.end("A", "C", commit=True)
+    store.writer.close()
+    paths = [*whole.glob("config/consumerOffset.json*"), *whole.glob("journal/*")]
+    assert len(paths) > 2
+    for path in paths:
+        for number, data in enumerate(DAMAGES[damage](path.read_bytes())):
+            copy = tmp_path / f"{path.name} {number}"
+            shutil.copytree(whole, copy)
+            place = copy / path.relative_to(whole)
+            place.unlink() if data is None else place.write_bytes(data)
+            store = TransactionStore(copy)
+            assert store.pending() == ["B", "D"], place
+            again = [("committed", 1, True), ("committed", 1, False)]
+            assert store.end("A", "B", commit=True) == again, place
+            assert store.bodies() == [b"A", b"C", b"B"], place
+            store.writer.close()
+            shutil.rmtree(copy)

@@ -58,24 +58,6 @@ def test_a_copy_whose_op_record_a_broker_has_not_written_does_not_come_again(
     store.writer.close()
 
 
-def test_it_is_not_forgotten_by_an_orderly_stop_on_a_full_disk(
-    cut: TransactionStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(TransactionLog, "append", full)
-        cut.open()
-        assert cut.pending() == ["T"]
-        cut.reopen()
-        cut.writer.close()
-    cut.open()
-    assert cut.pending() == []
-    assert cut.end("T", commit=False) == [("committed", 3, True)]
-    assert cut.bodies() == [b"one", b"two"]
-    assert cut.bodies("bills") == [b"three"]
-    cut.writer.close()
-    assert not (cut.directory / "abort").exists()
-
-
 def test_it_ends_without_the_messages_of_a_topic_that_is_deleted(
     cut: TransactionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,23 +9,6 @@ def half(name: str, number: int, due_ms: int, *, key: str = "") -> Half:
     return Half(name, key or name, "orders", 0, number, number * 300, 250, 5, due_ms, 0, 7)
 
 
-def test_those_due_first_come_first_and_stay_due_until_they_are_put_off_or_removed() -> None:
-    table = HalfTable()
-    for number, due_ms in enumerate((30, 10, 20, 10, 40)):
-        table.add(half(f"T{number}", number, due_ms))
-    assert table.due(9, 10) == []
-    assert table.due(30, 2) == table.due(30, 2) == ["T1", "T3"]
-    assert table.due(30, 10) == ["T0", "T1", "T2", "T3"]
-    table.postpone(["T1", "T0"], 50)
-    table.remove("T3")
-    assert table.due(30, 10) == ["T2"]
-    assert table.next_due_ms() == 20
-    table.postpone(["T0"], 1)
-    table.postpone(["T0"], 1)
-    assert table.due(1, 1) == ["T0"]
-    assert table.due(60, 10) == ["T0", "T1", "T2", "T4"]
-
-
 def test_a_row_that_is_used_again_is_due_at_its_own_time() -> None:
     table = HalfTable()
     table.add(half("A", 0, 10))
@@ -36,20 +19,6 @@ def test_a_row_that_is_used_again_is_due_at_its_own_time() -> None:
     table.remove("B")
     assert table.next_due_ms() is None
     assert len(table) == 0
-
-
-def test_halves_of_a_transaction_come_in_the_order_of_their_offsets() -> None:
-    table = HalfTable()
-    for number in (3, 1, 2):
-        table.add(half("T", number, 10 * number, key=f"K{number}"))
-    table.add(half("U", 4, 5))
-    assert [each.queue_offset for each in table.of("T")] == [1, 2, 3]
-    assert table.due(100, 100) == ["T", "U"] == table.ids()
-    assert (table.first_queue_offset(), table.first_commit_offset()) == (1, 300)
-    table.remove("T")
-    assert table.of("T") == []
-    assert "T" not in table
-    assert (table.first_queue_offset(), table.first_commit_offset()) == (4, 1_200)
 
 
 def test_many_that_are_added_at_once_are_as_if_added_one_by_one() -> None:

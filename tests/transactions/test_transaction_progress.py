@@ -107,20 +107,6 @@ def test_nobody_commits_as_a_group_of_the_stores_own(store: TransactionStore) ->
     assert of_a_broker(store) == {}
 
 
-def test_without_progress_all_is_read(store: TransactionStore) -> None:
-    fill(store, "ABCD")
-    store.end("A", "C", commit=True)
-    store.writer.close()
-    for path in (store.directory / "config").iterdir():
-        if path.name.startswith("consumerOffset.json"):
-            path.unlink()
-    shutil.rmtree(store.directory / "journal")
-    store.open()
-    assert store.pending() == ["B", "D"]
-    assert store.end("A", "B", commit=True) == [("committed", 1, True), ("committed", 1, False)]
-    assert store.bodies() == [b"A", b"C", b"B"]
-
-
 def test_progress_beyond_the_end_of_the_log_does_not_hide_what_is_stored_next(
     store: TransactionStore, tmp_path: Path
 ) -> None:

@@ -230,17 +230,6 @@ def test_after_the_last_check_a_half_is_given_up(store: TransactionStore) -> Non
     assert store.end("A", commit=True) == [("given up", 1, True)]
 
 
-def test_a_check_that_nobody_could_be_asked_does_not_count(store: TransactionStore) -> None:
-    store.prepare(message(b"one", "A"))
-    for _ in range(50):
-        store.check(30_000)
-    assert store.pending() == ["A"]
-    assert len(store.records(HALF)) == 1
-    store.watch("orders")
-    store.check()
-    assert [(each.transaction_id, each.check_count) for each in store.asked] == [("A", 1)]
-
-
 def test_a_half_that_is_too_old_is_given_up(store: TransactionStore) -> None:
     """Without anybody to ask it waits as long as 15 checks take: its age may be that of a stopped writer."""
     store.prepare(message(b"one", "A"))
@@ -316,18 +305,6 @@ def test_on_a_full_disk_nothing_ends_by_half_and_the_same_call_does_it_later(
     store.reopen()
     assert store.pending() == []
     assert store.bodies() == [b"one", b"two"]
-
-
-def test_a_question_that_could_not_be_passed_on_does_not_count(store: TransactionStore) -> None:
-    store.prepare(message(b"one", "A"))
-    number = store.transactions.watch(["orders"], lambda _: False)
-    for _ in range(20):
-        store.check(30_000)
-    assert len(store.records(HALF)) == 1
-    store.transactions.unwatch(number)
-    store.watch("orders")
-    store.check()
-    assert [each.check_count for each in store.asked] == [1]
 
 
 @pytest.mark.parametrize("error", [TopicNotFound("orders"), OSError(5, "Input/output error")])
@@ -414,19 +391,6 @@ def test_a_topic_does_not_go_between_the_look_at_it_and_the_commit(
     assert store.bodies("bills") == [b"two"]
 
 
-def test_a_damaged_half_is_named_and_never_committed(
-    store: TransactionStore, caplog: pytest.LogCaptureFixture
-) -> None:
-    store.prepare(message(b"one", "A"), message(b"two", "B"))
-    half = store.records(HALF)[0]
-    store.writer.close()
-    store.flip(half.commit_offset + 90)
-    store.open()
-    assert store.pending() == ["A", "B"]
-    assert f"commit offset {half.commit_offset}, cannot be read" in caplog.text
-    assert store.end("A", "B", commit=True) == [("damaged", 1, False), ("committed", 1, False)]
-
-
 def test_a_question_that_reached_nobody_does_not_count(store: TransactionStore) -> None:
     """It is asked again after the interval, or soon when another one watches."""
     store.prepare(message(b"one", "A"))
@@ -484,3 +448,15 @@ def test_a_damaged_half_is_given_up_when_it_is_too_old_and_its_loss_is_named(
     assert queue.next_offset == 1  # the other message
     assert store.transactions._transactions.needed_offset() is None
     assert store.end("T", commit=True) == [("given up", 2, True)]
+
+
+def test_a_question_that_could_not_be_passed_on_does_not_count(store: TransactionStore) -> None:
+    store.prepare(message(b"one", "A"))
+    number = store.transactions.watch(["orders"], lambda _: False)
+    for _ in range(20):
+        store.check(30_000)
+    assert len(store.records(HALF)) == 1
+    store.transactions.unwatch(number)
+    store.watch("orders")
+    store.check()
+    assert [each.check_count for each in store.asked] == [1]
