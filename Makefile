@@ -101,7 +101,7 @@ bench-peers: setup ## Compare with RocketMQ, Kafka, NATS and Redis on the same c
 
 kill-test: setup ## Kill writers and drivers of staged commits, readers that lease, and the gateway, 500 times (KILLS=n for another number)
 	@ALL_STEPS=1 KILLS=$(if $(KILLS),$(KILLS),500) $(BIN)/python -m pytest -q --timeout 7200 \
-	  tests/e2e/test_killed_staged_commits.py tests/staged/test_staged_commit_kills.py \
+	  tests/e2e/test_killed_staged_commits.py tests/engine/test_power_cut_staged_commits.py \
 	  tests/e2e/test_killed_leases.py tests/e2e/test_killed_messaging.py $(PYTEST_ARGS)
 
 power-cuts: setup ## Cut the power of simulated machines 20,000 times (CUTS=n for another number; 60 a second)

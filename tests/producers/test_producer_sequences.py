@@ -112,20 +112,6 @@ def test_with_the_pool_a_request_that_was_stored_before_a_start_is_answered_afte
         assert writer.appended_offset == end
 
 
-def test_with_the_pool_a_request_is_answered_before_and_after_its_bytes_are_in_the_file(
-    tmp_path: Path, pooled: StoreConfig
-) -> None:
-    workers = SteppedWorkers()
-    with StoreWriter.open(tmp_path / "s", pooled, workers=workers) as writer:
-        writer.create_topic("t", 1)
-        [stored] = writer.put([Message("t", b"once")], producer=first(1))
-        answer = [stored._replace(repeated=True)]
-        assert writer.put([Message("t", b"once")], producer=again(1)) == answer
-        workers.step("commit")
-        writer._engine._pool.give_memory_back()
-        assert writer.put([Message("t", b"once")], producer=again(1)) == answer
-
-
 def test_the_first_record_alone_says_whose_it_is_before_its_own_properties(
     tmp_path: Path, clock: SteppedClock
 ) -> None:
@@ -179,13 +165,6 @@ def test_a_plain_message_in_a_buffer_is_stored_once(writer: StoreWriter) -> None
     assert (answered.commit_offset, answered.repeated, answered.queue_id) == (begin, True, 0)
     assert answered.unique_key == unique_key
     assert writer.appended_offset == end
-
-
-def test_a_plain_message_that_comes_out_of_order_is_stored_at_once(writer: StoreWriter) -> None:
-    known = writer._appender.windows
-    writer.put([Message("t", b"5")], producer=first(5))
-    writer.put([Message("t", b"3")], producer=first(3))
-    assert [known.is_new(ID, n) for n in range(2, 7)] == [True, False, True, False, True]
 
 
 def test_other_messages_under_the_same_sequence_are_refused(writer: StoreWriter) -> None:
@@ -254,32 +233,6 @@ def test_a_repeat_is_answered_when_its_topic_is_gone(
         writer.put([Message("t", b"a")], producer=first(4))
 
 
-@pytest.mark.parametrize("attempt", [first, again])
-def test_who_comes_while_the_store_is_busy_may_come_again(
-    tmp_path: Path, attempt: Callable[[int], ProducerSequence]
-) -> None:
-    config = small_config(unflushed_bytes_max=600, flush_interval_ms=3_600_000)
-    with StoreWriter.open(tmp_path / "s", config) as writer:
-        writer.create_topic("t", 1)
-        messages, records = [Message("t", b"m" * 100)], record("t", 0, b"r" * 100)
-        stored: list[object] = []
-        refused = 0
-        for sequence in range(1, 8):
-            try:
-                if sequence % 2:
-                    stored += writer.put(messages, producer=attempt(sequence))
-                else:
-                    stored.append(writer.append_batch(records, producer=attempt(sequence)))
-            except StoreBusy:
-                refused += 1
-        assert 0 < len(stored) < 7 and len(stored) + refused == 7
-        end = writer.appended_offset
-        assert writer.put(messages, producer=attempt(1)) == [
-            stored[0]._replace(repeated=True)  # type: ignore[attr-defined]
-        ]
-        assert writer.appended_offset == end
-
-
 def test_sequences_may_come_in_any_order(writer: StoreWriter) -> None:
     for sequence in (5, 2, 9, 1):
         [stored] = writer.put([Message("t", b"%d" % sequence)], producer=first(sequence))
@@ -318,30 +271,6 @@ def test_a_forgotten_producer_is_refused_unless_it_sent_after_all_that_were_forg
     assert not writer.put([Message("t", b"m")], producer=again(1, 4, age_ms=10_000))[0].repeated
 
 
-@pytest.mark.parametrize("restarts", [False, True])
-def test_a_producer_that_comes_back_is_refused_what_it_sent_before_it_was_forgotten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: SteppedClock, restarts: bool
-) -> None:
-    monkeypatch.setattr(windows, "PRODUCERS_MAX", 2)
-    writer = StoreWriter.open(tmp_path / "s", small_config(), clock=clock)
-    writer.create_topic("t", 4)
-    for producer_id in (ID, 1, 2):
-        writer.put([Message("t", b"m")], producer=first(1, producer_id))
-    writer.put([Message("t", b"m")], producer=first(2))
-    for _ in range(2):
-        if restarts:
-            writer.close()
-            writer = StoreWriter.open(tmp_path / "s", small_config(), clock=clock)
-        end = writer.appended_offset
-        with pytest.raises(OutcomeForgotten):
-            writer.put([Message("t", b"m")], producer=again(1))
-        assert writer.appended_offset == end
-        assert writer.put([Message("t", b"m")], producer=again(2))[0].repeated
-    clock.advance(100)
-    assert not writer.put([Message("t", b"m")], producer=again(3, age_ms=10_000))[0].repeated
-    writer.close()
-
-
 class _SetClock(SteppedClock):
     """A clock whose time of day is set."""
 
@@ -351,25 +280,6 @@ class _SetClock(SteppedClock):
 
     def now_ms(self) -> int:
         return super().now_ms() + self.set_ms
-
-
-@pytest.mark.parametrize("restarts", [False, True])
-def test_a_clock_that_is_set_has_nothing_stored_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarts: bool
-) -> None:
-    monkeypatch.setattr(windows, "PRODUCERS_MAX", 2)
-    clock = _SetClock()
-    writer = StoreWriter.open(tmp_path / "s", small_config(), clock=clock)
-    writer.create_topic("t", 4)
-    for producer_id in (1, 2, 3):
-        writer.put([Message("t", b"m")], producer=first(1, producer_id))
-    clock.set_ms = 3_600_000
-    if restarts:
-        writer.close()
-        writer = StoreWriter.open(tmp_path / "s", small_config(), clock=clock)
-    with pytest.raises(OutcomeForgotten):
-        writer.put([Message("t", b"m")], producer=again(1, 1))
-    writer.close()
 
 
 @pytest.mark.parametrize("stop", ["closed", "killed"])
@@ -394,67 +304,6 @@ def test_a_clock_that_is_set_when_all_is_saved_has_nothing_stored_twice(
         with pytest.raises(OutcomeForgotten):
             writer.put([Message("t", b"m")], producer=again(1, 1))
         writer.put([Message("t", b"m")], producer=first(1, 4))
-
-
-def test_a_clock_that_is_set_is_saved_once(tmp_path: Path) -> None:
-    clock = _SetClock()
-    with StoreWriter.open(
-        tmp_path / "s", small_config(), clock=clock, workers=SteppedWorkers()
-    ) as writer:
-        known = writer._appender.windows
-        assert not known.is_clock_set
-        clock.set_ms = windows.SET_MS_MIN + 1_000
-        assert known.is_clock_set
-        known.copied(0)()
-        assert not known.is_clock_set
-
-
-def test_of_what_is_restored_nothing_below_the_forgotten_is_next(clock: SteppedClock) -> None:
-    """Sequences came in no order: the highest one is forgotten, and lower ones are known."""
-    known = windows.ProducerWindows(clock)
-    known.note(1, 1_000, (0, 1))
-    for sequence in range(1, windows.SEQUENCES_MAX + 1):
-        known.note(1, sequence, (sequence, sequence + 1))
-    restored = windows.ProducerWindows(clock)
-    restored.restore(*decode_windows(known.copied(1_000)()), 1_000)
-    restored.note(1, 1, (1, 2))
-    assert not restored.is_new(1, 600)
-    assert not restored.is_next(1, 600)
-    empty = windows.ProducerWindows(clock)
-    empty.restore(*decode_windows(known.copied(1_000)()), 0)  # the log has nothing of it
-    assert not empty.is_new(1, 600)
-
-
-def test_only_what_has_changed_is_copied_and_all_is_encoded(clock: SteppedClock) -> None:
-    known = windows.ProducerWindows(clock)
-    for producer_id in (1, 2, 3):
-        known.note(producer_id, 1, (0, 10))
-    known.copied(10)()
-    unchanged = known._encoded[1]
-    known.note(2, 2, (10, 20))
-    known.note(4, 1, (20, 30))
-    encode = known.copied(30)
-    known.note(1, 2, (30, 40))  # after the copy
-    head, blocks = decode_windows(encode())
-    assert known._encoded[1] is unchanged
-    assert head.commit_offset == 30
-    assert [(each.producer_id, each.requests) for each in blocks] == [
-        (1, {1: (0, 10)}),
-        (3, {1: (0, 10)}),
-        (2, {1: (0, 10), 2: (10, 20)}),
-        (4, {1: (20, 30)}),
-    ]
-
-
-def test_who_is_heard_of_again_right_after_a_copy_is_in_the_next_one(clock: SteppedClock) -> None:
-    known = windows.ProducerWindows(clock)
-    known.note(1, 1, (0, 10))
-    known.copied(10)()
-    assert not known.is_changed
-    known.note(1, 2, (10, 20))
-    assert known.is_changed
-    _, blocks = decode_windows(known.copied(20)())
-    assert blocks[0].requests == {1: (0, 10), 2: (10, 20)}
 
 
 @given(
@@ -528,3 +377,43 @@ def test_a_stop_keeps_all_of_it_and_a_start_reads_no_log_for_it(
         with pytest.raises(InvalidMessage):
             writer.put(messages[:1], producer=first(1))
         assert np.all([not r.repeated for r in writer.put(messages, producer=first(2))])
+
+
+def test_with_the_pool_a_request_is_answered_before_and_after_its_bytes_are_in_the_file(
+    tmp_path: Path, pooled: StoreConfig
+) -> None:
+    workers = SteppedWorkers()
+    with StoreWriter.open(tmp_path / "s", pooled, workers=workers) as writer:
+        writer.create_topic("t", 1)
+        [stored] = writer.put([Message("t", b"once")], producer=first(1))
+        answer = [stored._replace(repeated=True)]
+        assert writer.put([Message("t", b"once")], producer=again(1)) == answer
+        workers.step("commit")
+        writer._engine._pool.give_memory_back()
+        assert writer.put([Message("t", b"once")], producer=again(1)) == answer
+
+
+@pytest.mark.parametrize("attempt", [first, again])
+def test_who_comes_while_the_store_is_busy_may_come_again(
+    tmp_path: Path, attempt: Callable[[int], ProducerSequence]
+) -> None:
+    config = small_config(unflushed_bytes_max=600, flush_interval_ms=3_600_000)
+    with StoreWriter.open(tmp_path / "s", config) as writer:
+        writer.create_topic("t", 1)
+        messages, records = [Message("t", b"m" * 100)], record("t", 0, b"r" * 100)
+        stored: list[object] = []
+        refused = 0
+        for sequence in range(1, 8):
+            try:
+                if sequence % 2:
+                    stored += writer.put(messages, producer=attempt(sequence))
+                else:
+                    stored.append(writer.append_batch(records, producer=attempt(sequence)))
+            except StoreBusy:
+                refused += 1
+        assert 0 < len(stored) < 7 and len(stored) + refused == 7
+        end = writer.appended_offset
+        assert writer.put(messages, producer=attempt(1)) == [
+            stored[0]._replace(repeated=True)  # type: ignore[attr-defined]
+        ]
+        assert writer.appended_offset == end

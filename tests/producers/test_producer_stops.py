@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import random
-import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -272,55 +271,6 @@ def test_without_what_was_saved_the_log_is_read(tmp_path: Path, damage: str) -> 
         assert answered == stored._replace(repeated=True)
 
 
-@pytest.mark.parametrize("left_count", [0, 1, 2, 3])
-@pytest.mark.parametrize("is_repeated_at_once", [True, False])
-def test_a_request_that_was_saved_whole_and_lost_its_end_is_completed(
-    tmp_path: Path, left_count: int, is_repeated_at_once: bool
-) -> None:
-    """The log was cut short after the windows had been saved, as a copy of the directory can be."""
-    store = tmp_path / "s"
-    messages = [Message("t", b"%d" % number) for number in range(3)]
-    with StoreWriter.open(store, small_config(), clock=SteppedClock()) as writer:
-        writer.create_topic("t", 1)
-        writer.put([Message("t", b"before")], producer=ProducerSequence(ID, 1))
-        writer.put(messages, producer=ProducerSequence(ID, 2))
-    records = records_on_disk(store)
-    log = store / "commitlog" / f"{0:020d}"
-    data = log.read_bytes()
-    end = records[left_count].commit_offset + records[left_count].total_size
-    log.write_bytes(data[:end].ljust(len(data), b"\0"))
-    (store / "checkpoint").unlink()
-    if not is_repeated_at_once:
-        with StoreWriter.open(store, small_config(), clock=SteppedClock()) as writer:
-            writer.put([Message("t", b"between")], producer=ProducerSequence(ID, 3))
-    with StoreWriter.open(store, small_config(), clock=SteppedClock()) as writer:
-        writer.put(messages, producer=ProducerSequence(ID, 2, 1_000))
-        again = writer.put(messages, producer=ProducerSequence(ID, 2, 1_000))
-        assert all(each.repeated for each in again)
-    found = sorted(each.body for each in records_on_disk(store))
-    between = [] if is_repeated_at_once else [b"between"]
-    assert found == sorted([b"before", b"0", b"1", b"2", *between])
-
-
-def test_a_tail_that_was_stored_in_the_future_casts_doubt_up_to_now(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loading, "TAIL_BYTES", 600)
-    clock = SteppedClock()
-    clock.advance(86_400)
-    with StoreWriter.open(tmp_path / "s", small_config(), clock=clock) as writer:
-        writer.create_topic("t", 1)
-        for sequence in range(1, 9):
-            writer.put([Message("t", bytes(100))], producer=ProducerSequence(ID, sequence))
-    shutil.rmtree(tmp_path / "s" / "journal")
-    clock = SteppedClock()  # the day is taken back
-    with StoreWriter.open(tmp_path / "s", small_config(), clock=clock) as writer:
-        with pytest.raises(OutcomeForgotten):
-            writer.put([Message("t", b"m")], producer=ProducerSequence(ID + 1, 1, 1_000))
-        clock.advance(7_200)
-        writer.put([Message("t", b"m")], producer=ProducerSequence(ID + 1, 1, 1_000))
-
-
 @pytest.mark.parametrize("saved", ["nothing", "too long ago"])
 def test_what_was_sent_before_the_log_that_is_read_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved: str
@@ -400,27 +350,6 @@ def test_of_a_torn_request_with_records_of_others_behind_it_nobody_knows(
     machine.disk.close()
 
 
-@pytest.mark.parametrize("as_batch", [True, False])
-def test_of_a_torn_request_whose_rest_is_refused_nobody_knows(
-    tmp_path: Path, as_batch: bool
-) -> None:
-    machine = Machine(tmp_path)
-    writer = machine.open(flush_mode="sync")
-    writer.create_topic("t", 1)
-    for name in ("flush", "dispatch", "checkpoint"):
-        machine.workers.step(name)
-    send(writer, as_batch, 0)
-    torn(machine, 2)
-    writer = machine.open(flush_mode="sync")
-    writer.delete_topic("t")
-    end = writer.appended_offset
-    with pytest.raises(OutcomeForgotten, match="first 2 records are stored"):
-        send(writer, as_batch, 1_000)
-    assert writer.appended_offset == end
-    writer.close()
-    machine.disk.close()
-
-
 def test_what_cannot_be_saved_is_saved_later_and_the_store_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -444,5 +373,56 @@ def test_what_cannot_be_saved_is_saved_later_and_the_store_says_so(
     machine.workers.step("producers")
     assert writer.status().problem == ""
     assert writer._engine.states.get(STATE)
+    writer.close()
+    machine.disk.close()
+
+
+@pytest.mark.parametrize("left_count", [0, 1, 2, 3])
+@pytest.mark.parametrize("is_repeated_at_once", [True, False])
+def test_a_request_that_was_saved_whole_and_lost_its_end_is_completed(
+    tmp_path: Path, left_count: int, is_repeated_at_once: bool
+) -> None:
+    """The log was cut short after the windows had been saved, as a copy of the directory can be."""
+    store = tmp_path / "s"
+    messages = [Message("t", b"%d" % number) for number in range(3)]
+    with StoreWriter.open(store, small_config(), clock=SteppedClock()) as writer:
+        writer.create_topic("t", 1)
+        writer.put([Message("t", b"before")], producer=ProducerSequence(ID, 1))
+        writer.put(messages, producer=ProducerSequence(ID, 2))
+    records = records_on_disk(store)
+    log = store / "commitlog" / f"{0:020d}"
+    data = log.read_bytes()
+    end = records[left_count].commit_offset + records[left_count].total_size
+    log.write_bytes(data[:end].ljust(len(data), b"\0"))
+    (store / "checkpoint").unlink()
+    if not is_repeated_at_once:
+        with StoreWriter.open(store, small_config(), clock=SteppedClock()) as writer:
+            writer.put([Message("t", b"between")], producer=ProducerSequence(ID, 3))
+    with StoreWriter.open(store, small_config(), clock=SteppedClock()) as writer:
+        writer.put(messages, producer=ProducerSequence(ID, 2, 1_000))
+        again = writer.put(messages, producer=ProducerSequence(ID, 2, 1_000))
+        assert all(each.repeated for each in again)
+    found = sorted(each.body for each in records_on_disk(store))
+    between = [] if is_repeated_at_once else [b"between"]
+    assert found == sorted([b"before", b"0", b"1", b"2", *between])
+
+
+@pytest.mark.parametrize("as_batch", [True, False])
+def test_of_a_torn_request_whose_rest_is_refused_nobody_knows(
+    tmp_path: Path, as_batch: bool
+) -> None:
+    machine = Machine(tmp_path)
+    writer = machine.open(flush_mode="sync")
+    writer.create_topic("t", 1)
+    for name in ("flush", "dispatch", "checkpoint"):
+        machine.workers.step(name)
+    send(writer, as_batch, 0)
+    torn(machine, 2)
+    writer = machine.open(flush_mode="sync")
+    writer.delete_topic("t")
+    end = writer.appended_offset
+    with pytest.raises(OutcomeForgotten, match="first 2 records are stored"):
+        send(writer, as_batch, 1_000)
+    assert writer.appended_offset == end
     writer.close()
     machine.disk.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,9 @@ from flips import flipped
 from staged_records import bodies_on_disk, stage
 from steps_to_try import steps_to_try
 
-from storage.errors import DamagedStage, StageNotFound
+from storage.errors import DamagedLedger, DamagedStage, DeviceFailed, StageNotFound
+from storage.files.filesystem import OsFileSystem
+from storage.files.system.os_file import OsFile
 from storage.offline.doctor import doctor
 from storage.writer import StoreWriter
 
@@ -95,3 +99,111 @@ def test_a_stop_before_a_stage_has_its_name_leaves_nothing(tmp_path: Path, seale
         with pytest.raises(StageNotFound):
             writer.staged.commit("app", 0, ["a"])
     assert [line for line in doctor(tmp_path) if "staged" in line["file"]] == []
+
+
+def flip(path: Path, position: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1
+    path.write_bytes(data)
+
+
+def test_a_damaged_journal_refuses_staged_commits_alone_until_it_is_removed(
+    tmp_path: Path,
+) -> None:
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        writer.create_topic("t", 1)
+        writer.staged.commit("app", 0, [])
+        stage(writer.staged, "app", 1, "a", [[b"staged"]])
+    (path,) = (tmp_path / "journal").iterdir()
+    flip(path, 40)
+    left = path.with_name(path.name + ".damaged")
+    for _ in range(2):
+        with StoreWriter.open(tmp_path, small_config()) as writer:
+            (refused,) = writer.staged.status()
+            assert refused.app_id.startswith("app-") and str(left) in refused.problem
+            for call in (
+                lambda: stage(writer.staged, "app", 2, "a", [[b"x"]]),
+                lambda: writer.staged.commit("app", 1, ["a"]),
+                lambda: writer.staged.abort("app", 1, None),
+                lambda: writer.staged.commit("other", 0, []),
+            ):
+                with pytest.raises(DamagedLedger, match=r"is damaged.*Remove it"):
+                    call()
+        (found,) = (line for line in doctor(tmp_path) if line["kind"] == "journal")
+        assert found["file"] == f"journal/{left.name}"
+
+    left.unlink()
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        assert writer.staged.commit("app", 1, ["a"])[0].record_count == 1
+    assert bodies_on_disk(tmp_path) == [b"staged"]
+
+
+def test_a_decision_before_the_damage_is_completed_once_the_file_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        writer.create_topic("t", 1)
+        stage(writer.staged, "app", 0, "a", [[b"x"]])
+        monkeypatch.setattr(writer.staged, "_complete", lambda *_: (None, False))
+        writer.staged.commit("app", 0, ["a"])
+        needed_offset = writer.staged.needed_offset()
+    (path,) = (tmp_path / "journal").iterdir()
+    flip(path, len(path.read_bytes().rstrip(b"\0")) - 60)  # a state that was put after it
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        with pytest.raises(DamagedLedger):
+            writer.staged.commit("app", 0, ["a"])
+        assert writer.staged.needed_offset() == needed_offset is not None
+    (tmp_path / "journal" / f"{path.name}.damaged").unlink()
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        assert writer.staged.commit("app", 0, ["a"])[1]
+    assert bodies_on_disk(tmp_path) == [b"x"]
+
+
+def test_a_start_that_cannot_read_the_journal_is_refused_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        writer.staged.commit("app", 0, [])
+    (path,) = (tmp_path / "journal").iterdir()
+    read = OsFileSystem.read_bytes
+
+    def failing(filesystem: OsFileSystem, asked: Path) -> bytes:
+        if asked == path:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return read(filesystem, asked)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OsFileSystem, "read_bytes", failing)
+        with pytest.raises(OSError, match=path.name):
+            StoreWriter.open(tmp_path, small_config())
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        assert writer.staged.commit("app", 0, [])[1]
+
+
+def test_a_stage_that_the_device_does_not_give_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        writer.create_topic("t", 1)
+        assert stage(writer.staged, "app", 0, "a", [[b"x"]])
+        writer.staged.commit("whole", 0, [])
+    (path,) = (tmp_path / "staged").rglob("*.stage")
+    read = OsFile.pread
+
+    def failing(file: OsFile, length: int, position: int) -> bytes:
+        if file.path == path:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return read(file, length, position)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OsFile, "pread", failing)
+        with StoreWriter.open(tmp_path, small_config()) as writer:
+            assert str(path) in " ".join(each.problem for each in writer.staged.status())
+            with pytest.raises(DeviceFailed, match="could not read"):
+                writer.staged.commit("app", 0, ["a"])
+            assert writer.staged.commit("whole", 1, [])
+        (found,) = (line for line in doctor(tmp_path) if str(path.name) in line["file"])
+        assert found["message"].startswith("cannot be read")
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        writer.staged.commit("app", 0, ["a"])
+    assert bodies_on_disk(tmp_path) == [b"x"]

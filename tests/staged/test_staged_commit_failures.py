@@ -1,8 +1,12 @@
 """What goes wrong around a decision: full disks, failed syncs, damage, topics that go, time that passes."""
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import threading
+from pathlib import Path
+from typing import Any
 
 import pytest
 from engine_store import LOG_FILE_SIZE, check_queues_match_log, small_config
@@ -22,7 +26,13 @@ from storage.errors import (
 from storage.files.filesystem import OsFile, OsFileSystem
 from storage.offline.doctor import doctor
 from storage.staged.ledger import Ledger, Outcome
+from storage.testing import SteppedWorkers
 from storage.writer import StoreWriter
+
+
+def _swallow(writer, *arguments):
+    with contextlib.suppress(StoreError):
+        writer.staged.commit(*arguments)
 
 
 class Clock(SystemClock):
@@ -100,20 +110,6 @@ def test_records_of_log_files_that_were_removed_after_the_decision_are_appended_
     wanted = big(*numbers)
     lost = [body for body in wanted if body in before and body not in kept]
     assert bodies_on_disk(directory) == kept + lost + wanted[len(before) :]
-
-
-def test_resume_completes_what_a_full_disk_stopped(writer, filesystem, tmp_path):
-    stage(writer.staged, "app", 0, "a", [big(i) for i in range(10)])
-    filesystem.full = "commitlog"
-    with pytest.raises(StoreFull):
-        writer.staged.commit("app", 0, ["a"])
-    writer.staged.resume()
-    (app,) = writer.staged.status()
-    assert "no space left" in app.open[0].problem
-    filesystem.full = ""
-    writer.staged.resume()
-    assert bodies_on_disk(tmp_path / "s") == big(*range(10))
-    assert writer.staged.commit("app", 0, ["a"])[1]
 
 
 @contextlib.contextmanager
@@ -200,71 +196,6 @@ def test_a_failed_sync_of_a_stage_or_a_state_ends_writing_until_a_restart(
     assert bodies_on_disk(directory) == big(1, 2)
 
 
-def test_a_damaged_stage_is_refused_with_nothing_decided(writer, tmp_path):
-    stage(writer.staged, "app", 0, "a", [big(1)])
-    (path,) = (tmp_path / "s").rglob("*.stage")
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(DamagedStage, match=r"attempt 'a'.*is damaged"):
-        writer.staged.commit("app", 0, ["a"])
-    assert bodies_on_disk(tmp_path / "s") == []
-    assert writer.staged.abort("app", 0, ["a"]) == 1
-
-
-def test_a_stage_that_is_lost_after_the_decision_is_reported_and_nothing_else_stops(
-    writer, filesystem, tmp_path
-):
-    stage(writer.staged, "app", 0, "a", [big(i) for i in range(10)])
-    filesystem.full = "commitlog"
-    with pytest.raises(StoreFull):
-        writer.staged.commit("app", 0, ["a"])
-    writer.close()
-    for path in (tmp_path / "s").rglob("*.stage"):
-        path.unlink()
-    with StoreWriter.open(tmp_path / "s", small_config()) as again:
-        (app,) = again.staged.status()
-        assert "lost or damaged" in app.open[0].problem
-        with pytest.raises(DamagedStage):
-            again.staged.commit("app", 0, ["a"])
-        stage(again.staged, "app", 1, "b", [big(99)])
-        assert again.staged.commit("app", 1, ["b"])[0].record_count == 1
-    (given_up,) = (tmp_path / "s" / "staged").glob("app-*/*0")
-    given_up.rmdir()
-    with StoreWriter.open(tmp_path / "s", small_config()) as again:
-        (app,) = again.staged.status()
-        assert (app.open, again.staged.needed_offset()) == ((), None)
-        stage(again.staged, "app", 0, "a", [big(98)])
-        assert again.staged.commit("app", 0, ["a"])[0].record_count == 1
-
-
-def test_a_decided_stage_that_cannot_be_read_now_is_completed_when_it_can(
-    writer, filesystem, tmp_path, monkeypatch
-):
-    stage(writer.staged, "app", 0, "a", [big(i) for i in range(10)])
-    filesystem.full = "commitlog"
-    with pytest.raises(StoreFull):
-        writer.staged.commit("app", 0, ["a"])
-    writer.close()
-    read = OsFile.pread
-
-    def failing(file, length, position):
-        if file.path.suffix == ".stage" and length > 100_000 // 10:
-            raise OSError(errno.EIO, "Input/output error", str(file.path))
-        return read(file, length, position)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(OsFile, "pread", failing)
-        again = StoreWriter.open(tmp_path / "s", small_config())
-        assert "Input/output error" in again.staged.status()[0].open[0].problem
-        with pytest.raises(OSError, match="Input/output"):
-            again.staged.commit("app", 0, ["a"])
-    with again:
-        again.staged.resume()
-        assert again.staged.commit("app", 0, ["a"])[1]
-    assert bodies_on_disk(tmp_path / "s") == [body for i in range(10) for body in big(i)]
-
-
 def test_topics_are_looked_at_before_the_decision(writer, tmp_path):
     stage(writer.staged, "app", 0, "a", [big(1, 2)], queue_count=2)
     writer.update_topic("t", queue_count=1)
@@ -328,28 +259,6 @@ def test_stages_that_nobody_commits_go_in_time_and_so_do_one_off_applications(tm
         assert writer.staged.commit("kept", 0, ["a"])[1]
 
 
-def test_closing_stops_a_commit_between_two_blocks_and_the_next_start_completes_it(tmp_path):
-    directory = tmp_path / "s"
-    writer = StoreWriter.open(directory, small_config(unflushed_bytes_max=1, flush_mode="sync"))
-    writer.create_topic("t", 1)
-    stage(writer.staged, "app", 0, "a", [big(i) for i in range(200)])
-    committing = threading.Thread(target=_swallow, args=(writer, "app", 0, ["a"]))
-    committing.start()
-    while writer.appended_offset == 0:
-        threading.Event().wait(0.001)
-    writer.close()
-    committing.join()
-    with StoreWriter.open(directory, small_config()) as writer:
-        assert writer.staged.commit("app", 0, [])[1]
-    assert bodies_on_disk(directory) == big(*range(200))
-    assert check_queues_match_log(directory) == 200
-
-
-def _swallow(writer, *arguments):
-    with contextlib.suppress(StoreError):
-        writer.staged.commit(*arguments)
-
-
 def test_versions_with_too_many_gaps_are_refused_rather_than_guessed():
     ledger = Ledger(app_id="app")
     for version in (10, 20, 30, 31, 29):
@@ -399,3 +308,79 @@ def test_doctor_names_what_is_open_and_what_of_it_is_lost(writer, filesystem, tm
     (path,) = (tmp_path / "s" / "staged").glob("decided*/*/*.stage")
     path.unlink()
     assert ("damage", "the stage of attempt 'a', which is decided, is lost") in found()
+
+
+BODIES = [b"%d " % n + b"x" * 20_000 for n in range(10)]
+
+
+class _FullForTheLog(OsFileSystem):
+    """Makes no log file while ``is_full``."""
+
+    is_full = False
+
+    def create(self, path: Path, size: int, **options: Any) -> Any:
+        if self.is_full and "commitlog" in str(path):
+            raise StoreFull(f"no space left for {path}")
+        return super().create(path, size, **options)
+
+
+def test_a_step_completes_what_a_full_disk_stopped(tmp_path: Path) -> None:
+    filesystem, workers = _FullForTheLog(), SteppedWorkers()
+    with StoreWriter.open(
+        tmp_path / "s", small_config(), filesystem=filesystem, workers=workers
+    ) as writer:
+        writer.create_topic("t", 2)
+        stage(writer.staged, "app", 0, "a", [[body] for body in BODIES])
+        filesystem.is_full = True
+        with pytest.raises(StoreFull):
+            writer.staged.commit("app", 0, ["a"])
+        workers.step("staged")
+        assert writer.staged.status()[0].open[0].decided
+        filesystem.is_full = False
+        workers.step("staged")
+        assert not writer.staged.status()[0].open
+        assert writer.staged.commit("app", 0, ["a"])[1]
+    assert bodies_on_disk(tmp_path / "s") == BODIES
+
+
+def test_a_stage_that_is_lost_after_the_decision_is_reported_and_nothing_else_stops(
+    writer, filesystem, tmp_path
+):
+    stage(writer.staged, "app", 0, "a", [big(i) for i in range(10)])
+    filesystem.full = "commitlog"
+    with pytest.raises(StoreFull):
+        writer.staged.commit("app", 0, ["a"])
+    writer.close()
+    for path in (tmp_path / "s").rglob("*.stage"):
+        path.unlink()
+    with StoreWriter.open(tmp_path / "s", small_config()) as again:
+        (app,) = again.staged.status()
+        assert "lost or damaged" in app.open[0].problem
+        with pytest.raises(DamagedStage):
+            again.staged.commit("app", 0, ["a"])
+        stage(again.staged, "app", 1, "b", [big(99)])
+        assert again.staged.commit("app", 1, ["b"])[0].record_count == 1
+    (given_up,) = (tmp_path / "s" / "staged").glob("app-*/*0")
+    given_up.rmdir()
+    with StoreWriter.open(tmp_path / "s", small_config()) as again:
+        (app,) = again.staged.status()
+        assert (app.open, again.staged.needed_offset()) == ((), None)
+        stage(again.staged, "app", 0, "a", [big(98)])
+        assert again.staged.commit("app", 0, ["a"])[0].record_count == 1
+
+
+def test_closing_stops_a_commit_between_two_blocks_and_the_next_start_completes_it(tmp_path):
+    directory = tmp_path / "s"
+    writer = StoreWriter.open(directory, small_config(unflushed_bytes_max=1, flush_mode="sync"))
+    writer.create_topic("t", 1)
+    stage(writer.staged, "app", 0, "a", [big(i) for i in range(200)])
+    committing = threading.Thread(target=_swallow, args=(writer, "app", 0, ["a"]))
+    committing.start()
+    while writer.appended_offset == 0:
+        threading.Event().wait(0.001)
+    writer.close()
+    committing.join()
+    with StoreWriter.open(directory, small_config()) as writer:
+        assert writer.staged.commit("app", 0, [])[1]
+    assert bodies_on_disk(directory) == big(*range(200))
+    assert check_queues_match_log(directory) == 200

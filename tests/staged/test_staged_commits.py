@@ -92,29 +92,6 @@ def test_an_attempt_is_staged_once(writer):
     assert writer.staged.stage("app", 0, "b") is not None
 
 
-def test_an_attempt_that_was_given_up_takes_nothing_more(writer):
-    attempt = writer.staged.stage("app", 0, "a")
-    attempt.discard()
-    with pytest.raises(StoreClosed):
-        attempt.add(staged("app", 0, "a", bodies(1)))
-    with pytest.raises(StoreClosed):
-        attempt.seal()
-    assert writer.status().writable
-
-
-def test_an_attempt_that_was_sealed_for_nobody_goes_and_no_other_of_its_name(writer, tmp_path):
-    first = writer.staged.stage("app", 0, "a")
-    first.add(staged("app", 0, "a", bodies(1)))
-    first.seal()
-    first.discard()  # its caller was gone before it was answered
-    assert not list((tmp_path / "store" / "staged").rglob("*.stage"))
-    stage(writer.staged, "app", 0, "a", [bodies(2)])
-    first.discard()
-    assert writer.staged.commit("app", 0, ["a"])[0].record_count == 1
-    first.discard()
-    assert bodies_on_disk(tmp_path / "store") == bodies(2)
-
-
 def test_an_abort_removes_the_named_attempts(writer, tmp_path):
     for attempt in "abc":
         stage(writer.staged, "app", 0, attempt, [bodies(1)])
@@ -179,3 +156,26 @@ def test_other_producers_go_between_and_the_queues_agree(writer, tmp_path):
     assert check_queues_match_log(tmp_path / "store") == 52
     keys = {each.properties["UNIQ_KEY"] for each in records_on_disk(tmp_path / "store")[1:-1]}
     assert len(keys) == 50
+
+
+def test_an_attempt_that_was_given_up_takes_nothing_more(writer):
+    attempt = writer.staged.stage("app", 0, "a")
+    attempt.discard()
+    with pytest.raises(StoreClosed):
+        attempt.add(staged("app", 0, "a", bodies(1)))
+    with pytest.raises(StoreClosed):
+        attempt.seal()
+    assert writer.status().writable
+
+
+def test_an_attempt_that_was_sealed_for_nobody_goes_and_no_other_of_its_name(writer, tmp_path):
+    first = writer.staged.stage("app", 0, "a")
+    first.add(staged("app", 0, "a", bodies(1)))
+    first.seal()
+    first.discard()  # its caller was gone before it was answered
+    assert not list((tmp_path / "store" / "staged").rglob("*.stage"))
+    stage(writer.staged, "app", 0, "a", [bodies(2)])
+    first.discard()
+    assert writer.staged.commit("app", 0, ["a"])[0].record_count == 1
+    first.discard()
+    assert bodies_on_disk(tmp_path / "store") == bodies(2)
