@@ -104,24 +104,6 @@ async def test_a_renewed_connection_for_batches_ends_no_watch(
     await writer.stop()
 
 
-async def test_a_watch_goes_on_over_a_renewed_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transactions, "_WATCH_AGAIN_SECONDS", 0.01)
-    monkeypatch.setattr("services.upstream.CALL_SECONDS", 0.01)
-    writer = FakeWriter()
-    upstream = Upstream(ServiceAddress(f"127.0.0.1:{await writer.start('127.0.0.1:0')}"))
-    telemetry: Any = Published()
-    orphaned = OrphanedTransactions(upstream, telemetry)
-    orphaned.tick()
-    await until(writer.watchers, 1)
-    upstream.renew()
-    await until(writer.watchers, 2)
-
-    assert len({*writer.watchers}) == 2
-    await orphaned.close()
-    await upstream.close()
-    await writer.stop()
-
-
 async def test_what_was_written_to_no_connection_is_not_stored_and_goes_out_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -137,4 +119,22 @@ async def test_what_was_written_to_no_connection_is_not_stored_and_goes_out_late
 
     assert len(writer.producers) == 1  # by the call that waited for the connection
     await batches.close()
+    await writer.stop()
+
+
+async def test_a_watch_goes_on_over_a_renewed_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactions, "_WATCH_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("services.upstream.CALL_SECONDS", 0.01)
+    writer = FakeWriter()
+    upstream = Upstream(ServiceAddress(f"127.0.0.1:{await writer.start('127.0.0.1:0')}"))
+    telemetry: Any = Published()
+    orphaned = OrphanedTransactions(upstream, telemetry)
+    orphaned.tick()
+    await until(writer.watchers, 1)
+    upstream.renew()
+    await until(writer.watchers, 2)
+
+    assert len({*writer.watchers}) == 2
+    await orphaned.close()
+    await upstream.close()
     await writer.stop()

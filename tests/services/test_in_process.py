@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 from typing import Any
 
 import grpc
 import pytest
-import structlog
 from grpc_health.v1 import health_pb2
 
 from services.gateway.messages.statuses import refusal_of
@@ -72,19 +70,22 @@ async def test_a_fault_shows_nothing_of_itself() -> None:
     assert (error.code(), error.details()) == (grpc.StatusCode.INTERNAL, "internal error")
 
 
-async def test_a_device_that_fails_is_logged_as_of_a_port() -> None:
-    """Nobody else logs it: what a client of RocketMQ is answered is no refusal of a call."""
+async def test_a_caller_that_goes_ends_the_call() -> None:
+    called, ended = asyncio.Event(), asyncio.Event()
 
     async def check(_request: Any, _context: Any) -> None:
-        raise OSError(errno.EIO, "Input/output error", "f")
+        called.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
 
-    with structlog.testing.capture_logs() as events:
-        error = await refusal(check)
+    call = asyncio.create_task(service(check).call(CHECK, REQUEST))
+    await called.wait()
+    call.cancel()
+    await asyncio.wait_for(ended.wait(), 30)
 
-    assert error.code() is grpc.StatusCode.FAILED_PRECONDITION
-    [event] = events
-    assert (event["log_level"], event["event"], event["method"]) == ("error", "call failed", CHECK)
-    assert "Input/output error" in event["problem"]
+    assert await asyncio.gather(call, return_exceptions=True) != [None]
 
 
 async def test_an_answer_that_does_not_come_in_time_is_given_up() -> None:
@@ -111,21 +112,3 @@ async def test_answers_that_wait_when_their_method_ends_are_handed_over() -> Non
     answers = [answer async for answer in service(check).answers(CHECK, REQUEST)]
 
     assert answers == [b"0", b"1", b"2", b"3", b"4"]
-
-
-async def test_a_caller_that_goes_ends_the_call() -> None:
-    called, ended = asyncio.Event(), asyncio.Event()
-
-    async def check(_request: Any, _context: Any) -> None:
-        called.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-
-    call = asyncio.create_task(service(check).call(CHECK, REQUEST))
-    await called.wait()
-    call.cancel()
-    await asyncio.wait_for(ended.wait(), 30)
-
-    assert await asyncio.gather(call, return_exceptions=True) != [None]

@@ -19,7 +19,6 @@ from penstock import TLS, BadTlsFile, Client, Unavailable
 from services import supervisor
 from services.rpc import tls as port_tls
 from services.rpc.handshake import check_own_calls
-from services.rpc.tls import PortTls
 from services.testing import BackgroundLoop
 
 WITHIN_S = 5.0  # far below a connection's 20 s
@@ -200,24 +199,3 @@ def test_serve_does_not_start_where_its_services_could_not_call_each_other(
     assert supervisor.main(["--store", str(tmp_path / "store"), *flags]) == 2
     assert "call each other at 127.0.0.1, do not take it by" in capsys.readouterr().err
     assert not (tmp_path / "store").exists()
-
-
-def test_files_that_could_not_be_read_once_are_tried_again(
-    certificates: Certificates, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cert, key = certificates.issue("unread")
-    with structlog.testing.capture_logs() as events:
-        port = PortTls(cert, key, certificates.ca)
-        before = port.expires_at
-        certificates.issue("unread")
-        with monkeypatch.context() as patch:
-            patch.setattr(port_tls, "identity", failing_read)
-            for _ in range(4):
-                port.look()
-        assert port.expires_at == before
-        port.look()
-    assert [event["log_level"] for event in events] == ["error", "info"]
-
-
-def failing_read(*_: object) -> None:
-    raise BadTlsFile("unread.pem: Input/output error")

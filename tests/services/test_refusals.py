@@ -14,6 +14,8 @@ from storage.format.properties import encode_properties
 from storage.format.record import encode_for_batch
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
+
+
 NOT_FOUND = grpc.StatusCode.NOT_FOUND
 
 

@@ -169,33 +169,6 @@ def test_without_one_a_request_id_is_made(grpc_stub: Any, refusal: Any) -> None:
     assert first and first != second
 
 
-def test_a_refusal_is_logged_with_its_request_id(grpc_stub: Any, refusal: Any) -> None:
-    STORE.error = StoreBusy("the pool is full", retry_delay_ms=25)
-    with structlog.testing.capture_logs() as events:
-        refusal(grpc_stub.Produce, ONE, metadata=[("x-request-id", "mine-2")])
-    (event,) = [event for event in events if event["event"] == "call"]
-    assert (event["request_id"], event["method"]) == ("mine-2", "Produce")
-    assert event["code"] == "RESOURCE_EXHAUSTED"
-
-
-def test_an_unexpected_error_shows_no_internals(grpc_stub: Any, refusal: Any) -> None:
-    STORE.error = RuntimeError("secret detail")
-    refused = refusal(grpc_stub.Produce, ONE)
-    assert refused.code is grpc.StatusCode.INTERNAL
-    assert "secret" not in refused.message
-    assert refused.trailing["x-request-id"]
-
-
-@pytest.mark.parametrize("method", ["Produce", "ProduceBatch", "CreateTopic"])
-def test_bytes_that_are_not_a_request_are_an_invalid_argument(
-    grpc_channel: grpc.Channel, refusal: Any, method: str
-) -> None:
-    call = grpc_channel.unary_unary(f"/penstock.v1.Writer/{method}")
-    refused = refusal(call, b"\x0a\xff\xff\xff\xff\xff")
-    assert refused.code is grpc.StatusCode.INVALID_ARGUMENT
-    assert method in refused.message
-
-
 def test_a_request_above_the_limit_is_refused_unread(grpc_stub: Any, refusal: Any) -> None:
     before = len(STORE.stored)
     body = b"x" * ((4 << 20) + 1)
@@ -208,19 +181,6 @@ def test_a_request_above_the_limit_is_refused_unread(grpc_stub: Any, refusal: An
 def test_an_unknown_method_is_unimplemented(grpc_channel: grpc.Channel, refusal: Any) -> None:
     refused = refusal(grpc_channel.unary_unary("/penstock.v1.Writer/Nothing"), b"")
     assert refused.code is grpc.StatusCode.UNIMPLEMENTED
-
-
-def test_limits_are_all_set(grpc_settings: Any) -> None:
-    names = {name for name, _ in server_options(grpc_settings)}
-    assert {
-        "grpc.max_receive_message_length",
-        "grpc.max_connection_idle_ms",
-        "grpc.server_handshake_timeout_ms",
-        "grpc.max_allowed_incoming_connections",
-        "grpc.max_concurrent_streams",
-        "grpc.absolute_max_metadata_size",
-        "grpc.keepalive_time_ms",
-    } <= names
 
 
 def test_ports_of_a_process_share_half_of_the_files_that_it_may_have_open(

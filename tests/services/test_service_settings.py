@@ -10,7 +10,7 @@ import pytest
 from certificates import Certificates
 
 from penstock import TLS
-from services import memory, supervisor
+from services import supervisor
 from services.config.flags import flag_of, load
 from services.config.groups import help_entries
 from services.config.settings import (
@@ -140,19 +140,6 @@ def test_sizes_may_have_a_unit(text: str, size: int) -> None:
     assert settings("--commit-log-file-size", text).commit_log_file_size == size
 
 
-def test_defaults_of_the_engine_are_the_engines() -> None:
-    assert settings("--warm-cache-bytes-max", "0").store_config() == StoreConfig()
-
-
-def test_page_cache_filled_ahead_is_an_eighth_of_the_memory_by_default(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(memory, "limit_bytes", lambda: 16 << 30)
-    assert settings().store_config().warm_cache_bytes_max == 2 << 30
-    assert settings("--warm-cache-bytes-max", "1GiB").store_config().warm_cache_bytes_max == 1 << 30
-    assert settings("--warm-cache-bytes-max", "auto").store_config().warm_cache_bytes_max == 2 << 30
-
-
 @pytest.mark.parametrize("name", ProcessSettings.model_fields)
 def test_what_every_process_takes_is_declared_once_and_reaches_all_of_them(
     name: str, certificates: Certificates
@@ -246,26 +233,6 @@ def test_the_reader_of_a_supervisor_has_the_gateways_port_and_what_was_set_of_it
     assert (reader.tls_key, gateway.tls_key) == (key, key)
     assert (reader.client_ca, gateway.client_ca) == (certificates.ca, None)
     assert reader.tls_of_calls == TLS(ca=str(certificates.ca), cert=str(cert), key=str(key))
-
-
-@pytest.mark.parametrize(
-    ("flags", "limits"),
-    [
-        ((), ((4_096, 2_048), (20_000, 8_192))),
-        (
-            ("--concurrent-calls-max", "4096", "--connections-max", "99"),
-            ((4_096, 99), (4_096, 99)),
-        ),
-    ],
-)
-def test_the_gateways_port_has_limits_of_its_own_unless_they_are_set(
-    flags: tuple[str, ...], limits: tuple[tuple[int, int], tuple[int, int]]
-) -> None:
-    serve = load(ServeSettings, ["--store", "s", *flags], prog="penstock serve")
-    reader = load(ReaderSettings, child_arguments("reader", serve), prog="r")
-    ports = reader, reader.of_gateway()
-
-    assert tuple((each.concurrent_calls_max, each.connections_max) for each in ports) == limits
 
 
 def test_without_an_address_no_gateway_is_served_whatever_the_variables_say(

@@ -22,7 +22,7 @@ from service_settings import (
 )
 from tls_port import TlsPort
 
-from penstock import TLS, AsyncClient, Client, Message, RecordBatch
+from penstock import TLS, AsyncClient, Client
 from penstock import tls as client_tls
 from services import upstream
 from services.gateway.__main__ import serve as serve_gateway
@@ -78,28 +78,6 @@ def test_a_client_sends_reads_and_looks_up(services: Services, certificates: Cer
             producer.send("orders", b"two")
         assert [each.body for each in client.consume("orders", follow=False)] == [b"one", b"two"]
         assert [each.body for each in client.query_by_key("orders", "k")] == [b"one"]
-
-
-async def test_an_asyncio_client_sends_and_reads(
-    services: Services, certificates: Certificates
-) -> None:
-    async with AsyncClient(**services.addresses, tls=certificates.alice) as client:
-        await client.create_topic("steps", queues=1)
-        await client.produce_many([Message(topic="steps", body=b"%d" % n) for n in range(3)])
-        async with client.pull_stream("steps", 0, 0) as results:
-            assert sum([len(result.records) async for result in results]) == 3
-
-
-async def test_a_stream_of_requests_goes_over_tls_too(
-    services: Services, certificates: Certificates
-) -> None:
-    """Of an asyncio client over a channel of the other kind."""
-    async with AsyncClient(**services.addresses, tls=certificates.alice) as client:
-        await client.create_topic("stages", queues=1)
-        commit = client.staged_commit("app", 1)
-        batch = RecordBatch("stages")
-        batch.add(b"one", unique_key=commit.unique_key("a", 0))
-        assert (await commit.stage("a", [batch.records()])).decided is False
 
 
 def test_dead_letters_go_from_the_reader_to_the_writer(

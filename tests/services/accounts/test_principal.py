@@ -29,25 +29,6 @@ def test_a_name_longer_than_any_is_denied_in_few_words_and_not_kept():
     assert caller._seen.decisions
 
 
-def test_a_thread_that_decides_by_rules_that_have_gone_leaves_no_decision():
-    """The rules change between the thread's decision and its note of it."""
-
-    class Changing(Rules):
-        def allows(self, *about):
-            decision = super().allows(*about)
-            now.append(rules_of())
-            caller.user()  # the event loop sees the change first
-            return decision
-
-    before = rules_of("Topic:orders")
-    now = [Changing(generation=9, users=before.users, policies=before.policies)]
-    caller = Principal(lambda: now[-1], "ann", None, None)
-    caller.user()
-    assert caller.allows(Action.PUB, ORDERS)
-    caller.user()
-    assert not caller.allows(Action.PUB, ORDERS)
-
-
 def test_names_of_any_length_are_not_kept_of_who_may_send_to_all():
     root = User(name="root", kind=UserKind.SUPER)
     rules = Rules(generation=1, users={"root": root}, policies={})

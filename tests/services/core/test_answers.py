@@ -9,7 +9,6 @@ from typing import Any
 import grpc
 import pytest
 
-from services.rpc.core.late_watch import WATCH_SECONDS, LateWatch
 from services.rpc.served_call import CallEnded, ServedCall
 
 
@@ -67,31 +66,3 @@ async def test_a_caller_who_goes_is_sent_no_more_answers(serving: Any) -> None:
         count = len(made)
         await asyncio.sleep(0.05)
         assert len(made) == count < 10_000
-
-
-class Watched:
-    """Counts how often it was to be watched."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def watch(self) -> None:
-        self.count += 1
-
-
-async def test_a_call_that_takes_long_is_watched_once_and_one_that_was_answered_is_not() -> None:
-    late_watch = LateWatch()
-    long, answered, later = Watched(), Watched(), Watched()
-    late_watch.add(long)
-    late_watch.add(answered)
-    late_watch.discard(answered)
-    assert long.count == 0
-    async with asyncio.timeout(10):
-        while not long.count:
-            await asyncio.sleep(WATCH_SECONDS)
-    late_watch.add(later)  # after it had come to rest
-    async with asyncio.timeout(10):
-        while not later.count:
-            await asyncio.sleep(WATCH_SECONDS)
-    await asyncio.sleep(3 * WATCH_SECONDS)
-    assert [long.count, answered.count, later.count] == [1, 0, 1]

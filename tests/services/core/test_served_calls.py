@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import weakref
 from typing import Any
 
 import grpc
 import pytest
 
-from services.rpc.core import completions
 from services.rpc.served_call import EOF, CallServer, ServedCall, requests_of
 
 METADATA = (("x-name", "value"), ("x-name-bin", b"\0\xff"))
@@ -277,43 +275,6 @@ async def test_a_stop_lets_calls_end_and_takes_no_new_ones(serving: Any) -> None
         assert await answering == b"done"
         async with asyncio.timeout(10):
             await stopping
-
-
-async def test_a_stop_cancels_what_does_not_end_in_time(serving: Any) -> None:
-    entered = asyncio.Event()
-
-    async def run(_request: bytes, _call: ServedCall) -> bytes:
-        entered.set()
-        await asyncio.sleep(60)
-        return b""
-
-    async with serving(run) as (server, channel):
-        answering = asyncio.ensure_future(unary(channel)(b""))
-        await entered.wait()
-        async with asyncio.timeout(10):
-            await server.stop(0.1)
-        assert await code_of(answering) in (
-            grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE,
-        )  # fmt: skip
-
-
-async def test_many_calls_at_once_are_all_answered_and_none_is_kept(serving: Any) -> None:
-    alive: weakref.WeakSet[ServedCall] = weakref.WeakSet()
-
-    async def run(request: bytes, call: ServedCall) -> bytes:
-        alive.add(call)
-        if len(request) % 2:
-            await asyncio.sleep(0)
-        return request
-
-    async with serving(run, calls_max=2_000) as (_, channel):
-        method = unary(channel)
-        requests = [bytes(number) for number in range(3 * completions.COMPLETIONS_A_TURN)]
-        for _ in range(3):
-            assert await asyncio.gather(*map(method, requests)) == requests
-        async with asyncio.timeout(10):
-            while alive:
-                await asyncio.sleep(0.01)
 
 
 async def test_a_free_address_is_needed(server_type: type[CallServer]) -> None:

@@ -4,35 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import http.client
 import socket
 import ssl
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from certificates import Certificates
 from free_ports import free_port
 from prometheus_client.core import Metric
 from service_settings import gateway_settings, indexer_settings, writer_settings
-from structlog.testing import capture_logs
 
-from services.accounts.page_guard import page_guard
 from services.config.flags import load
 from services.config.settings import IndexerSettings, ServeSettings
 from services.gateway.__main__ import serve as serve_gateway
+from services.local_services import LocalServices
 from services.metrics import endpoint as endpoint_module
 from services.metrics.endpoint import MetricsEndpoint
 from services.metrics.exposition import gauge
 from services.metrics.service import ServiceMetrics
 from services.metrics.supervised import SupervisedMetrics
 from services.rpc.ports import CannotListen
-from services.testing import BackgroundService
+from services.testing import FREE_PORT, SMALL_FILES, BackgroundService
 from storage.accounts.account_table import AccountTable
 from storage.accounts.rules import UserKind, checked_policy
 from storage.files.filesystem import OsFileSystem
@@ -86,28 +85,6 @@ def test_callers_who_say_nothing_keep_no_other_from_it(
         except (OSError, http.client.HTTPException):
             time.sleep(0.05)
     pytest.fail("their places are not free again")
-
-
-def test_a_silent_caller_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint_module._PageRequest, "timeout", 0.1)
-    endpoint = MetricsEndpoint("127.0.0.1:0", lambda: b"")
-    try:
-        host, _, port = endpoint.address.rpartition(":")
-        with socket.create_connection((host, int(port)), timeout=10) as caller:
-            assert caller.recv(1) == b""
-    finally:
-        endpoint.close()
-
-
-def test_a_close_waits_for_nobody() -> None:
-    endpoint = MetricsEndpoint("127.0.0.1:0", lambda: b"")
-    host, _, port = endpoint.address.rpartition(":")
-    with socket.create_connection((host, int(port))):
-        began = time.monotonic()
-        endpoint.close()
-        assert time.monotonic() - began < 5
-    with pytest.raises(OSError):
-        socket.create_connection((host, int(port)), timeout=1)
 
 
 def test_a_taken_address_is_said() -> None:
@@ -176,62 +153,6 @@ def test_other_machines_reach_it_only_where_that_is_said(
     assert load(kind, [*flags, "--plaintext"], prog="penstock x").metrics_listen == listen
 
 
-def test_beyond_loopback_the_page_has_tls_and_asks_for_a_user_who_sees_the_cluster(
-    tmp_path: Path,
-) -> None:
-    certificates = Certificates(tmp_path / "certificates")
-    table = AccountTable(OsFileSystem(), tmp_path / "store" / "config")
-    keys = {
-        name: table.create_user(name, UserKind.NORMAL).secrets[0] for name in ("sees", "sees-not")
-    }
-    table.put_policy(checked_policy(user="sees", resource="Cluster:*", actions=["Get"]))
-    settings = IndexerSettings(
-        store=tmp_path / "store", accounts=True, metrics_listen="0.0.0.0:0", **certificates.settings
-    )
-    endpoint = MetricsEndpoint("127.0.0.1:0", lambda: b"a 1\n", page_guard(settings))
-    context = ssl.create_default_context(cafile=certificates.ca)
-
-    def status_of(name: str, secret: str) -> int:
-        host, _, port = endpoint.address.rpartition(":")
-        connection = http.client.HTTPSConnection(host, int(port), timeout=20, context=context)
-        key = base64.b64encode(f"{name}:{secret}".encode()).decode()
-        connection.request("GET", "/metrics", headers={"Authorization": f"Basic {key}"})
-        with contextlib.closing(connection):
-            return connection.getresponse().status
-
-    try:
-        with capture_logs() as told:
-            assert status_of("sees", keys["sees"]) == 200
-            assert status_of("sees", "wrong") == 401
-            assert status_of("nobody", "") == 401
-            assert status_of("sees-not", keys["sees-not"]) == 403
-            here = {
-                "user": "sees",
-                "resource": "Cluster:*",
-                "actions": ["Get"],
-                "sources": ["127.0.0.1"],
-            }
-            table.put_policy(checked_policy(**here, decision="deny"))
-            assert status_of("sees", keys["sees"]) == 403
-            table.delete_policies("sees", "Cluster:*")
-            table.put_policy(checked_policy(**here))
-            assert status_of("sees", keys["sees"]) == 200
-        assert [(each["user"], each["address"]) for each in told] == [
-            ("", "127.0.0.1"),
-            ("sees-not", "127.0.0.1"),
-            ("sees", "127.0.0.1"),
-        ]
-        table.update_user("sees", is_enabled=False)
-        assert status_of("sees", keys["sees"]) == 401
-        host, _, port = endpoint.address.rpartition(":")
-        plain = http.client.HTTPConnection(host, int(port), timeout=20)
-        with pytest.raises((http.client.HTTPException, OSError)):
-            plain.request("GET", "/metrics")
-            plain.getresponse()
-    finally:
-        endpoint.close()
-
-
 def test_the_page_of_a_gateway_that_other_machines_reach_has_tls(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     settings = gateway_settings(metrics_listen="0.0.0.0:0", **certificates.settings)
@@ -255,3 +176,73 @@ def test_the_page_of_a_gateway_that_other_machines_reach_has_tls(tmp_path: Path)
             with pytest.raises((http.client.HTTPException, OSError)):
                 plain.request("GET", "/metrics")
                 plain.getresponse()
+
+
+class GuardedPage(NamedTuple):
+    port: str
+    certificates: Certificates
+    secrets: dict[str, str]
+
+    def get(self, user: str, secret: str) -> str:
+        """Return the page; raises what urllib raises."""
+        context = ssl.create_default_context(cafile=str(self.certificates.ca))
+        request = urllib.request.Request(f"https://localhost:{self.port}/metrics")
+        if user:
+            given = base64.b64encode(f"{user}:{secret}".encode()).decode()
+            request.add_header("Authorization", f"Basic {given}")
+        with urllib.request.urlopen(request, timeout=20, context=context) as answer:
+            text: str = answer.read().decode()
+            return text
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedPage]:
+    """Users: root; watcher, who may Get the Cluster; packer, who may not."""
+    directory = tmp_path_factory.mktemp("guarded")
+    certificates = Certificates(directory / "certs")
+    table = AccountTable(OsFileSystem(), directory / "store" / "config")
+    secrets = {"root": table.create_user("root", UserKind.SUPER).secrets[0]}
+    for name in ("watcher", "packer"):
+        secrets[name] = table.create_user(name, UserKind.NORMAL).secrets[0]
+    table.put_policy(checked_policy(user="watcher", resource="Cluster:*", actions=["Get"]))
+    names = ("writer", "reader", "indexer")
+    files = {**certificates.settings, **SMALL_FILES}
+    services = LocalServices.start(
+        directory / "store",
+        directory / "services.log",
+        options=[
+            "--accounts",
+            *(f"--{name.replace('_', '-')}={value}" for name, value in files.items()),
+        ],
+        addresses={**dict.fromkeys(names, FREE_PORT), "metrics": "0.0.0.0:0"},
+    )
+    try:
+        port = services.addresses["metrics"].rpartition(":")[2]
+        yield GuardedPage(port, certificates, secrets)
+    finally:
+        services.stop()
+
+
+@pytest.mark.parametrize("user", ["root", "watcher"])
+def test_who_may_get_the_cluster_gets_the_page_of_all_services(
+    guarded: GuardedPage, user: str
+) -> None:
+    page = guarded.get(user, guarded.secrets[user])
+    for service in ("writer", "reader", "indexer"):
+        assert f'penstock_up{{service="{service}"}} 1' in page
+        assert f'penstock_tls_expiry_timestamp_seconds{{service="{service}"}} ' in page
+
+
+@pytest.mark.parametrize(
+    ("user", "status"), [("", 401), ("packer", 403), ("watcher ", 401), ("nobody", 401)]
+)
+def test_others_do_not(guarded: GuardedPage, user: str, status: int) -> None:
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        guarded.get(user, guarded.secrets.get(user, guarded.secrets["watcher"]))
+    assert refused.value.code == status
+    assert refused.value.read() == b""
+
+
+def test_in_plaintext_there_is_no_page(guarded: GuardedPage) -> None:
+    with pytest.raises((urllib.error.URLError, OSError)):
+        urllib.request.urlopen(f"http://localhost:{guarded.port}/metrics", timeout=20)

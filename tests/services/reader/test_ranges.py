@@ -13,7 +13,6 @@ from three_services import ThreeServices, three_services
 
 from penstock.v1 import common_pb2, reader_pb2, writer_pb2
 from storage.format.record import decode_record
-from storage.reader import StoreReader
 
 COUNT = 300  # messages in queue 1 of "orders", tags A and B in turn
 
@@ -67,25 +66,6 @@ def test_a_list_has_every_queue_and_what_was_just_acknowledged(services: ThreeSe
     assert len(bytes.fromhex(answer.store_id)) == 16
 
 
-def test_a_list_ends_when_its_caller_has_gone(
-    services: ThreeServices, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun, ended = threading.Event(), threading.Event()
-
-    def endless(*_: Any, is_wanted: Callable[[], bool], **__: Any) -> list[Any]:
-        begun.set()
-        while is_wanted():
-            time.sleep(0.001)
-        ended.set()
-        return []
-
-    monkeypatch.setattr(StoreReader, "queue_extents", endless)
-    call = services.reader.ListQueues.future(reader_pb2.ListQueuesRequest(), timeout=120)
-    assert begun.wait(60)
-    call.cancel()
-    assert ended.wait(60)
-
-
 def test_a_stream_ends_at_its_end_offset(services: ThreeServices) -> None:
     answers = streamed(services, queue_offset=10, end_offset=200, max_bytes=2000)
     assert bodies(answers) == [b"m%d" % number for number in range(10, 200)]
@@ -93,15 +73,6 @@ def test_a_stream_ends_at_its_end_offset(services: ThreeServices) -> None:
     assert [answer.status for answer in answers] == [reader_pb2.FOUND] * len(answers)
     assert answers[-1].next_offset == 200
     assert answers[-1].max_offset == COUNT
-
-
-def test_a_tag_filter_examines_nothing_after_the_end(services: ThreeServices) -> None:
-    answers = streamed(services, queue_offset=10, end_offset=13, tag_expression="A")
-    assert bodies(answers) == [b"m10", b"m12"]
-    assert answers[-1].next_offset == 13
-    nothing = streamed(services, queue_offset=10, end_offset=13, tag_expression="C")
-    assert bodies(nothing) == []
-    assert [(a.status, a.next_offset) for a in nothing] == [(reader_pb2.NO_MATCHED_MESSAGE, 13)]
 
 
 def test_a_follower_waits_until_its_end_is_there(services: ThreeServices) -> None:
@@ -130,3 +101,12 @@ def test_an_end_that_is_not_after_the_start_is_refused(
     )
     assert refused.code == grpc.StatusCode.INVALID_ARGUMENT
     assert refused.bad_request.field_violations[0].field == "end_offset"
+
+
+def test_a_tag_filter_examines_nothing_after_the_end(services: ThreeServices) -> None:
+    answers = streamed(services, queue_offset=10, end_offset=13, tag_expression="A")
+    assert bodies(answers) == [b"m10", b"m12"]
+    assert answers[-1].next_offset == 13
+    nothing = streamed(services, queue_offset=10, end_offset=13, tag_expression="C")
+    assert bodies(nothing) == []
+    assert [(a.status, a.next_offset) for a in nothing] == [(reader_pb2.NO_MATCHED_MESSAGE, 13)]

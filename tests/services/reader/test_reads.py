@@ -9,9 +9,11 @@ from typing import Any
 
 import grpc
 import pytest
+from engine_store import record
 from three_services import ThreeServices, in_time, three_services
 
 from penstock.v1 import common_pb2, indexer_pb2, reader_pb2, writer_pb2
+from services.reader.records import record_message
 from storage.format.compression import compress
 from storage.format.properties import encode_properties
 from storage.format.record import decode_record, encode_for_batch
@@ -263,50 +265,6 @@ def test_groups_keep_their_progress_over_a_restart_of_the_reader(services: Three
     assert not services.reader.FetchOffsets(other, timeout=20).offsets
 
 
-def test_the_status_of_each_service(services: ThreeServices) -> None:
-    settled(services)
-    writer = services.writer.GetWriterStatus(writer_pb2.GetWriterStatusRequest(), timeout=10)
-    reader = services.reader.GetReaderStatus(reader_pb2.GetReaderStatusRequest(), timeout=10)
-    indexer = services.indexer.GetIndexerStatus(indexer_pb2.GetIndexerStatusRequest(), timeout=10)
-    assert writer.writable and writer.flush_mode == "async" and not writer.problem
-    assert reader.writer_alive
-    assert reader.visible_offset == reader.indexed_offset == writer.appended_offset
-    assert indexer.indexed_offset == indexer.confirm_offset == writer.appended_offset
-    assert indexer.key_count >= 2 * COUNT and indexer.file_count >= 1
-
-
-def test_a_record_batch_is_stored_and_read_back(services: ThreeServices) -> None:
-    create(services, "batched", 2)
-    records = [
-        encode_for_batch(
-            topic="batched",
-            queue_id=i % 2,
-            body=f"b{i}".encode(),
-            properties_bytes=encode_properties({"KEYS": f"bk{i}"}),
-            flag=0,
-            sys_flag=0,
-            born_timestamp_ms=1_700_000_000_000,
-            born_host="127.0.0.1:1",
-        )
-        for i in range(10)
-    ]
-    request = writer_pb2.ProduceBatchRequest(records=b"".join(records))
-    unary = services.writer.ProduceBatch(request, timeout=20)
-    assert unary.record_count == 10
-    assert [(r.queue_id, r.first_queue_offset, r.count) for r in unary.ranges] == [
-        (0, 0, 5),
-        (1, 0, 5),
-    ]
-    answers = list(services.writer.ProduceStream(iter([request] * 3), timeout=20))
-    assert [a.stored.ranges[0].first_queue_offset for a in answers] == [5, 10, 15]
-    assert answers[0].stored.commit_offset == unary.end_commit_offset
-    settled(services)
-    assert (
-        bodies(pull(services, topic="batched", queue_id=1))
-        == [f"b{i}".encode() for i in range(1, 10, 2)] * 4
-    )
-
-
 def test_a_damaged_record_is_data_loss_of_itself_alone(services: ThreeServices) -> None:
     create(services, "damaged", 1)
     stored = put(services, "damaged", b"good 1", b"to be damaged", b"good 2")
@@ -327,3 +285,14 @@ def test_a_damaged_record_is_data_loss_of_itself_alone(services: ThreeServices) 
             reader_pb2.GetMessageRequest(commit_offset=stored[1].commit_offset), timeout=20
         )
     assert caught.value.code() is grpc.StatusCode.DATA_LOSS
+
+
+@pytest.mark.parametrize(
+    ("stored", "keys"),
+    [("a b", ["a", "b"]), ("a\tb  c", ["a\tb", "c"]), ("a\u00a0b", ["a\u00a0b"]), ("", [])],
+)
+def test_keys_are_separated_by_spaces_and_no_other_white_space(
+    stored: str, keys: list[str]
+) -> None:
+    """Else keys that are found by key come out as others."""
+    assert list(record_message(decode_record(record(keys=stored))).keys) == keys

@@ -12,7 +12,7 @@ import grpc
 import pytest
 from three_services import ThreeServices, in_time, three_services
 
-from penstock.v1 import common_pb2, indexer_pb2, reader_pb2, writer_pb2
+from penstock.v1 import common_pb2, reader_pb2, writer_pb2
 from storage import indexer
 from storage.index.builder import IndexBuilder
 from storage.queues.dispatch import DispatchWorker
@@ -76,20 +76,6 @@ def test_a_pull_finds_the_message_stored_just_before(services: ThreeServices, to
         assert [r.queue_offset for r in response.decoded] == [stored.queue_offset]
 
 
-def test_a_pull_that_finds_some_does_not_end_before_the_last(
-    services: ThreeServices, topic: str
-) -> None:
-    first = put(services, topic)
-    services.reader.GetMessage(
-        reader_pb2.GetMessageRequest(commit_offset=first.commit_offset), timeout=20
-    )
-    last = put(services, topic)
-    request = reader_pb2.PullRequest(topic=topic, queue_offset=first.queue_offset)
-    response = services.reader.Pull(request, timeout=20)
-    assert response.record_count == 2
-    assert response.max_offset == last.queue_offset + 1
-
-
 def test_a_stream_that_does_not_follow_ends_after_the_last(
     services: ThreeServices, topic: str
 ) -> None:
@@ -127,23 +113,6 @@ def test_a_query_by_key_finds_it(services: ThreeServices, topic: str) -> None:
     query = reader_pb2.QueryByKeyRequest(topic=topic, key="key", decode=True)
     response = services.reader.QueryByKey(query, timeout=20)
     assert {record.queue_offset for record in response.decoded} >= set(stored)
-
-
-def test_nobody_waits_at_the_end_when_nothing_is_pending(
-    services: ThreeServices, topic: str
-) -> None:
-    stored = put(services, topic)
-    end = services.appended_offset()
-    services.indexer.WaitIndexed(indexer_pb2.WaitIndexedRequest(commit_offset=end), timeout=20)
-    request = reader_pb2.PullRequest(topic=topic, queue_offset=stored.queue_offset + 1)
-    services.reader.Pull(request, timeout=20)
-
-    def seconds() -> float:
-        began = time.monotonic()
-        assert services.reader.Pull(request, timeout=20).status == reader_pb2.OFFSET_OVERFLOW_ONE
-        return time.monotonic() - began
-
-    assert any(seconds() < INDEX_DELAY_S / 2 for _ in range(200))  # a busy machine needs some
 
 
 def test_a_caller_s_deadline_is_kept(

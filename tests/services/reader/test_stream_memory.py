@@ -11,7 +11,6 @@ from three_services import three_services
 
 from penstock.v1 import common_pb2, reader_pb2, reader_pb2_grpc, writer_pb2
 from services.reader import budget
-from services.reader.budget import Budget
 
 BODY = b"x" * (200 << 10)
 COUNT = 100
@@ -26,19 +25,6 @@ FIXED_WINDOW = [
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budget, "WAIT_SECONDS", 0.3)
-
-
-async def test_what_is_taken_never_exceeds_the_bound_but_for_one_alone() -> None:
-    """Larger answers than the bound allows are given too, one at a time."""
-    bounded = Budget(100)
-    assert bounded.try_take(60)
-    assert not bounded.try_take(41)
-    assert bounded.try_take(40)
-    bounded.give(100)
-    assert bounded.try_take(500)
-    assert not bounded.try_take(1)
-    bounded.give(500)
-    assert bounded.taken == 0
 
 
 def test_stalled_streams_are_bounded_and_gone_with_their_callers(

@@ -12,7 +12,7 @@ from engine_store import small_config
 
 from penstock.v1 import writer_pb2
 from services.writer.topics import TOPICS_MAX, GatheredCreation, TopicMethods
-from storage.errors import InvalidMessage, StoreClosed, TopicExists
+from storage.errors import InvalidMessage, TopicExists
 from storage.tables.topic_table import Created
 from storage.tables.topics import NewTopic, TopicConfig
 from storage.writer import StoreWriter
@@ -72,15 +72,6 @@ async def test_a_caller_who_goes_away_keeps_nobody_waiting(tmp_path: Path) -> No
         store.may_go.set()
         (topic,) = await staying
         assert topic.name == "staying"
-
-
-async def test_a_change_that_fails_is_reported_to_each_request(tmp_path: Path) -> None:
-    writer = StoreWriter.open(tmp_path, small_config())
-    writer.close()
-    creation = GatheredCreation(writer)
-    for name in ("a", "b"):
-        with pytest.raises(StoreClosed):
-            await creation.create([request(name)])
 
 
 async def test_topics_of_one_request_are_created_all_or_none(tmp_path: Path) -> None:

@@ -5,21 +5,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import grpc
 import numpy as np
 import pytest
-from engine_store import check_queues_match_log, records_on_disk
 from google.protobuf.message import DecodeError
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from real_processes import until
 from steps_to_try import examples_to_try
-from three_services import three_services
 
 from penstock.v1 import common_pb2, writer_pb2
 from services import wire
@@ -328,74 +323,6 @@ def test_everything_else_is_left_alone(two: Two, request_: bytes) -> None:
     assert put_plain(two.short, request_) is None
     assert put_plain(two.short, serialized(message()), "[2001:db8::7]:5") is None
     assert two.short.appended_offset == begin
-
-
-def test_a_store_that_is_full_or_closed_refuses_and_stores_nothing(tmp_path: Path) -> None:
-    config = StoreConfig(
-        commit_log_file_size=1 << 20, flush_interval_ms=60_000, unflushed_bytes_max=1
-    )
-    plain = serialized(message())
-    writer = StoreWriter.open(tmp_path / "store", config, clock=Clock())
-    writer.create_topic("t", 1)
-    assert put_plain(writer, plain) is not None
-    end = writer.appended_offset
-    until(lambda: writer._engine.log.flushed_offset == end)  # it stays what it is set to
-
-    def full(size: int) -> Any:
-        raise errors.StoreFull("no room")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(writer._engine.log), "flushed_offset", 0, raising=False)
-        patch.setattr(writer._engine.log, "flushed_offset", 0)
-        with pytest.raises(errors.StoreBusy):
-            put_plain(writer, plain)
-    with pytest.MonkeyPatch.context() as patch:
-        assert writer.wait_dispatched(end, 10)
-        patch.setattr(writer._engine.log, "flushed_offset", end)
-        patch.setattr(writer._engine.log, "file_for", full)
-        with pytest.raises(errors.StoreFull):
-            put_plain(writer, plain)
-    assert writer.appended_offset == end
-    writer.close()
-    with pytest.raises(errors.StoreClosed):
-        put_plain(writer, plain)
-
-
-@pytest.mark.parametrize("pool", [False, True], ids=["mapped", "pool"])
-@pytest.mark.parametrize("flush_mode", ["async", "sync"])
-def test_every_mode_serves_what_was_sent(tmp_path: Path, flush_mode: str, pool: bool) -> None:
-    (tmp_path / "shm").mkdir()
-    with ExitStack() as stack:
-        services = stack.enter_context(
-            three_services(
-                tmp_path / "store",
-                flush_mode=flush_mode,
-                transient_pool=pool,
-                transient_pool_directory=str(tmp_path / "shm"),
-                commit_log_file_size=64 << 10,
-            )
-        )
-        create = writer_pb2.CreateTopicRequest(name="t", queue_count=1)
-        services.writer.CreateTopic(create, timeout=20)
-        sent = [b"%03d" % n * 300 for n in range(150)]  # three files
-        ends = []
-        for body in sent:
-            request = writer_pb2.ProduceRequest(messages=[message(body=body)])
-            while True:
-                try:
-                    (result,) = services.writer.Produce(request, timeout=20).results
-                    break
-                except grpc.RpcError as error:  # the next file is still being made
-                    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-            ends.append(result.commit_offset)
-            if flush_mode == "sync":
-                status = services.writer.GetWriterStatus(
-                    writer_pb2.GetWriterStatusRequest(), timeout=20
-                )
-                assert status.flushed_offset > result.commit_offset
-        assert ends == sorted(set(ends))
-    assert [record.body for record in records_on_disk(tmp_path / "store")] == sent
-    assert check_queues_match_log(tmp_path / "store") == len(sent)
 
 
 def test_field_numbers_are_those_of_the_contract() -> None:

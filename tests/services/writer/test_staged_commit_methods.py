@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import gc
 import os
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -26,7 +24,7 @@ from services.testing import BackgroundLoop
 from services.writer import staged_commits
 from services.writer.acks import Acks
 from services.writer.servicer import WriterServicer
-from storage.errors import DamagedLedger, InvalidBatch
+from storage.errors import DamagedLedger
 from storage.files.filesystem import OsFileSystem
 from storage.files.protocol import Buffer
 from storage.files.system.os_file import OsFile
@@ -217,43 +215,6 @@ def test_a_broken_stream_leaves_no_stage(
     until(lambda: bool(files()))
     call.cancel()
     until(lambda: not files())
-
-
-class _Refusing:
-    """An attempt whose records are refused, which somebody hears of only who still waits."""
-
-    def __init__(self) -> None:
-        self.was_discarded = False
-
-    def add(self, _records: memoryview) -> int:
-        raise InvalidBatch(0, "no record")
-
-    def discard(self) -> None:
-        self.was_discarded = True
-
-
-async def test_a_refusal_that_the_caller_does_not_wait_for_is_no_lost_error() -> None:
-    """The records were refused while the next ones were waited for, and then the caller went."""
-    staging, waiting, problems = _Refusing(), asyncio.Event(), []
-    asyncio.get_running_loop().set_exception_handler(lambda _, about: problems.append(about))
-
-    async def requests() -> AsyncIterator[bytes]:
-        for frame in frames("left", 0, "a", [b"1"]):
-            yield frame.SerializeToString()
-        waiting.set()
-        await asyncio.Event().wait()
-
-    store: Any = SimpleNamespace(stage=lambda *_, **__: staging)
-    stage = staged_commits.StagedCommitMethods(store).stage_records(requests(), Any)  # type: ignore[arg-type]
-    call = asyncio.ensure_future(stage)
-    await waiting.wait()
-    await asyncio.sleep(0.1)
-    call.cancel()
-    await asyncio.wait({call})
-    assert call.cancelled() and staging.was_discarded
-    del call, stage
-    gc.collect()
-    assert problems == []
 
 
 class _Context:

@@ -80,15 +80,6 @@ def test_produce_answers_only_after_the_acknowledgement(
     assert [r.topic for r in call.result().results] == ["t", "t"]
 
 
-def test_one_acknowledgement_answers_everybody_it_covers(
-    grpc_stub: Any, store: FakeWriterStore
-) -> None:
-    calls = [grpc_stub.Produce.future(request(b"x"), timeout=20) for _ in range(30)]
-    until(lambda: len(store.stored) == 30)
-    store.acknowledge()
-    assert all(len(call.result().results) == 1 for call in calls)
-
-
 def test_a_failed_sync_acknowledges_nothing(grpc_stub: Any, store: FakeWriterStore) -> None:
     call = grpc_stub.Produce.future(request(b"x"), timeout=60)
     until(lambda: len(store.stored) == 1)
@@ -230,16 +221,6 @@ def test_a_failed_store_answers_each_frame_of_a_stream(
     assert all("fsync failed" in a.failure.message for a in answers)
 
 
-def test_a_cancelled_stream_frees_the_service(grpc_stub: Any, store: FakeWriterStore) -> None:
-    stream = Stream(grpc_stub)
-    stream.send(b"x")
-    until(lambda: len(store.stored) == 1)
-    stream.answers.cancel()
-    stream.close()
-    store.acknowledge()
-    assert grpc_stub.ListTopics(writer_pb2.ListTopicsRequest(), timeout=20) is not None
-
-
 @pytest.mark.parametrize("at_once", [True, False])
 def test_a_batch_of_many_queues_is_stored_beside_the_event_loop(
     grpc_stub: Any,
@@ -298,18 +279,6 @@ def putting(
 
     monkeypatch.setattr(store, "put", noted)
     return threads
-
-
-def test_a_request_of_many_messages_is_encoded_beside_the_event_loop(
-    grpc_stub: Any, store: FakeWriterStore, background: Any, putting: queue.Queue[threading.Thread]
-) -> None:
-    """Thousands of messages are a matter of seconds, in which others want their answers."""
-    loop_thread = background.call(threading.current_thread)
-    for count in (1, 5_000):
-        answer = grpc_stub.Produce.future(request(*[b"x"] * count), timeout=30)
-        assert (putting.get(timeout=30) is loop_thread) is (count == 1)
-        store.acknowledge()
-        assert len(answer.result().results) == count
 
 
 def test_a_request_that_is_sent_again_is_looked_up_beside_the_event_loop(
