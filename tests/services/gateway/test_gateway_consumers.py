@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -117,14 +116,6 @@ def test_a_message_comes_back_with_everything_that_clients_look_at(bed: GatewayB
     assert 500 < asked.wait_ms <= 1_000
 
 
-def test_nothing_is_not_found_with_the_clock(bed: GatewayBed) -> None:
-    status, clock = receive(bed)
-
-    assert (status.status.code, clock.WhichOneof("content")) == (
-        v2.MESSAGE_NOT_FOUND, "delivery_timestamp",
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
@@ -172,31 +163,6 @@ def test_an_acknowledgement_has_the_status_of_its_one_entry(bed: GatewayBed) -> 
     assert answer.status.code == answer.entries[0].status.code == v2.INVALID_RECEIPT_HANDLE
 
 
-def test_acknowledgements_of_many_clients_go_together(bed: GatewayBed) -> None:
-    pause_s = 0.02
-
-    def slowly(_request: Any) -> leases_pb2.AcknowledgeResponse:
-        time.sleep(pause_s)
-        return leases_pb2.AcknowledgeResponse()
-
-    bed.leases.answers["acknowledge"] = slowly
-    while True:
-        with ThreadPoolExecutor(16) as pool:
-            codes = set(pool.map(lambda n: acknowledge(bed, f"{n:040}").status.code, range(100)))
-
-        requests = bed.leases.of(leases_pb2.AcknowledgeRequest)
-        handles = b"".join(request.receipt_handles for request in requests)
-        assert codes == {v2.OK}
-        assert sorted(handles[at : at + 40] for at in range(0, len(handles), 40)) == [
-            b"%040d" % n for n in range(100)
-        ]
-        if len(requests) < 60:
-            break
-        assert pause_s < 0.5  # on a machine that is too busy to send them together sooner
-        pause_s *= 3
-        bed.leases.asked.clear()
-
-
 def change(bed: GatewayBed, duration: Duration) -> service_pb2.ChangeInvisibleDurationResponse:
     request = service_pb2.ChangeInvisibleDurationRequest(
         group=GROUP, topic=TOPIC, receipt_handle=HANDLES[0], invisible_duration=duration
@@ -204,13 +170,6 @@ def change(bed: GatewayBed, duration: Duration) -> service_pb2.ChangeInvisibleDu
     answer = bed.call("ChangeInvisibleDuration", request)
     assert isinstance(answer, service_pb2.ChangeInvisibleDurationResponse)
     return answer
-
-
-def test_a_change_answers_the_same_handle(bed: GatewayBed) -> None:
-    answer = change(bed, Duration(nanos=1_000_000))
-
-    assert (answer.status.code, answer.receipt_handle) == (v2.OK, HANDLES[0])
-    assert [asked.duration_ms for asked in bed.leases.of(leases_pb2.ChangeLeasesRequest)] == [1]
 
 
 def test_a_message_that_is_given_up_is_a_dead_letter(bed: GatewayBed) -> None:

@@ -18,7 +18,6 @@ from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from messaging_bed import CLIENT, MessagingBed, receive_request
-from real_processes import until
 from service_settings import reader_settings, writer_settings
 
 from penstock import Client
@@ -26,14 +25,14 @@ from penstock.v1 import reader_pb2, reader_pb2_grpc
 from services.gateway.receives import Receiving
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2, service_pb2_grpc
-from services.reader import lease_servicer
 from services.reader.__main__ import serve as serve_reader
 from services.rpc.ports import CannotListen
 from services.testing import BackgroundLoop, BackgroundService
 from services.writer.__main__ import serve as serve_writer
-from storage.leases.values import ReceivedBatch
 
 MESSAGING = ["apache.rocketmq.v2.MessagingService", "penstock.v1.Gateway"]
+
+
 READING = [
     "penstock.v1.Gateway",
     "penstock.v1.Groups",
@@ -42,8 +41,14 @@ READING = [
     "penstock.v1.Reader",
     "penstock.v1.Settings",
 ]
+
+
 SHARED = ["grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"]
+
+
 GROUP = v2.Resource(name="g")
+
+
 NEXT_S = Duration(seconds=1)
 
 
@@ -198,32 +203,6 @@ def test_a_poll_whose_client_says_that_it_goes_is_answered_and_takes_nothing(
     assert (received.body, received.system_properties.delivery_attempt) == (b"one", 1)
 
 
-def test_an_answer_whose_client_goes_meanwhile_is_delivered_to_others(
-    bed: MessagingBed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its lease would be renewed for as long as the client lives, which knows nothing of it."""
-    topic, group = bed.topic(), v2.Resource(name="left")
-    assert bed.send(topic, b"one").code == v2.OK
-    leased, gone = threading.Event(), threading.Event()
-    answer_of = lease_servicer.received
-
-    def received(batch: ReceivedBatch) -> bytes:
-        if batch.record_count and not leased.is_set():
-            leased.set()
-            gone.wait(60)
-            time.sleep(0.2)
-        return answer_of(batch)
-
-    monkeypatch.setattr(lease_servicer, "received", received)
-    request = receive_request(topic, group, auto_renew=True)
-    poll = bed.stub.ReceiveMessage(request, timeout=60, metadata=CLIENT)
-    assert leased.wait(60)
-    poll.cancel()
-    gone.set()
-    [again] = bed.receive(topic, group)
-    assert (again.body, again.system_properties.delivery_attempt) == (b"one", 2)
-
-
 def test_a_queue_that_the_writer_rebuilds_is_waited_for(tmp_path: Path) -> None:
     """A receive that meets the refused unit waits for it, and nothing is passed over."""
     with ExitStack() as stack:
@@ -282,21 +261,3 @@ def test_a_stop_ends_polls_and_streams_at_once(tmp_path: Path) -> None:
     assert took < 25  # and not until the end of what waits
     assert [answers[0].status.code for answers in polled] == [v2.MESSAGE_NOT_FOUND] * 20
     assert ended == [([], grpc.StatusCode.OK)]
-
-
-def test_clients_go_on_when_the_reader_starts_again(bed: MessagingBed) -> None:
-    topic, group = bed.topic(), v2.Resource(name="restarted")
-    assert bed.send(topic, b"before").code == v2.OK
-    [before] = bed.receive(topic, group)
-    bed.restart_reader()
-    until(lambda: _is_answered(bed, topic))
-    assert bed.acknowledge(topic, group, before.system_properties.receipt_handle) == v2.OK
-    [after] = bed.receive(topic, group)
-    assert after.body == b"after"
-
-
-def _is_answered(bed: MessagingBed, topic: v2.Resource) -> bool:
-    try:
-        return bed.send(topic, b"after").code == v2.OK
-    except grpc.RpcError:
-        return False

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
@@ -15,7 +13,6 @@ from run_cli import penstock
 
 from penstock.v1 import gateway_pb2, gateway_pb2_grpc, writer_pb2
 from services.gateway.messages.queue_choice import queue_of_message_group
-from services.gateway.sends.batch_stream import BatchStream
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2
 
@@ -111,15 +108,6 @@ def test_settings_that_say_too_little_are_answered_with_a_status(
     assert settings_of(bed, settings, client).status.code == code
 
 
-def test_garbage_on_the_stream_ends_it_and_nothing_else(bed: GatewayBed) -> None:
-    raw = bed.channel.stream_stream("/apache.rocketmq.v2.MessagingService/Telemetry")
-    with pytest.raises(grpc.RpcError) as caught:
-        next(raw(iter([b"\xff" * 100]), metadata=CLIENT, timeout=10))
-
-    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert send(bed, message("orders", 1)).status.code == v2.OK
-
-
 def test_a_message_is_stored_and_answered_with_its_own_id(bed: GatewayBed) -> None:
     answer = send(bed, message("orders", 7))
 
@@ -170,26 +158,6 @@ def test_a_body_of_4_mib_is_stored_and_one_byte_more_is_refused(bed: GatewayBed)
     assert send(bed, sent).status.code == v2.OK
     sent.body += b"x"
     assert send(bed, sent).status.code == v2.MESSAGE_BODY_TOO_LARGE
-
-
-def test_many_sends_at_once_are_all_stored_in_few_batches(
-    bed: GatewayBed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bed.create("many", 1)
-    sizes: list[int] = []
-    store = BatchStream.store
-
-    async def noted(self: BatchStream, records: Sequence[bytes], *arguments: Any) -> Any:
-        sizes.append(len(records))
-        return await store(self, records, *arguments)
-
-    monkeypatch.setattr(BatchStream, "store", noted)
-    with ThreadPoolExecutor(30) as pool:
-        answers = list(pool.map(lambda number: send(bed, message("many", number)), range(200)))
-
-    assert sorted(answer.entries[0].offset for answer in answers) == list(range(200))
-    assert sum(sizes) == 200
-    assert len(sizes) < 130
 
 
 @pytest.mark.parametrize("method", ["SyncLiteSubscription", "GetOffset"])

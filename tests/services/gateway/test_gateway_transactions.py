@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from service_settings import gateway_settings, writer_settings
 
 from penstock.v1 import transactions_pb2, transactions_pb2_grpc
 from services.gateway.__main__ import serve as serve_gateway
-from services.gateway.sends.batch_stream import HalfBatches
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2, service_pb2_grpc
 from services.testing import BackgroundService
@@ -131,36 +129,6 @@ def test_an_end_that_makes_no_sense_is_refused(
     send(bed, half("bills", "B1"))
     assert end(bed, topic, key, v2.COMMIT) == code
     assert end(bed, "bills", "B1", v2.ROLLBACK) == v2.OK
-
-
-@pytest.fixture(name="batches")
-def _batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many half messages went to the writer in each call."""
-    sizes: list[int] = []
-    store = HalfBatches.store
-
-    async def noted(self: HalfBatches, records: Sequence[bytes], *arguments: Any) -> Any:
-        sizes.append(len(records))
-        return await store(self, records, *arguments)
-
-    monkeypatch.setattr(HalfBatches, "store", noted)
-    return sizes
-
-
-def test_a_half_message_that_is_refused_takes_no_other_with_it(
-    bed: GatewayBed, batches: list[int]
-) -> None:
-    """Its transaction has ended: the writer refuses all of a batch that has it."""
-    assert send(bed, half("bills", "ended")).status.code == v2.OK
-    assert end(bed, "bills", "ended", v2.ROLLBACK) == v2.OK
-    keys = [*(f"N{number}" for number in range(10)), "ended"]
-    with ThreadPoolExecutor(11) as threads:
-        answers = list(
-            threads.map(lambda key: bed.call("SendMessage", request_of(half("bills", key))), keys)
-        )
-    assert [answer.status.code for answer in answers[:-1]] == [v2.OK] * 10
-    assert answers[-1].status.code == v2.BAD_REQUEST
-    assert {end(bed, "bills", key, v2.ROLLBACK) for key in keys[:-1]} == {v2.OK}
 
 
 class ConnectedProducer:

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
-from messaging_bed import CLIENT, MessagingBed, message
+from messaging_bed import MessagingBed, message
 from run_cli import json_lines
 
 from cli.failures import ExitCode
@@ -75,12 +75,6 @@ def test_what_can_be_unpacked_is_and_the_rest_is_skipped(bed: MessagingBed, topi
     assert [read(record) for record in records] == EXPECTED
     assert [record.stored_body for record in records] == BODIES
     assert list(bed.client.consume(topic, group="reads", follow=False)) == []
-
-
-def test_a_message_is_found_by_its_id_whatever_its_body(bed: MessagingBed, topic: str) -> None:
-    ids = [record.message_id for record in bed.client.consume(topic, follow=False)]
-
-    assert [read(bed.client.message(each)) for each in ids] == EXPECTED
 
 
 def test_clients_of_rocketmq_get_each_body_under_an_encoding_that_is_true(
@@ -157,10 +151,3 @@ def test_what_sub_prints_of_a_clients_message_pub_stores(bed: MessagingBed) -> N
     assert (copies[b"x"].keys, copies[b"x"].tag) == (("k",), "t")
     assert copies[b"x"].properties["colour"] == "red"
     assert set(copies) == {b"x", b"y"}
-
-
-def test_the_command_clients_asks_the_reader_whose_port_the_gateway_is(bed: MessagingBed) -> None:
-    bed.call("Heartbeat", service_pb2.HeartbeatRequest(client_type=v2.PRODUCER))
-
-    (shown,) = json_lines(bed.penstock("--json", "clients"))
-    assert shown["client"] == dict(CLIENT)["x-mq-client-id"]

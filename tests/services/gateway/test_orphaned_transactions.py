@@ -118,27 +118,6 @@ async def test_a_check_that_cannot_be_read_ends_no_other(answer: bytes) -> None:
     await orphaned.close()
 
 
-async def test_a_topic_is_published_while_a_producer_names_it() -> None:
-    telemetry = streams()
-    first, second = (ProducerStream(cast("Any", None)) for _ in range(2))
-
-    telemetry.publishes("a", first, frozenset(["orders", "bills"]))
-    telemetry.publishes("b", second, frozenset(["orders"]))
-    both = telemetry.published_topics()
-    telemetry.publishes("a", first, frozenset(["bills"]))
-    same = telemetry.published_topics()
-    again = ProducerStream(cast("Any", None))
-    telemetry.publishes("b", again, frozenset(["bills"]))
-    telemetry.ended("b", second)
-    last = telemetry.published_topics()
-    telemetry.ended("b", again)
-    telemetry.ended("a", first)
-
-    assert both is same
-    assert (both, last) == ({"orders", "bills"}, {"bills"})
-    assert telemetry.published_topics() == frozenset()
-
-
 async def test_a_check_is_for_the_producers_of_its_topic_and_looks_at_no_others() -> None:
     class Unasked(frozenset[str]):
         def __contains__(self, topic: object) -> bool:
@@ -203,16 +182,22 @@ async def test_what_waits_for_one_stream_is_bounded(monkeypatch: pytest.MonkeyPa
         await until(lambda: silent.told == ["A"])
 
 
-async def test_a_watch_that_has_ended_is_begun_again_by_the_next_tick() -> None:
-    async with Watching(Connection()) as watching:
-        await until(lambda: watching.writer.watched)
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
-            if "_watch" in repr(task.get_coro()):
-                task.cancel()
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        watching.orphaned.tick()
-        await until(lambda: watching.writer.watched == ["orders", "orders"])
-        watching.orphaned.tick()
-        await asyncio.sleep(0.01)
-        assert watching.writer.watched == ["orders", "orders"]
+async def test_a_topic_is_published_while_a_producer_names_it() -> None:
+    telemetry = streams()
+    first, second = (ProducerStream(cast("Any", None)) for _ in range(2))
+
+    telemetry.publishes("a", first, frozenset(["orders", "bills"]))
+    telemetry.publishes("b", second, frozenset(["orders"]))
+    both = telemetry.published_topics()
+    telemetry.publishes("a", first, frozenset(["bills"]))
+    same = telemetry.published_topics()
+    again = ProducerStream(cast("Any", None))
+    telemetry.publishes("b", again, frozenset(["bills"]))
+    telemetry.ended("b", second)
+    last = telemetry.published_topics()
+    telemetry.ended("b", again)
+    telemetry.ended("a", first)
+
+    assert both is same
+    assert (both, last) == ({"orders", "bills"}, {"bills"})
+    assert telemetry.published_topics() == frozenset()

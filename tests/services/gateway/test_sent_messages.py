@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from services.gateway.messages.queue_choice import consistent_hash, queue_of_message_group
 from services.gateway.messages.sent_messages import (
     Stamp,
     check_message,
@@ -18,7 +21,11 @@ from services.gateway.v2 import definition_pb2 as v2
 from storage.format.record import decode_record
 
 STAMP = Stamp("DefaultCluster", 4 << 20)
+
+
 MIXED = accepted_types({"message.type": "MIXED"})
+
+
 NORMAL = accepted_types({})
 
 
@@ -154,21 +161,6 @@ def test_a_record_has_the_properties_that_a_proxy_writes() -> None:
     assert (record.born_timestamp_ms, record.born_host) == (1_795_390_149_123, "10.0.0.7:5")
 
 
-def test_a_compressed_body_stays_as_it_is_and_is_marked() -> None:
-    record = decode_record(
-        record_of(
-            message(body_encoding=v2.GZIP),
-            "orders",
-            0,
-            born_host="10.0.0.7:5",
-            now_ms=1,
-            stamp=STAMP,
-        )
-    )
-
-    assert (record.body, record.sys_flag) == (b"hello", 1)
-
-
 @pytest.mark.parametrize("seconds", [-1, 1 << 62, -(1 << 62), 1 << 50])
 def test_a_clock_that_no_record_could_hold_is_not_believed(seconds: int) -> None:
     sent = message()
@@ -178,3 +170,35 @@ def test_a_clock_that_no_record_could_hold_is_not_believed(seconds: int) -> None
     )
 
     assert (record.born_timestamp_ms, record.properties["BORN_TIMESTAMP"]) == (77, "77")
+
+
+# Of Guava's own tests: values 0 to 19 in 100 buckets, and large ones.
+OF_100 = [0, 55, 62, 8, 45, 59, 86, 97, 82, 59, 73, 37, 17, 56, 86, 21, 90, 37, 38, 83]
+
+
+LARGE = [
+    (10863919174838991, 11, 6),
+    (2016238256797177309, 11, 3),
+    (1673758223894951030, 11, 5),
+    (2, 100001, 80343),
+    (2201, 100001, 22152),
+    (2202, 100001, 15018),
+]
+
+
+def test_the_buckets_are_guavas() -> None:
+    assert [consistent_hash(value, 100) for value in range(20)] == OF_100
+
+
+@pytest.mark.parametrize(("value", "buckets", "bucket"), LARGE)
+def test_large_values_and_counts_too(value: int, buckets: int, bucket: int) -> None:
+    assert consistent_hash(value, buckets) == bucket
+
+
+@given(st.text(min_size=1, max_size=63), st.integers(1, 200))
+def test_one_queue_more_moves_a_group_there_or_nowhere(message_group: str, count: int) -> None:
+    before = queue_of_message_group(message_group, count)
+    after = queue_of_message_group(message_group, count + 1)
+
+    assert 0 <= before < count
+    assert after in (before, count)

@@ -244,29 +244,6 @@ def test_a_dead_letter_by_the_handle_of_a_change_is_that_message(
     assert split.bodies(f"%DLQ%{name}") == [b"second"]
 
 
-def test_a_send_that_breaks_a_rule_has_the_same_status_at_the_writer(split: SplitBed) -> None:
-    answers = [split.send(place, "orders", b"") for place in ("gateway", "writer")]
-    unknown = [split.send(place, "nowhere", b"x") for place in ("gateway", "writer")]
-
-    assert [answer.status.code for answer in answers] == [v2.MESSAGE_BODY_EMPTY] * 2
-    assert [answer.status.code for answer in unknown] == [v2.TOPIC_NOT_FOUND] * 2
-
-
-def test_a_receive_that_is_refused_has_the_same_status_at_the_reader(split: SplitBed) -> None:
-    request = service_pb2.ReceiveMessageRequest(
-        group=v2.Resource(name="g"),
-        message_queue=v2.MessageQueue(topic=v2.Resource(name="orders")),
-        invisible_duration=Duration(seconds=30),
-        filter_expression=v2.FilterExpression(type=v2.SQL, expression="size <"),
-    )
-    codes = [
-        next(iter(split.call(place, "ReceiveMessage", request))).status.code
-        for place in ("gateway", "reader")
-    ]
-
-    assert codes == [v2.ILLEGAL_FILTER_EXPRESSION] * 2
-
-
 def test_the_gateway_lists_the_clients_of_all(split: SplitBed) -> None:
     for place in ("writer", "reader"):
         split.call(place, "Heartbeat", service_pb2.HeartbeatRequest(), language=f"to-{place}")

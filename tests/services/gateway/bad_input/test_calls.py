@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import queue
 import random
+import string
+from typing import Any
 
+import grpc
 import pytest
-from messaging_bed import ENDPOINTS, MessagingBed, codes_of, every_call, receive_request
+from messaging_bed import CLIENT, ENDPOINTS, MessagingBed, codes_of, every_call, receive_request
+from real_processes import until
 
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2
@@ -135,3 +140,80 @@ def test_a_filter_with_a_fault_is_refused_with_its_position(
     assert answer.status.code == v2.ILLEGAL_FILTER_EXPRESSION
     assert f"at character {position}" in answer.status.message, answer.status.message
     assert len(bed.receive(topic, group)) == 1  # nothing was leased
+
+
+def forged(handle: str) -> list[str]:
+    """Return handles that nobody was given, each nearly a good one."""
+    dice = random.Random(7)
+    letters = string.ascii_letters + string.digits
+    made = ["".join(dice.choices(letters, k=len(handle)))]
+    for place in (0, len(handle) // 2, len(handle) - 1):
+        other = "A" if handle[place] != "A" else "B"
+        made.append(handle[:place] + other + handle[place + 1 :])
+    return [*made, handle[:-1], handle + "A", "", "é" * len(handle)]
+
+
+def test_forged_handles_are_refused_and_the_lease_holds(bed: MessagingBed) -> None:
+    topic, group, handle = bed.lease_one()
+    for each in forged(handle):
+        codes = {call(topic, group, each) for call in (bed.acknowledge, bed.change, bed.give_up)}
+        assert codes == {v2.INVALID_RECEIPT_HANDLE}, each
+    assert bed.acknowledge(topic, group, handle) == v2.OK
+
+
+def test_handles_outlast_a_restart_of_the_reader(bed: MessagingBed) -> None:
+    topic, group = bed.topic(), v2.Resource(name="restarted")
+    for number in range(3):
+        assert bed.send(topic, b"%d" % number).code == v2.OK
+    leased: dict[bytes, str] = {}
+    while len(leased) < 3:
+        for each in bed.receive(topic, group):
+            leased[each.body] = each.system_properties.receipt_handle
+    assert bed.acknowledge(topic, group, leased[b"0"]) == v2.OK
+    bed.restart_reader()
+    until(lambda: bed.acknowledge(topic, group, leased[b"1"]) == v2.OK)  # it is connected again
+    assert bed.acknowledge(topic, group, leased[b"0"]) == v2.INVALID_RECEIPT_HANDLE
+    assert bed.acknowledge(topic, group, leased[b"1"]) == v2.INVALID_RECEIPT_HANDLE
+    assert bed.change(topic, group, leased[b"2"]) == v2.OK
+    [again] = bed.receive(topic, group)
+    assert (again.body, again.system_properties.delivery_attempt) == (b"2", 2)
+    assert bed.acknowledge(topic, group, again.system_properties.receipt_handle) == v2.OK
+
+
+def test_a_stream_of_silence_costs_its_client_nothing(bed: MessagingBed) -> None:
+    """It stays open, its client is served meanwhile, and the first settings are answered however late."""
+    topic, group = bed.topic(), v2.Resource(name="silent")
+    said: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    stream = bed.stub.Telemetry(iter(said.get, None), metadata=CLIENT, timeout=60)
+    stream.initial_metadata()  # it is open
+    assert bed.send(topic).code == v2.OK
+    [received] = bed.receive(topic, group)
+    handle = received.system_properties.receipt_handle
+    assert bed.acknowledge(topic, group, handle) == v2.OK
+    said.put(service_pb2.TelemetryCommand())  # nothing in it
+    said.put(
+        service_pb2.TelemetryCommand(
+            settings=v2.Settings(client_type=v2.PRODUCER, publishing=v2.Publishing(topics=[topic]))
+        )
+    )
+    assert next(stream).status.code == v2.OK
+    said.put(None)
+    assert list(stream) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_garbage_ends_its_stream_and_the_client_opens_another(bed: MessagingBed, seed: int) -> None:
+    dice = random.Random(seed)
+    client = (("x-mq-client-id", f"garbage-{seed}"),)
+    raw = bed.channel.stream_stream("/apache.rocketmq.v2.MessagingService/Telemetry")
+    settings = service_pb2.TelemetryCommand(
+        settings=v2.Settings(client_type=v2.PRODUCER, publishing=v2.Publishing())
+    ).SerializeToString()
+    for _ in range(20):
+        answers = raw(iter([settings, b"\xff" + dice.randbytes(200)]), metadata=client, timeout=30)
+        assert service_pb2.TelemetryCommand.FromString(next(answers)).status.code == v2.OK
+        with pytest.raises(grpc.RpcError) as caught:
+            next(answers)
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    [answer] = raw(iter([settings]), metadata=client, timeout=30)
+    assert service_pb2.TelemetryCommand.FromString(answer).status.code == v2.OK
