@@ -60,16 +60,6 @@ def surface(kind: type) -> dict[str, list[tuple[str, object, object]] | None]:
     return methods | {name: None for name, _ in properties}
 
 
-async def test_a_closed_client_says_so(fake: FakePenstock) -> None:
-    """No call goes out any more."""
-    client = AsyncClient(**fake.addresses)
-    await client.topics()
-    await client.close()
-
-    with pytest.raises(ClientClosed):
-        await client.topics()
-
-
 async def test_handles_are_awaited(aclient: AsyncClient, fake: FakePenstock) -> None:
     """Before and after the outcome is there; order in each queue is that of sending."""
     async with aclient.producer(batch_bytes=400, linger_ms=1) as producer:
@@ -100,6 +90,31 @@ async def test_waiting_for_an_outcome_can_be_bounded(
         assert await handle.exception() is None
 
 
+async def test_a_consumer_learns_that_its_client_was_closed(aclient: AsyncClient) -> None:
+    """While a long pull is under way; it used to wait on until its next commit."""
+    consumer = aclient.consume("orders", queues=[0], auto_commit=False)
+    waiting = asyncio.create_task(anext(consumer))
+    await asyncio.sleep(0.2)
+    await aclient.close()
+
+    with pytest.raises(ClientClosed):
+        await asyncio.wait_for(waiting, 10)
+
+
+async def test_a_call_whose_channel_is_closed_before_it_begins_is_of_a_closed_client() -> None:
+    """Its consumer would wait for its answer for ever."""
+    channel = grpc.aio.insecure_channel("127.0.0.1:1")
+    channels: Any = SimpleNamespace(stub=channel.unary_unary, is_closed=True)
+    call: Any = SimpleNamespace(method="/s/m", request=b"")
+    answers: list[Answered] = []
+    calls = AsyncInFlightCalls(channels, answers.append)
+    calls.start("purpose", call, 5)
+    await channel.close(None)
+    await calls.wait(20)
+
+    assert [type(answered.outcome) for answered in answers] == [ClientClosed]
+
+
 async def test_send_waits_at_the_bound(aclient: AsyncClient, fake: FakePenstock) -> None:
     """The writer withholds its answers: at most three frames go out, and sending stops."""
     fake.store.answers_wait.clear()
@@ -125,46 +140,3 @@ async def test_send_waits_at_the_bound(aclient: AsyncClient, fake: FakePenstock)
     assert held <= 30
     assert fake.store.frames_unanswered_max == 3
     assert len(fake.store.log) == 600
-
-
-async def test_a_group_goes_on_where_it_stopped(aclient: AsyncClient) -> None:
-    """Over all queues, nothing twice and nothing left out."""
-    for n in range(20):
-        await aclient.produce("orders", b"%d" % n, queue_id=n % 4)
-    seen = []
-    async with aclient.consume("orders", group="g", follow=False) as consumer:
-        async for record in consumer:
-            seen.append(record.body)
-            if len(seen) == 7:
-                await consumer.commit()
-                break
-
-    rest = [r.body async for r in aclient.consume("orders", group="g", follow=False)]
-
-    assert len(seen) + len(rest) == 20
-    assert set(seen).isdisjoint(rest)
-
-
-async def test_a_consumer_learns_that_its_client_was_closed(aclient: AsyncClient) -> None:
-    """While a long pull is under way; it used to wait on until its next commit."""
-    consumer = aclient.consume("orders", queues=[0], auto_commit=False)
-    waiting = asyncio.create_task(anext(consumer))
-    await asyncio.sleep(0.2)
-    await aclient.close()
-
-    with pytest.raises(ClientClosed):
-        await asyncio.wait_for(waiting, 10)
-
-
-async def test_a_call_whose_channel_is_closed_before_it_begins_is_of_a_closed_client() -> None:
-    """Its consumer would wait for its answer for ever."""
-    channel = grpc.aio.insecure_channel("127.0.0.1:1")
-    channels: Any = SimpleNamespace(stub=channel.unary_unary, is_closed=True)
-    call: Any = SimpleNamespace(method="/s/m", request=b"")
-    answers: list[Answered] = []
-    calls = AsyncInFlightCalls(channels, answers.append)
-    calls.start("purpose", call, 5)
-    await channel.close(None)
-    await calls.wait(20)
-
-    assert [type(answered.outcome) for answered in answers] == [ClientClosed]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import grpc
 import pytest
 from fake_penstock import FakePenstock, rich_status
-from grpc_health.v1 import health_pb2
 
 from penstock import (
     Client,
@@ -29,24 +27,11 @@ from penstock import (
 from penstock.calls import produce
 from penstock.calls.call import Attempts
 from penstock.channel import Lane
-from penstock.proxies import Way
-from penstock.readiness import Readiness
 from penstock.sequences import Sequences
 from penstock.wire import Method
-from storage.clock import SystemClock
 
 UNAVAILABLE = rich_status(grpc.StatusCode.UNAVAILABLE, "away")
 BUSY = rich_status(grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", retry_delay_ms=5)
-
-
-def test_produce_many_answers_in_the_order_given(client: Client) -> None:
-    """Each message's result stands where the message stood."""
-    messages = [Message(topic="orders", body=b"%d" % n, queue_id=n % 2) for n in range(6)]
-
-    results = client.produce_many(messages)
-
-    assert [each.queue_id for each in results] == [0, 1, 0, 1, 0, 1]
-    assert [each.queue_offset for each in results] == [0, 0, 1, 1, 2, 2]
 
 
 def test_a_query_by_key_pages_and_leaves_out_what_only_shares_the_hash(client: Client) -> None:
@@ -60,17 +45,6 @@ def test_a_query_by_key_pages_and_leaves_out_what_only_shares_the_hash(client: C
     assert [record.body for record in found] == [b"%d" % n for n in reversed(range(10))]
     assert found.indexed_offset > 0
     assert [r.body for r in client.query_by_key("orders", "n4")] == [b"4"]
-
-
-def test_offsets_by_position_and_time(client: Client) -> None:
-    """Earliest, latest, and both boundaries of a time, as number or datetime."""
-    times = [client.produce("orders", b"x", queue_id=0).store_timestamp_ms for _ in range(4)]
-
-    assert client.offset("orders", 0, "earliest").queue_offset == 0
-    assert client.offset("orders", 0).queue_offset == 4
-    assert client.offset("orders", 0, times[2]).queue_offset == 2
-    moment = datetime.fromtimestamp(times[1] / 1000, UTC)
-    assert client.offset("orders", 0, moment, boundary="upper").queue_offset == 1
 
 
 def test_topics_are_administered(client: Client) -> None:
@@ -107,22 +81,6 @@ def test_wait_ready_returns_when_all_serve_and_names_the_one_that_does_not(
 
     with pytest.raises(Unavailable, match=r"reader.*not serving"):
         client.wait_ready(1)
-
-
-def test_a_last_look_that_is_cut_off_hides_nothing_of_what_was_seen_before() -> None:
-    class CutOff(grpc.RpcError):
-        def code(self) -> grpc.StatusCode:
-            return grpc.StatusCode.DEADLINE_EXCEEDED
-
-        def details(self) -> str:
-            return "Deadline Exceeded"
-
-    look = Readiness("reader", "here:1", Way(), deadline_s=0.0, clock=SystemClock())
-    look.timeout_s()
-    look.is_given(health_pb2.HealthCheckResponse(status=2))
-    look.failed(CutOff())  # type: ignore[arg-type]
-    with pytest.raises(Unavailable, match="not serving"):
-        look.pause_s()
 
 
 def test_wait_ready_outlasts_a_service_that_starts_late(fake: FakePenstock) -> None:
@@ -382,27 +340,6 @@ def test_a_closed_client_says_so(fake: FakePenstock) -> None:
 
     with pytest.raises(ClientClosed):
         client.topics()
-
-
-def test_an_error_of_the_service_carries_its_details(client: Client, fake: FakePenstock) -> None:
-    """Code, message, reason, field and record index arrive."""
-    fake.store.fail_next(
-        "ProduceBatch",
-        rich_status(
-            grpc.StatusCode.INVALID_ARGUMENT,
-            "record 3: body CRC is wrong",
-            reason="INVALID_BATCH",
-            field_name="records[3]",
-            metadata={"record_index": "3"},
-        ),
-    )
-
-    with pytest.raises(InvalidArgument, match="body CRC") as caught:
-        client.produce_batch(b"")
-
-    assert caught.value.record_index == 3
-    assert caught.value.reason == "INVALID_BATCH"
-    assert caught.value.field == "records[3]"
 
 
 def test_a_client_closed_between_two_steps_of_a_call_says_so(

@@ -46,19 +46,6 @@ def bad_record(index: int) -> common_pb2.Failure:
     )
 
 
-def test_handles_return_where_each_message_is(client: Client, fake: FakePenstock) -> None:
-    """Queue offsets count up, and the commit offset finds the message."""
-    with client.producer(linger_ms=50) as producer:
-        handles = [producer.send("orders", b"%d" % n, queue_id=1, keys=["k"]) for n in range(50)]
-
-    for n, handle in enumerate(handles):
-        stored = handle.result()
-        assert (stored.topic, stored.queue_id, stored.queue_offset) == ("orders", 1, n)
-        assert client.message(stored.commit_offset).body == b"%d" % n
-        assert handle.exception() is None
-    assert fake.store.calls["ProduceStream"] == 1
-
-
 def test_messages_without_a_queue_are_spread_over_all_of_them(
     client: Client, fake: FakePenstock
 ) -> None:
@@ -115,20 +102,6 @@ def test_no_more_batches_than_allowed_are_unanswered_and_send_blocks(
     assert blocked.is_set()
     assert fake.store.frames_unanswered_max == 3
     assert len(fake.store.log) == 600
-
-
-def test_refused_frames_are_sent_again_and_each_queue_keeps_its_order(
-    client: Client, fake: FakePenstock
-) -> None:
-    """Every third frame is refused; nothing is lost, doubled or overtaken."""
-    fake.store.frame_faults.extend([None, None, BUSY] * 20)
-    with client.producer(batch_bytes=300, linger_ms=0) as producer:
-        handles = [producer.send("orders", b"%03d" % n, queue_id=n % 4) for n in range(200)]
-
-    for queue_id in range(4):
-        expected = [b"%03d" % n for n in range(200) if n % 4 == queue_id]
-        assert fake.store.bodies("orders", queue_id) == expected
-    assert [h.result().queue_offset for h in handles] == [n // 4 for n in range(200)]
 
 
 @pytest.mark.parametrize("ordered", [True, False])
@@ -309,21 +282,3 @@ def test_a_closed_producer_takes_nothing(client: Client) -> None:
 
     with pytest.raises(ClientClosed):
         producer.send("orders", b"x", queue_id=0)
-
-
-def test_several_threads_may_send(client: Client, fake: FakePenstock) -> None:
-    """Nothing is lost between them, and each thread's order is kept in its queue."""
-    with client.producer(batch_bytes=2000, linger_ms=1) as producer:
-
-        def send(queue_id: int) -> None:
-            for n in range(500):
-                producer.send("orders", b"%d" % n, queue_id=queue_id)
-
-        threads = [threading.Thread(target=send, args=(q,)) for q in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    for queue_id in range(4):
-        assert fake.store.bodies("orders", queue_id) == [b"%d" % n for n in range(500)]

@@ -17,7 +17,6 @@ import pytest
 from fake_penstock import FakePenstock, rich_status
 
 from penstock import (
-    AsyncClient,
     Client,
     InvalidArgument,
     RecordBatch,
@@ -126,14 +125,6 @@ def test_a_time_or_a_place_that_is_none_names_its_field(
     assert sum(fake.store.calls.values()) == asked
 
 
-def test_asyncio_refuses_a_start_that_is_none_when_the_consumer_is_made(
-    aclient: AsyncClient,
-) -> None:
-    for start in (-1, -2, BEFORE_1970[0]):
-        with pytest.raises(InvalidArgument, match=r"^start: "):
-            aclient.consume("orders", start=start)
-
-
 @pytest.mark.parametrize("time", BEFORE_1970)
 def test_a_group_is_not_reset_to_a_time_that_is_none(client: Client, time: datetime) -> None:
     with pytest.raises(InvalidArgument, match=r"^to: "):
@@ -168,19 +159,6 @@ def test_a_message_too_large_for_a_frame_leaves_the_stream_alone(
     assert after.exception() is None
     assert fake.store.calls["ProduceStream"] == 1
     assert fake.store.bodies("orders", 0) == [b"before", b"after"]
-
-
-async def test_asyncio_refuses_the_same(aclient: AsyncClient, fake: FakePenstock) -> None:
-    for call in (
-        aclient.produce("orders", TOO_LARGE),
-        aclient.produce_batch(TOO_LARGE),
-        aclient.produce("orders", b"x", keys="one text"),
-    ):
-        with pytest.raises(InvalidArgument):
-            await call
-    async with aclient.producer() as producer:
-        with pytest.raises(InvalidArgument):
-            await producer.send("orders", TOO_LARGE, queue_id=0)
 
 
 def test_a_client_of_a_service_with_another_limit_takes_that_limit(fake: FakePenstock) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import threading
 
 import pytest
 
 from penstock import AsyncClient, Client, ClientClosed
-
-PATIENCE_S = 60.0
 
 
 def test_a_stream_of_pulls_ends_with_its_block_and_leaves_no_thread(client: Client) -> None:
@@ -20,20 +17,6 @@ def test_a_stream_of_pulls_ends_with_its_block_and_leaves_no_thread(client: Clie
     assert "penstock-stream" not in {thread.name for thread in threading.enumerate()}
     assert list(stream) == []
     stream.close()
-
-
-async def test_an_asyncio_stream_of_pulls_ends_with_its_block_and_leaves_no_task(
-    aclient: AsyncClient,
-) -> None:
-    await aclient.produce("orders", b"0", queue_id=0)
-    async with contextlib.aclosing(aclient.pull_stream("orders", 0, 0, follow=True)) as stream:
-        assert (await anext(stream)).records[0].body == b"0"
-    task = stream._ahead.background._task
-    assert task is not None
-    assert task.done()
-    assert [result async for result in stream] == []
-    async with stream:
-        await stream.close()
 
 
 def test_a_stream_of_pulls_that_was_never_read_can_be_closed(client: Client) -> None:
@@ -50,16 +33,6 @@ def test_batches_end_when_closed_and_leave_the_subscription_open(client: Client)
         assert not messages._receiver.is_stopped
 
 
-async def test_asyncio_batches_end_when_closed_and_leave_the_subscription_open(
-    aclient: AsyncClient,
-) -> None:
-    async with aclient.subscribe("orders", group="g") as messages:
-        async with contextlib.aclosing(messages.batches()) as batches:
-            pass
-        assert [batch async for batch in batches] == []
-        assert not messages._receiver.is_stopped
-
-
 def test_a_stream_of_pulls_says_that_its_client_was_closed(client: Client) -> None:
     client.produce("orders", b"0", queue_id=0)
     stream = client.pull_stream("orders", 0, 0, follow=True)
@@ -71,21 +44,6 @@ def test_a_stream_of_pulls_says_that_its_client_was_closed(client: Client) -> No
             next(each)
 
 
-async def test_an_asyncio_stream_of_pulls_says_that_its_client_was_closed(
-    aclient: AsyncClient,
-) -> None:
-    await aclient.produce("orders", b"0", queue_id=0)
-    stream = aclient.pull_stream("orders", 0, 0, follow=True)
-    await anext(stream)
-    waiting = asyncio.ensure_future(anext(stream))
-    await asyncio.sleep(0)
-    unread = aclient.pull_stream("orders", 0, 0)
-    await aclient.close()
-    for each in (waiting, anext(unread)):
-        with pytest.raises(ClientClosed):
-            await asyncio.wait_for(each, PATIENCE_S)
-
-
 def test_a_consumer_says_that_it_was_closed_by_another_thread(client: Client) -> None:
     consumer = client.consume("orders", wait_ms=60_000)
     closing = threading.Timer(0.2, consumer.close)
@@ -93,3 +51,17 @@ def test_a_consumer_says_that_it_was_closed_by_another_thread(client: Client) ->
     with pytest.raises(ClientClosed, match="the consumer was closed"):
         next(consumer)
     closing.join()
+
+
+async def test_an_asyncio_stream_of_pulls_ends_with_its_block_and_leaves_no_task(
+    aclient: AsyncClient,
+) -> None:
+    await aclient.produce("orders", b"0", queue_id=0)
+    async with contextlib.aclosing(aclient.pull_stream("orders", 0, 0, follow=True)) as stream:
+        assert (await anext(stream)).records[0].body == b"0"
+    task = stream._ahead.background._task
+    assert task is not None
+    assert task.done()
+    assert [result async for result in stream] == []
+    async with stream:
+        await stream.close()

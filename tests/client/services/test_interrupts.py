@@ -145,15 +145,6 @@ def test_a_subscription_goes_on_after_interrupts_and_misses_nothing(
     assert lag(client, topic) == 0
 
 
-def test_batches_of_a_subscription_go_on_after_interrupts_and_miss_nothing(
-    client: Client, topic: str
-) -> None:
-    with Traffic(client, topic) as traffic, client.subscribe(topic, group=GROUP) as messages:
-        read_interrupted(messages.batches(3), traffic, list)
-
-    assert lag(client, topic) == 0
-
-
 def test_a_stream_of_pulls_goes_on_after_interrupts_and_misses_or_repeats_nothing(
     client: Client, topic: str
 ) -> None:
@@ -178,50 +169,6 @@ def test_tables_of_a_consumer_go_on_after_interrupts_and_miss_or_repeat_nothing(
 
     assert len(seen) == traffic.count
     assert in_order(seen)
-
-
-def test_tables_of_a_stream_go_on_after_interrupts_and_miss_or_repeat_nothing(
-    client: Client, topic: str
-) -> None:
-    pytest.importorskip("pyarrow")
-    with Traffic(client, topic, queue_id=0) as traffic:
-        seen = read_interrupted(client.pull_arrow(topic, 0, follow=True), traffic, rows)
-
-    assert len(seen) == traffic.count
-    assert in_order(seen)
-
-
-def test_tables_of_a_subscription_go_on_after_interrupts_and_miss_nothing(
-    client: Client, topic: str
-) -> None:
-    pytest.importorskip("pyarrow")
-    with Traffic(client, topic) as traffic, client.subscribe_arrow(topic, group=GROUP) as batches:
-        seen = read_interrupted(batches, traffic, rows)
-
-    assert {each.body for each in seen} == {b"%d" % n for n in range(traffic.count)}
-    assert lag(client, topic) == 0
-
-
-def test_a_query_by_key_goes_on_after_interrupts_and_misses_or_repeats_nothing(
-    client: Client, topic: str
-) -> None:
-    sent = [Message(topic=topic, body=b"%d" % n, keys=("key",), queue_id=0) for n in range(30)]
-    stored = client.produce_many(sent)
-    client.wait_indexed(stored[-1].commit_offset + 1)
-    with pressed() as presses:
-        while not presses.are_enough:
-            found = client.query_by_key(topic, "key", page_size=3)
-            given: list[Record] = []
-            is_whole = False
-            while not is_whole and not presses.are_enough:
-                with suppress(KeyboardInterrupt):
-                    presses.arm()
-                    for record in found:
-                        given.append(record)  # noqa: PERF402  no press comes between the two lines
-                    is_whole = True
-                    signal.setitimer(signal.ITIMER_REAL, 0)
-            assert [r.queue_offset for r in given] == list(range(29, 29 - len(given), -1))
-            assert len(given) == 30 or not is_whole
 
 
 async def test_asyncio_iterators_go_on_after_a_wait_that_timed_out(

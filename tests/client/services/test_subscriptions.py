@@ -255,18 +255,6 @@ def test_batches_are_received_and_acknowledged_by_hand(client: Client, topic: st
     assert again.body == rest.records[3].body
 
 
-def test_a_reset_moves_a_group_back(client: Client, topic: str) -> None:
-    produce(client, topic, 8)
-    with client.subscribe(topic, group=GROUP) as messages:
-        assert len(list(islice(messages, 8))) == 8
-
-    preview = client.reset_group(GROUP, topic, "earliest", preview=True)
-    assert sum(each.lag_after for each in preview) == 8
-    assert lag(client, topic) == 0
-    client.reset_group(GROUP, topic, "earliest")
-    assert lag(client, topic) == 8
-
-
 def test_what_a_lost_answer_leased_comes_again_while_the_member_lives(
     client: Client, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -371,17 +359,6 @@ def test_what_waits_here_is_bounded_by_bytes(client: Client, topic: str) -> None
         assert len(other.records) >= 50
 
 
-def test_what_waits_here_is_bounded_by_number(client: Client, topic: str) -> None:
-    """A receive brings as many at most, and the next one is made when no more than half of them wait."""
-    client.create_group("few")
-    produce(client, topic, 64)
-    until(lambda: lag(client, topic, group="few") == 64)
-    with client.subscribe(topic, group="few", prefetch=4, lease_ms=600_000) as messages:
-        next(messages)
-        other = client.receive(topic, group="few", max_messages=64)
-        assert len(other.records) >= 64 - 1 - 4 // 2 - 4
-
-
 def test_nothing_is_stored_of_what_members_do(client: Client, topic: str) -> None:
     """Not a record of a lease, of a longer one, of a message given back or acknowledged: a dead letter alone."""
     client.create_group("silent", retry_max_times=1, backoff=[10])
@@ -445,19 +422,3 @@ async def test_asyncio_iterates_and_handles_alike(aclient: AsyncClient, topic: s
     await subscription.run(handle, concurrency=16)
 
     assert Counter(seen) == Counter(b"%d" % n for n in range(60))
-
-
-async def test_asyncio_has_batches_alike(aclient: AsyncClient, topic: str) -> None:
-    await aclient.produce_many([Message(topic=topic, body=b"%d" % n) for n in range(60)])
-    seen: list[bytes] = []
-
-    async with aclient.subscribe(topic, group=GROUP) as messages:
-        async for batch in messages.batches():
-            assert len(batch) <= 32
-            seen += [message.body for message in batch]
-            if len(seen) == 60:
-                break
-
-    assert Counter(seen) == Counter(b"%d" % n for n in range(60))
-    queues = (await aclient.describe_group(GROUP, topic)).queues
-    assert sum(each.lag for each in queues) == 0

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 from penstock import (
     AsyncClient,
     Client,
-    InvalidArgument,
-    MessageNotFound,
-    PullStatus,
-    QueueNotFound,
     RecordBatch,
-    TopicExists,
     TopicNotFound,
 )
 from penstock.values import Message
@@ -137,58 +130,6 @@ def test_a_group_resumes(client: Client, topic: str) -> None:
         range(4), 0
     )
     assert "billing" in client.groups()
-
-
-def test_a_follower_is_woken(client: Client, topic: str) -> None:
-    """Records come one at a time while the iterator waits on four empty queues."""
-    got: list[bytes] = []
-    consumer = client.consume(topic, start="latest")
-
-    def consume() -> None:
-        for record in consumer:
-            got.append(record.body)
-            if len(got) == 8:
-                return
-
-    thread = threading.Thread(target=consume)
-    thread.start()
-    for n in range(8):
-        client.produce(topic, b"%d" % n, queue_id=n % 4)
-    thread.join(20)
-    consumer.close()
-
-    assert sorted(got) == [b"%d" % n for n in range(8)]
-
-
-def test_refusals_name_what_is_wrong(client: Client, topic: str) -> None:
-    """Each is the documented exception."""
-    with pytest.raises(TopicNotFound):
-        client.produce("nowhere", b"x")
-    with pytest.raises(TopicNotFound):
-        client.pull("nowhere", 0, 0)
-    with pytest.raises(TopicExists):
-        client.create_topic(topic)
-    with pytest.raises(InvalidArgument) as caught:
-        client.create_topic("no spaces")
-    with pytest.raises(QueueNotFound):
-        client.produce(topic, b"x", queue_id=99)
-    with pytest.raises(InvalidArgument) as caught:
-        client.produce(topic, b"x", keys=["a b"])
-    assert caught.value.field == "keys"
-    with pytest.raises(MessageNotFound):
-        client.message(1 << 40)
-    with pytest.raises(InvalidArgument):
-        client.message("not an id")
-    with pytest.raises(InvalidArgument):
-        client.produce_many([Message(topic=topic, body=b"x", delay_level=3, delay_ms=5)])
-    good = RecordBatch(topic)
-    good.add(b"one")
-    records = bytearray(good.records() * 3)
-    records[len(records) // 3 + 89] ^= 1
-    with pytest.raises(InvalidArgument) as caught:
-        client.produce_batch(bytes(records))
-    assert caught.value.record_index == 1
-    assert client.pull(topic, 0, 0).status is not PullStatus.FOUND
 
 
 async def test_asyncio_reads_what_asyncio_writes(
