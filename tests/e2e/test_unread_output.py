@@ -96,28 +96,3 @@ def test_services_are_started_again_though_nobody_reads_what_serve_prints(
             if name == unread:
                 os.close(read_end)
         goes_on(each)
-
-
-@pytest.mark.parametrize("closed", cases_to_try(["all three", "stderr"]))
-def test_services_are_started_again_under_a_supervisor_without_streams(
-    tmp_path: Path, closed: str
-) -> None:
-    with served(tmp_path / "store", closed=closed) as each:
-        for pid in (each.process.pid, *map(each.pid_of, SERVICES)):
-            for descriptor in range(3):  # none of them is a file of the store, to be written over
-                target = str(Path(f"/proc/{pid}/fd/{descriptor}").readlink())
-                assert not target.startswith(str(tmp_path)), (pid, descriptor, target)
-        goes_on(each)
-
-
-def test_a_service_whose_supervisor_ended_before_it_began_ends_too(tmp_path: Path) -> None:
-    """It had no parent any more whose end could have been signalled."""
-    read_end, write_end = os.pipe()
-    os.close(read_end)
-    command = [sys.executable, "-m", "services.writer", "--supervised", "--listen", "127.0.0.1:0"]
-    done = subprocess.run(
-        [*command, "--store", str(tmp_path / "store")],
-        stdout=write_end, stderr=subprocess.PIPE, timeout=120, check=False,
-    )  # fmt: skip
-    os.close(write_end)
-    assert (done.returncode, done.stderr) == (0, b"")

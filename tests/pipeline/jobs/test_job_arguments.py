@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from golden import golden_store
+from pyspark.errors import PythonException
 from typer.testing import CliRunner, Result
 
 import pipeline
 from cli.failures import ExitCode
 from cli.main import app
-from pipeline.errors import InvalidOption
+from pipeline.errors import InvalidOption, PipelineError, TaskFailed
+from pipeline.jobs.export.manifest import held_export
+from pipeline.jobs.new_directory import new_directory
+from pipeline.jobs.work import task_failures_raised
 
 USAGE, NO_STORE = ExitCode.USAGE, ExitCode.NOT_A_STORE
 
@@ -124,3 +130,45 @@ def test_a_time_of_an_export_that_has_no_unix_time_names_its_option(tmp_path: Pa
     for times in ({"since": moment}, {"until": moment}):
         with pytest.raises(InvalidOption, match="before 1970"):
             pipeline.export(None, golden_store("basic"), tmp_path / "new", **times)  # type: ignore[arg-type]
+
+
+LOCKS = [(new_directory, PipelineError), (held_export, InvalidOption)]
+
+
+@pytest.mark.parametrize(("hold", "refusal"), LOCKS)
+def test_a_directory_that_another_job_holds_is_refused(
+    tmp_path: Path,
+    hold: Callable[[Path], AbstractContextManager[object]],
+    refusal: type[Exception],
+) -> None:
+    with (
+        hold(tmp_path / "new"),
+        pytest.raises(refusal, match="another job"),
+        hold(tmp_path / "new"),
+    ):
+        pass
+
+
+SAID = """An error occurred while calling o1.collect.
+: org.apache.spark.SparkException: Job aborted: Traceback (most recent call last):
+  File "work.py", line 1, in run
+    write()
+OSError: [Errno 28] No space left on device: '/new/0.parquet'
+
+\tat org.apache.spark.api.python.BasePythonRunner.handle(PythonRunner.scala:1)
+"""
+
+
+def test_the_tasks_own_words_are_left_of_an_error_of_sparks() -> None:
+    with pytest.raises(TaskFailed) as told, task_failures_raised():
+        raise PythonException(SAID)
+    assert str(told.value) == (
+        "a task failed: OSError: [Errno 28] No space left on device: '/new/0.parquet'"
+    )
+
+
+@pytest.mark.parametrize("error", [KeyError("a bug"), KeyboardInterrupt()])
+def test_what_the_driver_raises_itself_goes_through(error: BaseException) -> None:
+    with pytest.raises(type(error)) as told, task_failures_raised():
+        raise error
+    assert told.value is error

@@ -7,7 +7,6 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-import numpy as np
 import pytest
 from broken_stores import break_a_body
 from engine_store import small_config
@@ -18,13 +17,11 @@ from typer.testing import CliRunner
 from pipeline import audit, audit_stores
 from pipeline.errors import InvalidOption, NotAStore, PipelineError
 from pipeline.jobs.audit.job import AuditReport
-from pipeline.jobs.work import in_tasks
 from storage import Message, MessageStore
 from storage.clock import SystemClock
 from storage.files.filesystem import OsFileSystem
 from storage.format.index import IndexHeader
 from storage.indexer import StoreIndexer
-from storage.view.pieces import LogPiece
 from storage.view.store_view import StoreView
 from storage.writer import StoreWriter
 
@@ -348,39 +345,3 @@ def test_the_command_prints_json_and_exits_by_what_it_finds(spark: Any, tmp_path
     assert runner.invoke(app, ["job", "audit", str(tmp_path / "none")]).exit_code == 4
     taken = ["job", "audit", str(broken), "--findings", str(tmp_path)]
     assert runner.invoke(app, taken).exit_code == 2
-
-
-def test_chains_are_followed_as_a_plain_loop_does(tmp_path: Path) -> None:
-    """The kernel agrees with a dictionary of newest entries, broken links included."""
-    from storage.kernels.index.chains import follow_chains
-
-    index = max((golden_store("basic") / "index").iterdir())
-    data = np.fromfile(index, np.uint8)
-    slots = StoreView.open(golden_store("basic")).index_files()[-1].slot_count
-    count = int.from_bytes(data[36:40].tobytes(), "big") - 1
-    at = 40 + 4 * slots + 20 * 9 + 19
-    data[at] ^= 1
-
-    newest: dict[int, int] = {}
-    wrong = []
-    for entry in range(1, count + 1):
-        place = 40 + 4 * slots + 20 * entry
-        slot = int.from_bytes(data[place : place + 4].tobytes(), "big") % slots
-        if int.from_bytes(data[place + 16 : place + 20].tobytes(), "big") != newest.get(slot, 0):
-            wrong.append(entry)
-        newest[slot] = entry
-    table, bad = np.zeros(slots, np.int32), np.empty(10, np.int64)
-    assert follow_chains(data, slots, count, table, bad) == (1, len(newest))
-    assert wrong == [9] == bad[:1].tolist()
-    assert {slot: int(table[slot]) for slot in newest} == newest
-    assert follow_chains(data, slots, 1 << 40, table, bad) == (-1, -1)
-
-
-def test_pieces_are_dealt_out_evenly_and_all() -> None:
-    pieces = [LogPiece("s", "p", 10 * number, 10 * number + 10) for number in range(25)]
-    for task_bytes in (1, 30, 60, 100, 1000):
-        tasks = in_tasks(SPARK, pieces, task_bytes)
-        assert [piece for task in tasks for piece in task] == pieces
-        assert len(tasks) >= 2
-        assert max(len(task) for task in tasks) - min(len(task) for task in tasks) <= 1
-    assert in_tasks(SPARK, []) == []

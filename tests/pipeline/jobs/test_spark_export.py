@@ -27,7 +27,7 @@ from pipeline import export
 from pipeline.errors import DataLost, InvalidOption, PipelineError
 from pipeline.jobs.export import manifest as export_manifest
 from pipeline.jobs.export import targets as export_targets
-from pipeline.jobs.export.manifest import QueueOfStore, held_export, joined
+from pipeline.jobs.export.manifest import held_export
 from storage import Message, MessageStore
 
 SPARK: Any = LocalSpark()
@@ -419,17 +419,6 @@ def test_a_store_that_was_renamed_is_exported_once(tmp_path: Path, file_format: 
     assert len(rows_of(tmp_path / "out", file_format)) == 14
 
 
-def test_a_copy_beside_its_store_is_refused(tmp_path: Path) -> None:
-    """Both have one id, and may have gone apart since: the rows of one would be taken for the other's."""
-    make_store(tmp_path / "store", {"orders": 5})
-    shutil.copytree(tmp_path / "store", tmp_path / "copy")
-    with pytest.raises(PipelineError, match="name one of them"):
-        export(SPARK, [tmp_path / "store", tmp_path / "copy"], tmp_path / "out")
-    export(SPARK, tmp_path / "store", tmp_path / "out")
-    with pytest.raises(InvalidOption, match="a copy of"):
-        export(SPARK, tmp_path / "copy", tmp_path / "out")
-
-
 def test_a_topic_made_again_is_an_error_or_begins_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -450,17 +439,6 @@ def test_a_topic_made_again_is_an_error_or_begins_again(
     assert len({row["physicalOffset"] for row in rows_of(out)}) == len(rows_of(out)) == 29
 
 
-def test_ranges_join_and_leave_what_is_missing() -> None:
-    manifest = export_manifest.Manifest(Path("m"), "x", "parquet", [])
-    key = QueueOfStore("s", "t", 0, 0)
-    manifest.ranges[key] = joined([(10, 20), (5, 8), (20, 30), (7, 9)])
-
-    assert manifest.ranges[key] == [(5, 9), (10, 30)]
-    assert manifest.missing(key, 0, 40) == [(0, 5), (9, 10), (30, 40)]
-    assert manifest.missing(key, 12, 25) == []
-    assert manifest.missing(key._replace(queue_id=1), 3, 4) == [(3, 4)]
-
-
 def test_the_command_prints_json_and_exits_by_what_it_finds(spark: Any, tmp_path: Path) -> None:
     """0, 7 where damaged messages were left out, 2 for a wrong option, 4 for no store."""
     from cli.main import app
@@ -478,3 +456,14 @@ def test_the_command_prints_json_and_exits_by_what_it_finds(spark: Any, tmp_path
         == 2
     )
     assert runner.invoke(app, ["job", "export", str(tmp_path), "--to", f"{out}4"]).exit_code == 4
+
+
+def test_a_copy_beside_its_store_is_refused(tmp_path: Path) -> None:
+    """Both have one id, and may have gone apart since: the rows of one would be taken for the other's."""
+    make_store(tmp_path / "store", {"orders": 5})
+    shutil.copytree(tmp_path / "store", tmp_path / "copy")
+    with pytest.raises(PipelineError, match="name one of them"):
+        export(SPARK, [tmp_path / "store", tmp_path / "copy"], tmp_path / "out")
+    export(SPARK, tmp_path / "store", tmp_path / "out")
+    with pytest.raises(InvalidOption, match="a copy of"):
+        export(SPARK, tmp_path / "copy", tmp_path / "out")

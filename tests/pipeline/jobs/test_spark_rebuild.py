@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from broken_stores import break_a_body
 from engine_store import small_config
-from golden import CLEAN, TORN, golden_copy, golden_spec, golden_store
+from golden import CLEAN, TORN, golden_copy, golden_store
 from local_spark import LocalSpark
 from steps_to_try import steps_to_try
 from typer.testing import CliRunner
@@ -57,18 +57,6 @@ def test_rebuilt_files_are_the_brokers_byte_for_byte(tmp_path: Path, name: str) 
     else:
         assert ours == theirs
     assert report.index_files == len(theirs)
-
-
-@pytest.mark.parametrize("piece_bytes", [1 << 12, 1 << 15, 1 << 30])
-def test_an_index_file_may_begin_anywhere_in_a_piece(tmp_path: Path, piece_bytes: int) -> None:
-    """Keys of one record are parted over two files, and pieces may hold several files or none."""
-    store = golden_store("slow")
-    spec = golden_spec("slow")["store"]
-    rebuild(SPARK, store, tmp_path / "new", what="index", piece_bytes=piece_bytes)
-
-    assert spec["maxIndexNum"] < 10
-    assert contents(tmp_path / "new" / "index") == contents(store / "index")
-    assert not (tmp_path / "new" / "consumequeue").exists()
 
 
 @pytest.mark.parametrize("entries", steps_to_try([2, 3, 4, 9, 10, 25, 49, 50], 3))
@@ -184,28 +172,6 @@ def test_our_indexer_goes_on_from_files_rebuilt_in_place(tmp_path: Path) -> None
 
     assert made.items() <= {path.name: path.stat().st_ino for path in index.iterdir()}.items()
     assert audit(SPARK, tmp_path / "store").findings == ()
-
-
-def test_in_place_many_stores_lost_everything_and_are_in_order_again(tmp_path: Path) -> None:
-    stores = [golden_copy(name, tmp_path) for name in ("basic", "slow", "lmq")]
-    before = [(files_of(s / "consumequeue"), contents(s / "index")) for s in stores]
-    specs = golden_spec("basic")["store"]
-    shutil.rmtree(stores[0] / "index")
-    shutil.rmtree(stores[1] / "consumequeue")
-    for path in (stores[2] / "consumequeue").rglob("*"):
-        if path.is_file():
-            path.write_bytes(bytes(path.stat().st_size))
-    rebuild(
-        SPARK, stores[0], in_place=True, index_slot_count=specs["maxHashSlotNum"],
-        index_entry_count=specs["maxIndexNum"],
-    )  # fmt: skip
-    size = golden_spec("slow")["store"]["mappedFileSizeConsumeQueue"]
-    rebuild(SPARK, stores[1], in_place=True, consume_queue_file_size=size)
-    reports = rebuild_stores(SPARK, stores, in_place=True, piece_bytes=SMALL)
-
-    assert [report.store for report in reports] == [str(store) for store in stores]
-    assert [(files_of(s / "consumequeue"), contents(s / "index")) for s in stores] == before
-    assert all(audit(SPARK, store).finding_count == 0 for store in stores)
 
 
 def test_many_stores_are_written_by_name(tmp_path: Path) -> None:

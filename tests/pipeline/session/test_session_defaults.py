@@ -27,11 +27,3 @@ def test_only_executors_of_this_machine_get_the_loopback_address(
     assert ("spark.driver.host" in settings) is on_loopback
     assert ("spark.driver.bindAddress" in settings) is on_loopback
     assert settings["spark.python.daemon.module"] == "pipeline.session.daemon"
-
-
-def test_tests_without_the_marker_start_no_spark() -> None:
-    """So the tests that need no JVM stay those."""
-    from pyspark.sql import SparkSession
-
-    with pytest.raises(AssertionError, match="starts Spark"):
-        SparkSession.builder.getOrCreate()

@@ -73,6 +73,20 @@ def test_any_flipped_bit_of_a_unit_costs_nothing(
         flip(store, queue_offset, bit)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_random_damage_costs_nothing_once_a_writer_has_started(
+    whole: Whole, tmp_path: Path, seed: int
+) -> None:
+    for number, damage in enumerate(random_damages(seed, 6)):
+        store = tmp_path / str(number)
+        shutil.copytree(whole.directory, store)
+        what = damage(store)
+        MessageStore.open(store, CONFIG).close()
+        assert read(store) == expected(whole), what
+        assert some(store) == {n: whole.bodies[n] for n in range(480, 520)}, what
+        shutil.rmtree(store)
+
+
 def test_the_units_of_a_lost_file_are_replaced_as_arrays(
     whole: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,17 +103,3 @@ def test_the_units_of_a_lost_file_are_replaced_as_arrays(
     monkeypatch.setattr(RebuiltUnits, "unit", counted)
     assert some(store) == {n: whole.bodies[n] for n in range(480, 520)}
     assert 1 <= len(asked) < 10
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_random_damage_costs_nothing_once_a_writer_has_started(
-    whole: Whole, tmp_path: Path, seed: int
-) -> None:
-    for number, damage in enumerate(random_damages(seed, 6)):
-        store = tmp_path / str(number)
-        shutil.copytree(whole.directory, store)
-        what = damage(store)
-        MessageStore.open(store, CONFIG).close()
-        assert read(store) == expected(whole), what
-        assert some(store) == {n: whole.bodies[n] for n in range(480, 520)}, what
-        shutil.rmtree(store)

@@ -11,15 +11,18 @@ from engine_store import change_settings, small_config
 from spark_schemas import schema_of
 
 import pipeline
+from pipeline.errors import NotAStore
 from pipeline.source.options import parse_options
 from pipeline.source.plan import plan_messages
-from pipeline.source.stream.stream import make_stream_reader
+from pipeline.source.stream.stream import make_stream_reader, open_views
 from pipeline.source.tables import parts_of
 from storage import Message, MessageStore
 from storage.errors import UnsupportedFormat
 from storage.format import checkpoint
 
 NO_SPARK: Any = None  # a store is looked at before the first task
+
+
 Read = Callable[[str, Path], object]
 
 
@@ -98,3 +101,21 @@ def test_a_store_of_a_newer_format_at_a_url_is_refused(store: Path) -> None:
     with_newer_settings(store)
     with pytest.raises(UnsupportedFormat, match=f"local://{store}/config/penstock.json"):
         plan_messages(parse_options({"store": f"local://{store}"}))
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda store: plan_messages(parse_options({"store": store})),
+        lambda store: parts_of(parse_options({"store": store}).stores[0], "queues"),
+        lambda store: open_views(parse_options({"store": store}, streaming=True)),
+    ],
+    ids=["batch", "table", "stream"],
+)
+def test_a_missing_store_is_named_with_its_option(
+    tmp_path: Path, read: Callable[[str], object]
+) -> None:
+    missing = tmp_path / "missing"
+    with pytest.raises(NotAStore) as raised:
+        read(str(missing))
+    assert str(raised.value) == f"option 'store': {missing}: no such directory"

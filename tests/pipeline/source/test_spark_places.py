@@ -201,34 +201,6 @@ def test_a_copy_that_is_older_than_its_checkpoint_ends_at_its_last_record(
     assert read("memory://stores/live", subscribe="a").equals(before)
 
 
-def test_records_that_no_queue_of_a_copy_knows_are_read(tmp_path: Path, in_memory: Any) -> None:
-    """Copied while in use, queues first: the log has more than they name."""
-    directory = tmp_path / "store"
-    fill(directory, (("a", 50), ("b", 1)))
-    in_memory.put(str(directory / "consumequeue"), "/stores/live/consumequeue", recursive=True)
-    with MessageStore.open(directory, small_config(**FILES)) as store:
-        for number in range(60):
-            store.put_all([Message(topic="b", queue_id=0, body=b"%d" % number * 900)] * 100)
-    in_memory.put(str(directory / "commitlog"), "/stores/live/commitlog", recursive=True)
-
-    assert read("memory://stores/live").equals(read(str(directory)))
-
-
-def test_damage_at_a_url_is_reported_alike(tmp_path: Path, in_memory: Any) -> None:
-    directory = tmp_path / "store"
-    fill(directory, (("a", 50),))
-    log = next((directory / "commitlog").iterdir())
-    with log.open("r+b") as file:
-        file.seek(20 * 1200)
-        file.write(b"\x00" * 40)
-    in_memory.put(str(directory), "/stores/damaged", recursive=True)
-    there, here = read("memory://stores/damaged"), read(str(directory))
-
-    assert there.equals(here) and here["_corrupt"].null_count < here.num_rows
-    there = read("memory://stores/damaged", subscribe="a", startingOffsets='{"a":{"0":9}}')
-    assert there.equals(read(str(directory), subscribe="a", startingOffsets='{"a":{"0":9}}'))
-
-
 def test_storage_options_reach_the_file_system_and_no_message(tmp_path: Path, counted: Any) -> None:
     fill(tmp_path / "store", (("a", 3),))
     counted().put(str(tmp_path / "store"), "/store", recursive=True)
@@ -273,3 +245,16 @@ def test_a_wrong_place_is_named(given: dict[str, str], problem: str) -> None:
 def test_a_url_without_a_store_is_not_a_store() -> None:
     with pytest.raises(NotAStore, match="memory://nothing"):
         plan_messages(parse_options({"store": "memory://nothing"}))
+
+
+def test_records_that_no_queue_of_a_copy_knows_are_read(tmp_path: Path, in_memory: Any) -> None:
+    """Copied while in use, queues first: the log has more than they name."""
+    directory = tmp_path / "store"
+    fill(directory, (("a", 50), ("b", 1)))
+    in_memory.put(str(directory / "consumequeue"), "/stores/live/consumequeue", recursive=True)
+    with MessageStore.open(directory, small_config(**FILES)) as store:
+        for number in range(60):
+            store.put_all([Message(topic="b", queue_id=0, body=b"%d" % number * 900)] * 100)
+    in_memory.put(str(directory / "commitlog"), "/stores/live/commitlog", recursive=True)
+
+    assert read("memory://stores/live").equals(read(str(directory)))

@@ -273,18 +273,6 @@ def test_records_are_capped_and_shared_in_proportion(live: MessageStore, path: P
     ]
 
 
-def test_a_small_queue_is_served_beside_a_large_one(live: MessageStore, path: Path) -> None:
-    """Its share is less than one record, but its record is the oldest."""
-    put(live, "t", 1, 1)
-    threading.Event().wait(0.005)  # times are in milliseconds
-    put(live, "t", 0, 500)
-    query = Query(
-        reader_of(path, subscribe="t", startingOffsets="earliest", maxOffsetsPerTrigger=5)
-    )
-    assert ("t", 1, 0) in (query.step() or [])
-    assert len(query.batches[0]) == 5
-
-
 @pytest.mark.parametrize("chosen", [{}, {"subscribe": "t,u"}])
 def test_bytes_are_capped_softly(live: MessageStore, path: Path, chosen: dict[str, str]) -> None:
     """At most the cap and one record; a record larger than the cap comes alone."""
@@ -302,28 +290,6 @@ def test_bytes_are_capped_softly(live: MessageStore, path: Path, chosen: dict[st
     assert all(7_000 <= size <= 11_000 for size in sizes[:3])
     if chosen:
         assert large == [[("u", 0, 0)]] or len(large[0]) < 10
-
-
-def test_both_caps_hold_at_once_and_neither_for_a_trigger_that_takes_all(
-    live: MessageStore, path: Path
-) -> None:
-    put(live, "t", 0, 50, size=1000)
-    caps = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": 20, "maxBytesPerTrigger": 5500}
-    for chosen in ({}, {"subscribe": "t"}):
-        assert 4 <= len(Query(reader_of(path, **chosen, **caps)).step() or []) <= 6
-        caps["maxBytesPerTrigger"] = 1_000_000
-        assert len(Query(reader_of(path, **chosen, **caps)).step() or []) == 20
-        assert len(Query(reader_of(path, **chosen, **caps)).step(ReadAllAvailable()) or []) == 50
-        caps["maxBytesPerTrigger"] = 5500
-
-
-def test_the_log_is_capped_in_records_over_the_ends_of_files(
-    live: MessageStore, path: Path
-) -> None:
-    put(live, "t", 0, 200, size=1000)  # files of 64 KiB
-    query = Query(reader_of(path, startingOffsets="earliest", maxOffsetsPerTrigger=37))
-    assert query.drain() == queue_rows("t", 0, 0, 200)
-    assert [len(batch) for batch in query.batches] == [37, 37, 37, 37, 37, 15]
 
 
 def test_a_batch_waits_for_its_least_and_not_longer_than_its_limit(
@@ -406,29 +372,6 @@ def test_only_assigned_queues_come_also_before_their_first_message(
     assert query.step() == queue_rows("t", 1, 0, 5)
     put(live, "t", 2, 5)
     assert query.step() == queue_rows("t", 2, 0, 5)
-
-
-def test_several_stores_share_a_cap_and_a_new_one_starts_at_its_beginning(tmp_path: Path) -> None:
-    for name in ("a", "b", "c"):
-        with MessageStore.open(tmp_path / name, small_config()) as store:
-            store.create_topic("t", 1)
-            put(store, "t", 0, 60)
-    stores = json.dumps([str(tmp_path / "a"), str(tmp_path / "b")])
-    for chosen in ({"subscribe": "t"}, {}):
-        options: dict[str, Any] = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": 40}
-        options |= chosen
-        query = Query(reader_of(stores, **options))
-        assert len(query.step() or []) == 40
-        assert query.start is not None
-        ends = [_first_end(store) for store in query.start["stores"].values()]
-        assert ends[0] == ends[1] > 0
-        assert len(query.drain()) == 80
-        wider = Query(reader_of(str(tmp_path / "?"), **options), query.start)
-        assert wider.drain() == queue_rows("t", 0, 0, 60)
-
-
-def _first_end(store: Any) -> int:
-    return store["log"] if "log" in store else store["queues"]["t"]["0"]
 
 
 # ---- a live store
@@ -663,49 +606,6 @@ def test_a_topic_that_was_deleted_and_made_again(
     )
 
 
-def test_a_topic_made_again_under_a_planned_batch(live: MessageStore, path: Path) -> None:
-    """What was planned of the one before is not read from the new one."""
-    put(live, "t", 0, 10)
-    options = {"subscribe": "t", "startingOffsets": "earliest", "failOnDataLoss": "false"}
-    reader = reader_of(path, **options)
-    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
-    make_again(live, "t", 1)
-    put(live, "t", 0, 15)
-    assert live.writer.wait_dispatched(live.writer.appended_offset, 10)
-    query = Query(reader, through_json(end))
-    assert query.run(reader.initialOffset(), through_json(end)) == []
-    assert query.step() == queue_rows("t", 0, 0, 15)
-
-
-@pytest.mark.parametrize("chosen", [{"subscribe": "u"}, {"subscribe": "t,u"}, {}])
-def test_other_topics_go_on_beside_one_that_was_made_again(
-    live: MessageStore, path: Path, chosen: dict[str, str]
-) -> None:
-    """If it is not asked for, or had no messages, or offsets are of the whole log."""
-    put(live, "u", 0, 10)
-    if chosen != {"subscribe": "t,u"}:
-        put(live, "t", 0, 10)
-    wide = reader_of(path, startingOffsets="earliest", **(chosen and {"subscribe": "t,u"}))
-    query = Query(wide)
-    query.drain()
-    make_again(live, "t", 1)
-    put(live, "t", 0, 3)
-    put(live, "u", 0, 3)
-    rows = Query(reader_of(path, **chosen), query.start).drain()
-    wanted = queue_rows("t", 0, 0, 3) if chosen.get("subscribe") != "u" else []
-    assert sorted(rows) == wanted + queue_rows("u", 0, 10, 13)
-
-
-def test_a_store_that_disappears(live: MessageStore, path: Path) -> None:
-    put(live, "t", 0, 5)
-    query = Query(reader_of(path, subscribe="t", startingOffsets="earliest"))
-    query.drain()
-    live.close()
-    path.rename(path.with_name("gone"))
-    with pytest.raises(NotAStore, match="has disappeared"):
-        query.step()
-
-
 @pytest.mark.parametrize("chosen", [{}, {"subscribe": "t"}])
 def test_a_store_that_was_put_back_or_made_again(tmp_path: Path, chosen: dict[str, str]) -> None:
     """Its offsets are not the checkpoint's any more: an error, whatever failOnDataLoss says."""
@@ -781,3 +681,13 @@ def test_offsets_have_the_documented_shape(live: MessageStore, path: Path) -> No
     end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
     offset = StoreView.open(path).bounds.end_offset
     assert end["stores"][str(path)] == {"id": identity, "log": offset, "from": offset}
+
+
+def test_a_store_that_disappears(live: MessageStore, path: Path) -> None:
+    put(live, "t", 0, 5)
+    query = Query(reader_of(path, subscribe="t", startingOffsets="earliest"))
+    query.drain()
+    live.close()
+    path.rename(path.with_name("gone"))
+    with pytest.raises(NotAStore, match="has disappeared"):
+        query.step()

@@ -12,13 +12,8 @@ from pathlib import Path
 
 import pytest
 from engine_store import leave_as_a_broker_does, small_config
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from pipeline.errors import DamagedLog
-from pipeline.source.options import Selection, parse_options
-from pipeline.source.plan import plan_messages
-from pipeline.source.read import Reader
-from pipeline.source.source import wanted_columns
+from pipeline.source.options import Selection
 from pipeline.source.stream.file_view import FileView
 from storage import Message, MessageStore
 from storage.reader import StoreReader
@@ -29,13 +24,6 @@ BEGIN_MS = 1_700_000_000_000
 STEP_MS = 10
 MESSAGES = 600
 QUEUES = [("t", 0), ("t", 1), ("u", 0)]
-SCHEMA = StructType(
-    [
-        StructField("topic", StringType()),
-        StructField("queueId", IntegerType()),
-        StructField("queueOffset", LongType()),
-    ]
-)
 Times = dict[
     tuple[str, int], list[tuple[int, int]]
 ]  # commit offset and store time, by queue offset
@@ -172,58 +160,3 @@ def test_reader_plan_and_stream_give_the_one_answer(
                 assert plan.offset_at_time(queue, time_ms) == answer
                 assert view.offset_at_time(key, time_ms) == answer
     view.close()
-
-
-@pytest.mark.parametrize("chosen", [{}, {"subscribe": "t,u"}, {"assign": '{"u": [0]}'}])
-def test_a_lost_log_file_is_named_by_every_read(
-    whole: tuple[Path, Times], tmp_path: Path, chosen: dict[str, str]
-) -> None:
-    """As damage, whether the log is read as it lies or through units; mode FAILFAST ends the read."""
-    shutil.copytree(whole[0], tmp_path / "s")
-    lost = lose(5)(tmp_path / "s", whole[1])
-    options = parse_options({"store": str(tmp_path / "s"), **chosen})
-    schema = StructType([*SCHEMA.fields, StructField("_corrupt", StringType())])
-    reader = Reader(options, wanted_columns(options, schema))
-    rows = [
-        row
-        for task in plan_messages(options)
-        for batch in reader.read(task)
-        for row in batch.to_pylist()
-        if row["_corrupt"]
-    ]
-    assert {row["_corrupt"] for row in rows} == {"the file is missing"}
-    queues = {"subscribe": QUEUES, "assign": [("u", 0)]}.get(next(iter(chosen), ""), [])
-    named = {(row["topic"], row["queueId"], row["queueOffset"]) for row in rows}
-    wanted = {
-        (*key, number)
-        for key in queues
-        for number, (place, _) in enumerate(whole[1][key])
-        if place in lost
-    }
-    assert named == (wanted or {(None, None, None)})
-    strict = parse_options({"store": str(tmp_path / "s"), "mode": "FAILFAST", **chosen})
-    with pytest.raises(DamagedLog, match="the file is missing"):
-        [
-            batch
-            for task in plan_messages(strict)
-            for batch in Reader(strict, reader.columns).read(task)
-        ]
-
-
-@pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, int]:
-    """A store whose middle log file is lost, with the first and the last queue offset in it."""
-    path = tmp_path_factory.mktemp("many") / "s"
-    config = small_config(
-        flush_mode="sync", commit_log_file_size=4 << 20, consume_queue_file_size=20 * 5_000
-    )
-    places: list[int] = []
-    with MessageStore.open(path, config) as store:
-        store.create_topic("t", 1)
-        for _ in range(500):
-            puts = store.put_all([Message(topic="t", queue_id=0, body=b"x") for _ in range(150)])
-            places += [put.commit_offset for put in puts]
-    low, high = [int(file.name) for file in log_files(path)[1:3]]
-    inside = [number for number, place in enumerate(places) if low <= place < high]
-    log_files(path)[1].unlink()
-    return path, inside[0], inside[-1]
