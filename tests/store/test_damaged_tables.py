@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from engine_store import small_config
+from flips import flipped
+from golden import golden_copy
+from steps_to_try import steps_to_try
 
 from storage import Message, MessageStore, offline
+from storage.clock import SystemClock
+from storage.files.filesystem import OsFileSystem
+from storage.format.config_json import decode_config, encode_config
 from storage.reader import StoreReader
+from storage.tables.consumer_offsets import ConsumerOffsets
+from storage.tables.topic_table import TopicTable
 from storage.writer import StoreWriter
+
+FILES = OsFileSystem()
 
 
 @pytest.fixture
@@ -93,6 +105,19 @@ def test_an_offset_beyond_its_queue_where_nothing_says_what_it_was_goes_on_at_th
     assert wrong(directory) == []
 
 
+def test_a_bit_that_makes_orders_into_nrders_changes_nothing(directory: Path) -> None:
+    path = table(directory, "topics.json")
+    whole = change(path, b"orders", b"nrders")
+    with StoreReader.open(directory) as reader:
+        assert [topic.name for topic in reader.topics] == ["bills", "orders"]
+    assert wrong(directory) == [("config/topics.json", "is damaged; its checked copy is used")]
+    with MessageStore.open(directory) as store:
+        assert [topic.name for topic in store.list_topics()] == ["bills", "orders"]
+        assert store.put(Message(topic="orders", body=b"x")).queue_offset == 283
+    assert path.read_bytes() == whole
+    assert wrong(directory) == []
+
+
 def test_a_topic_that_has_records_and_no_entry_has_one_again(
     directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -107,3 +132,67 @@ def test_a_topic_that_has_records_and_no_entry_has_one_again(
         assert store.put(Message(topic="orders", body=b"x")).queue_offset == 283
     assert "topic orders had records and no entry" in caplog.text
     assert wrong(directory) == []
+
+
+@pytest.mark.parametrize("name", ["topics.json", "consumerOffset.json"])
+@pytest.mark.parametrize(("ending", "share"), [("", 0), (".bak", 2), (".checked", 4)])
+def test_no_flipped_bit_of_a_table_changes_what_is_read(
+    directory: Path, name: str, ending: str, share: int
+) -> None:
+    config = directory / "config"
+    read: dict[str, Callable[[], Any]] = {
+        "topics.json": lambda: list(TopicTable(FILES, config, config.parent / "journal")),
+        "consumerOffset.json": lambda: ConsumerOffsets(FILES, config, SystemClock()).table,
+    }
+    expected = read[name]()
+    assert expected
+    path = config / (name + ending)
+    whole = path.read_bytes()
+    for data in flipped(whole, steps_to_try(range(8 * len(whole)), 15, start=share)):
+        path.write_bytes(data)
+        assert read[name]() == expected
+
+
+def rewrite_as_a_broker(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Replace a table as a broker does: by way of its ``.bak``, entries in another order."""
+    document = decode_config(path.read_bytes())
+    change(document)
+    path.replace(path.with_name(path.name + ".bak"))
+    path.write_bytes(encode_config(dict(reversed(document.items()))))
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_what_a_broker_has_written_since_is_taken(
+    directory: Path, times: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(times):
+        rewrite_as_a_broker(
+            table(directory, "consumerOffset.json"),
+            lambda document: document["offsetTable"]["orders@billing"].update({0: 230}),
+        )
+        rewrite_as_a_broker(
+            table(directory, "topics.json"),
+            lambda document: document["topicConfigTable"]["bills"].update(perm=4),
+        )
+    assert progress(directory) == 230
+    with MessageStore.open(directory) as store:
+        assert {topic.name: topic.perm for topic in store.list_topics()} == {
+            "bills": 4,
+            "orders": 6,
+        }
+        assert store.reader.commit_offset("another", "orders", 0, 1) == 1
+    assert progress(directory) == 230
+    assert not caplog.records
+
+
+def test_tables_of_a_real_broker_are_guarded_from_our_first_start_on(tmp_path: Path) -> None:
+    directory = golden_copy("basic", tmp_path)
+    config = directory / "config"
+    topics = list(TopicTable(FILES, config, config.parent / "journal"))
+    StoreWriter.open(directory).close()
+    path = config / "topics.json"
+    whole = path.read_bytes()
+    assert list(TopicTable(FILES, config, config.parent / "journal")) == topics
+    for data in flipped(whole, range(0, 8 * len(whole), 97)):
+        path.write_bytes(data)
+        assert list(TopicTable(FILES, config, config.parent / "journal")) == topics

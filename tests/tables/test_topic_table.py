@@ -45,6 +45,20 @@ def test_a_brokers_table_is_read_whole_and_kept_when_one_topic_is_added(tmp_path
     assert backup == before
 
 
+def test_the_backup_is_read_when_the_file_is_cut_or_gone(tmp_path):
+    table = table_in(tmp_path)
+    for name in ("first", "second"):
+        table.create(name, queue_count=1, attributes={}, now_ms=1)
+        table.save()
+    path = tmp_path / "config" / "topics.json"
+    path.write_bytes(path.read_bytes()[:50])
+    assert names_read_in(tmp_path) == ["first", "second"]
+    path.with_name("topics.json.checked").unlink()
+    assert names_read_in(tmp_path) == ["first"]
+    path.unlink()
+    assert names_read_in(tmp_path) == ["first"]
+
+
 def test_a_change_is_read_before_the_table_is_written_and_after_a_kill(tmp_path):
     table = table_in(tmp_path)
     table.create("first", queue_count=1, attributes={}, now_ms=1)
@@ -85,6 +99,10 @@ def test_a_deleted_topic_does_not_return_from_the_journal(tmp_path):
     table.delete("gone", now_ms=3)
     assert names_read_in(tmp_path) == ["kept"]
     assert [topic.name for topic in table_in(tmp_path)] == ["kept"]
+
+
+def test_nothing_readable_is_an_empty_table(tmp_path):
+    assert len(table_in(tmp_path)) == 0
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "x" * 128, "sp ace", "..", "ü"])
@@ -142,3 +160,17 @@ def test_a_message_type_that_a_broker_would_refuse_is_refused(tmp_path):
     with refused:
         table.changed("t", attributes={"message.type": ""})
     assert "u" not in table and table.get("t").attributes == {"message.type": "FIFO"}
+
+
+def test_a_table_that_changes_topic_by_topic_is_written_as_one_that_is_written_whole(tmp_path):
+    table = table_in(tmp_path)
+    for number in range(5):
+        table.create(f"t{number}", queue_count=number + 1, attributes={}, now_ms=number)
+        table.save()
+    table.replace(table.changed("t1", perm=4), now_ms=6)
+    table.delete("t3", now_ms=7)
+    table.create("t3", queue_count=9, attributes={"a": "ü"}, now_ms=8)
+    table.save()
+    version = {"counter": 8, "stateVersion": 0, "timestamp": 8}
+    whole = topics_document({topic.name: topic for topic in table}, version, {})
+    assert (tmp_path / "config" / TOPICS_FILE).read_bytes() == whole
