@@ -1,8 +1,8 @@
 """Rate and p99 against load, measured and plotted: ``python -m bench.load [--svg FILE]``.
 
-Each point is a window of a fresh ``penstock serve`` under one load of the Go client: so many requests open, or
-so many messages a second from producer to consumer. The lines of a picture are of one run. Matplotlib draws,
-in an environment of its own.
+Each point is a window of a fresh ``penstock serve`` under one load of the Go client: so many requests open,
+or so many messages a second from producer to consumer. The lines of a picture are of one run. Matplotlib
+draws, in an environment of its own.
 """
 
 from __future__ import annotations
