@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, overload
+from typing import Protocol, overload
 
 from penstock.errors import InvalidArgument
 from penstock.record import Record, Records
@@ -73,14 +73,13 @@ class LeasedRecord(Record):
         self,
         data: memoryview,
         position: int,
-        head: tuple[Any, ...],
         *,
         attempt: int,
         receipt_handle: bytes,
         outcomes: Settles,
         client_id: str,
     ) -> None:
-        super().__init__(data, position, head)
+        super().__init__(data, position)
         self._client_id = client_id
         self.attempt = attempt
         self.receipt_handle = receipt_handle
@@ -164,7 +163,6 @@ class LeasedBatch(Sequence[LeasedRecord]):
                 LeasedRecord(
                     record._data,
                     record._position,
-                    record._head,
                     attempt=attempt,
                     receipt_handle=self.receipt_handles[at * width : (at + 1) * width],
                     outcomes=self._outcomes,

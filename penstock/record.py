@@ -1,8 +1,7 @@
 """Records as a client reads them: views of the bytes that came, decoded field by field when asked.
 
-Iterating `Records` reads the fields of fixed places; a record reads its body, topic and properties when
-they are asked for. The reader has verified checksums and framing, so
-nothing is verified twice here.
+Iterating `Records` reads the size of each; a record decodes its other fields when they are asked for. The
+reader has verified checksums and framing, so nothing is verified twice here.
 """
 
 from __future__ import annotations
@@ -31,7 +30,9 @@ from storage.format.record_layout import (
     MAGIC_V2,
     PROPERTIES_LENGTH,
     STORE_TIMESTAMP,
+    SYS_FLAG_AND_BODY_LENGTH,
     SYS_FLAG_BORN_HOST_V6,
+    SYS_FLAG_POSITION,
     SYS_FLAG_STORE_HOST_V6,
     TOPIC_LENGTH_V1,
     TOPIC_LENGTH_V2,
@@ -44,6 +45,7 @@ _V6_HOSTS: Final = SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6
 # Of UNTIL_BODY's fields:
 _QUEUE_OFFSET, _COMMIT_OFFSET, _SYS_FLAG, _BORN_TIMESTAMP, _STORE_TIMESTAMP = 5, 6, 7, 8, 10
 _RECONSUME_TIMES, _PREPARED_OFFSET, _BODY_LENGTH = 12, 13, 14
+_UNUSUAL_BODY: Final = COMPRESSED | _V6_HOSTS
 
 
 def _wider_by(sys_flag: int) -> int:
@@ -74,11 +76,11 @@ class Record:
 
     __slots__ = ("_body", "_data", "_head", "_position", "_properties")
 
-    def __init__(self, data: memoryview, position: int, head: tuple[Any, ...]) -> None:
-        """Take the record at ``position``, whose first fields are ``head``, as of UNTIL_BODY."""
+    def __init__(self, data: memoryview, position: int) -> None:
+        """Take the record at a position; `Records` sets the same without a call for each."""
         self._data = data
         self._position = position
-        self._head = head
+        self._head: tuple[Any, ...] | None = None
         self._properties: dict[str, str] | None = None
         self._body: bytes | None = None
 
@@ -87,13 +89,19 @@ class Record:
         """Return a record that the service decoded."""
         return DecodedRecord(record)
 
+    def _fields(self) -> tuple[Any, ...]:
+        """Return the fields before the body, as of UNTIL_BODY."""
+        if self._head is None:
+            self._head = head_of(self._data, self._position)
+        return self._head
+
     def _body_begin(self) -> int:
         begin = self._position + UNTIL_BODY.size
-        sys_flag = self._head[_SYS_FLAG]
+        sys_flag = self._fields()[_SYS_FLAG]
         return begin + _wider_by(sys_flag) if sys_flag & _V6_HOSTS else begin
 
     def _topic_range(self) -> tuple[int, int]:
-        head = self._head
+        head = self._fields()
         length = TOPIC_LENGTH_V2 if head[1] == MAGIC_V2 else TOPIC_LENGTH_V1
         at = self._body_begin() + head[_BODY_LENGTH]
         begin = at + length.size
@@ -107,42 +115,42 @@ class Record:
     @property
     def size(self) -> int:
         """Bytes of the whole record in the commit log."""
-        return int(self._head[0])
+        return int(self._fields()[0])
 
     @property
     def queue_id(self) -> int:
         """The queue it is in."""
-        return int(self._head[3])
+        return int(self._fields()[3])
 
     @property
     def flag(self) -> int:
         """The application's flag."""
-        return int(self._head[4])
+        return int(self._fields()[4])
 
     @property
     def queue_offset(self) -> int:
         """Its number in its queue."""
-        return int(self._head[_QUEUE_OFFSET])
+        return int(self._fields()[_QUEUE_OFFSET])
 
     @property
     def commit_offset(self) -> int:
         """Where it starts in the commit log."""
-        return int(self._head[_COMMIT_OFFSET])
+        return int(self._fields()[_COMMIT_OFFSET])
 
     @property
     def sys_flag(self) -> int:
         """The store's flag bits."""
-        return int(self._head[_SYS_FLAG])
+        return int(self._fields()[_SYS_FLAG])
 
     @property
     def born_timestamp_ms(self) -> int:
         """When the producer made it."""
-        return int(self._head[_BORN_TIMESTAMP])
+        return int(self._fields()[_BORN_TIMESTAMP])
 
     @property
     def store_timestamp_ms(self) -> int:
         """When the store took it."""
-        return int(self._head[_STORE_TIMESTAMP])
+        return int(self._fields()[_STORE_TIMESTAMP])
 
     @property
     def born_host(self) -> str:
@@ -158,34 +166,40 @@ class Record:
 
     def _hosts_at(self) -> tuple[int, int, int]:
         begin = self._position + BORN_HOST_POSITION
-        ipv6 = bool(self._head[_SYS_FLAG] & SYS_FLAG_BORN_HOST_V6)
+        ipv6 = bool(self._fields()[_SYS_FLAG] & SYS_FLAG_BORN_HOST_V6)
         return begin, begin + host_size(ipv6=ipv6), self._body_begin() - AFTER_HOSTS.size
 
     @property
     def reconsume_times(self) -> int:
         """How often it was consumed again."""
-        return int(self._head[_RECONSUME_TIMES])
+        return int(self._fields()[_RECONSUME_TIMES])
 
     @property
     def prepared_transaction_offset(self) -> int:
         """Commit offset of the half message of a committed transaction."""
-        return int(self._head[_PREPARED_OFFSET])
+        return int(self._fields()[_PREPARED_OFFSET])
 
     @property
     def body(self) -> bytes:
         """The body as the producer gave it, decompressed if need be. Raises UnreadableBody if it cannot be."""
         if self._body is None:
-            head = self._head
-            begin = self._body_begin()
-            body = bytes(self._data[begin : begin + head[_BODY_LENGTH]])
-            self._body = self._decompressed(body) if head[_SYS_FLAG] & COMPRESSED else body
+            data, position = self._data, self._position
+            sys_flag, length = SYS_FLAG_AND_BODY_LENGTH.unpack_from(
+                data, position + SYS_FLAG_POSITION
+            )
+            if sys_flag & _UNUSUAL_BODY:
+                body = self.stored_body
+                self._body = self._decompressed(body) if sys_flag & COMPRESSED else body
+            else:
+                begin = position + UNTIL_BODY.size
+                self._body = data[begin : begin + length].tobytes()
         return self._body
 
     @property
     def stored_body(self) -> bytes:
         """The body as stored, compressed by `compression_flags`."""
         begin = self._body_begin()
-        return bytes(self._data[begin : begin + self._head[_BODY_LENGTH]])
+        return bytes(self._data[begin : begin + self._fields()[_BODY_LENGTH]])
 
     @property
     def compression_flags(self) -> int:
@@ -250,7 +264,7 @@ class Record:
     def __repr__(self) -> str:
         return (
             f"<Record {self.topic} queue {self.queue_id} offset {self.queue_offset},"
-            f" {self._head[_BODY_LENGTH]} bytes>"
+            f" {self._fields()[_BODY_LENGTH]} bytes>"
         )
 
 
@@ -260,16 +274,23 @@ class DecodedRecord(Record):
     __slots__ = ("_record",)
 
     def __init__(self, record: common_pb2.Record) -> None:
-        head = (
+        super().__init__(memoryview(b""), 0)
+        self._head = (
             record.size, 0, 0, record.queue_id, record.flag, record.queue_offset,
             record.commit_offset, record.sys_flag, record.born_timestamp_ms,
             b"", record.store_timestamp_ms, b"",
             record.reconsume_times, record.prepared_transaction_offset, len(record.body),
         )  # fmt: skip
-        super().__init__(memoryview(b""), 0, head)
         self._record = record
         self._body = None if record.body_problem else record.body
         self._properties = {k: v for k, v in record.properties.items() if k not in _OWN}
+
+    @property
+    def body(self) -> bytes:
+        """The body as the service decompressed it. Raises UnreadableBody if it could not."""
+        if self._body is None:
+            raise self._unreadable(self._record.body_problem)
+        return self._body
 
     @property
     def stored_body(self) -> bytes:
@@ -280,9 +301,6 @@ class DecodedRecord(Record):
     def compression_flags(self) -> int:
         """The bits that say how `stored_body` is compressed: 0 where the service has decompressed it."""
         return super().compression_flags if self._record.body_problem else 0
-
-    def _decompressed(self, body: bytes) -> bytes:  # noqa: ARG002  the service has tried
-        raise self._unreadable(self._record.body_problem)
 
     @property
     def topic(self) -> str:
@@ -319,12 +337,15 @@ class Records(Sequence[Record]):
         return self._count
 
     def __iter__(self) -> Iterator[Record]:
-        raw = self.raw
+        raw, new, size_at = self.raw, object.__new__, TOTAL_SIZE.unpack_from
         position, end = 0, len(raw)
         while position < end:
-            head = head_of(raw, position)
-            yield Record(raw, position, head)
-            position += head[0]
+            record = new(Record)  # and set here: a call of __init__ takes longer than all the rest
+            record._data = raw
+            record._position = position
+            record._head = record._properties = record._body = None
+            yield record
+            position += size_at(raw, position)[0]
 
     @overload
     def __getitem__(self, index: int) -> Record: ...
@@ -334,8 +355,8 @@ class Records(Sequence[Record]):
         if self._positions is None:
             self._positions = [record._position for record in self]
         if isinstance(index, slice):
-            return [self._at(position) for position in self._positions[index]]
-        return self._at(self._positions[index])
+            return [Record(self.raw, position) for position in self._positions[index]]
+        return Record(self.raw, self._positions[index])
 
     def end_of(self, count: int, position: int) -> int:
         """Return where ``count`` records end, of which the first is at a position of ``raw``."""
@@ -343,9 +364,6 @@ class Records(Sequence[Record]):
         for _ in range(count):
             position += size_at(raw, position)[0]
         return position
-
-    def _at(self, position: int) -> Record:
-        return Record(self.raw, position, head_of(self.raw, position))
 
     def __repr__(self) -> str:
         return f"<{self._count} records, {len(self.raw)} bytes>"

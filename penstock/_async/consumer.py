@@ -36,7 +36,7 @@ class AsyncConsumer(AsyncIterator[Record]):
         self._core: Consumption | None = None
         self._answers: deque[Answered] = deque()  # each stays until all of it is taken in
         self._pulls = AsyncInFlightCalls(client.channels, self._answers.append)
-        self._auto_commits = options.auto_commit
+        self._auto_commits = options.auto_commit and bool(options.group)
         self._monotonic = client.clock.monotonic
         self._commit_at = self._monotonic() + options.commit_interval_ms / 1000
         self._closed = False
@@ -121,13 +121,13 @@ class AsyncConsumer(AsyncIterator[Record]):
     def _take_in(self, core: Consumption) -> None:
         now = self._monotonic()
         core.is_torn = True
-        queue, call, outcome = self._answers.popleft()
+        queue, call, outcome, is_followed = self._answers.popleft()
         try:
             if isinstance(outcome, grpc.RpcError):
                 raise self._client.error_of(call, outcome) from outcome
             if isinstance(outcome, Exception):
                 raise outcome
-            core.on_result(queue, call.interpret(outcome), now)
+            core.on_result(queue, call.interpret(outcome), now, is_followed=is_followed)
         except PenstockError as error:
             core.on_error(queue, error, now)
         self._start_due(core, now)
@@ -136,7 +136,7 @@ class AsyncConsumer(AsyncIterator[Record]):
         core.is_torn = True
         for queue, call in core.due(now):
             timeout_s = self._options.timeout_s + call.wait_ms / 1000
-            self._pulls.start(queue, call, timeout_s)
+            self._pulls.start(queue, call, timeout_s, core.following_pull)
         core.is_torn = False
 
     async def _commit_in_its_turn(self) -> None:

@@ -144,7 +144,7 @@ class AsyncReceiver:
             self._is_receiving = False
 
     def _take_in(self, answered: Answered) -> None:
-        client_id, call, outcome = answered
+        client_id, call, outcome, _ = answered
         try:
             if isinstance(outcome, grpc.RpcError):
                 raise self._client.error_of(call, outcome) from outcome

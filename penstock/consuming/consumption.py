@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from penstock.calls import offsets, records, topics
 from penstock.calls.call import Call, Plan
@@ -48,6 +48,9 @@ _AT_THE_END: Final = frozenset(
 )
 _PARALLEL_PULLS_MAX: Final = 32
 _STALLED_DELAY_S: Final = 0.05
+_ANSWERS_BYTES: Final = 16 << 20  # of one answer of each queue
+_ANSWER_BYTES_MIN: Final = 1 << 20
+_ANSWER_BYTES_MAX: Final = 4 << 20
 
 
 class QueueProgress:
@@ -61,8 +64,10 @@ class QueueProgress:
         "failing_since",
         "fetch_offset",
         "finished",
+        "is_ahead",
         "launched_at",
         "not_before",
+        "pull_offset",
         "pulling",
         "queue_id",
         "waiting_batches",
@@ -75,6 +80,8 @@ class QueueProgress:
         self.committed = queue_offset
         self.deleted = 0  # messages that were gone when they were asked for
         self.pulling = False
+        self.pull_offset = queue_offset  # of the pull under way
+        self.is_ahead = False  # it follows an answer that is not taken yet
         self.waiting_batches = 0
         self.ended = False
         self.not_before = 0.0
@@ -104,6 +111,9 @@ class Consumption:
         self._failed: PenstockError | None = None
         self.is_torn = False
         many = len(queues) > _PARALLEL_PULLS_MAX
+        self._max_bytes = options.max_bytes or max(
+            _ANSWER_BYTES_MIN, min(_ANSWER_BYTES_MAX, _ANSWERS_BYTES // max(1, len(queues)))
+        )
         self._wait_ms = (min(options.wait_ms, 250) if many else options.wait_ms) * options.follow
 
     @property
@@ -128,18 +138,38 @@ class Consumption:
                 continue
             queue.pulling = True
             queue.launched_at = now
+            queue.pull_offset = queue.fetch_offset
             running += 1
-            call = records.pull(
-                self.options.topic,
-                queue_id=queue.queue_id,
-                queue_offset=queue.fetch_offset,
-                max_messages=_ALL,
-                max_bytes=self.options.max_bytes,
-                tag=self.options.tag,
-                wait_ms=self._wait_ms,
-            )
-            started.append((queue, call))
+            started.append((queue, self._pull(queue)))
         return started
+
+    def _pull(self, queue: QueueProgress) -> Call[PullResult]:
+        return records.pull(
+            self.options.topic,
+            queue_id=queue.queue_id,
+            queue_offset=queue.pull_offset,
+            max_messages=_ALL,
+            max_bytes=self._max_bytes,
+            tag=self.options.tag,
+            wait_ms=self._wait_ms,
+        )
+
+    def following_pull(self, queue: QueueProgress, response: Any) -> Call[PullResult] | None:
+        """Return the pull of what follows an answer that has just come, if there is more and room for it.
+
+        Called where the answer comes, in whatever thread, so that the pull is under way while records are handed
+        out. Only one answer a queue, not taken yet, is followed.
+        """
+        if queue.is_ahead or queue.waiting_batches:
+            return None
+        result = records.pull_result(response)
+        after = max(result.next_offset, queue.pull_offset + 1)
+        if not result.records or after >= result.max_offset:
+            return None
+        queue.pull_offset = after
+        following = self._pull(queue)
+        queue.is_ahead = True
+        return following
 
     def next_due_s(self, now: float) -> float | None:
         """Return the seconds until another pull may start by itself, None if none waits for time."""
@@ -148,9 +178,14 @@ class Consumption:
         waits = [queue.not_before - now for queue in self.queues.values() if queue.may_pull]
         return max(0.0, min(waits)) if waits else None
 
-    def on_result(self, queue: QueueProgress, result: PullResult, now: float) -> None:
-        """Take the answer to a pull."""
-        queue.pulling = False
+    def on_result(
+        self, queue: QueueProgress, result: PullResult, now: float, *, is_followed: bool = False
+    ) -> None:
+        """Take the answer to a pull; the pull of what follows may be under way."""
+        queue.pulling = is_followed
+        if is_followed:
+            queue.is_ahead = False
+            queue.launched_at = now
         queue.attempts = 0
         queue.failing_since = None
         before, after = queue.fetch_offset, result.next_offset
@@ -274,7 +309,7 @@ class Consumption:
                 self._current[0].waiting_batches -= 1
             queue, items, after = self._current
             for item in items:
-                if isinstance(item, Record | RecordRange):
+                if not isinstance(item, PenstockError):
                     self._last = item
                     self.is_torn = False
                     return item

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import grpc
@@ -16,13 +17,24 @@ from penstock.calls.call import Call
 from penstock.channel import AsyncHome, AsyncServiceChannels, Home, ServiceChannels
 from penstock.errors import ClientClosed
 
+Successor = Callable[[Any, Any], Call[Any] | None]
+"""Returns the call to make as soon as a response is here, of the call's purpose and the response; None: none."""
+
+
+def _none(_purpose: Any, _response: Any) -> None:
+    """Return None: nothing follows."""
+
 
 class Answered(NamedTuple):
-    """A call that ended: what it was made for, the call, and the response or the error."""
+    """A call that ended: what it was made for, the call, and the response or the error.
+
+    With ``is_followed`` its successor is under way, for the same purpose.
+    """
 
     purpose: Any
     call: Call[Any]
     outcome: Any
+    is_followed: bool = False
 
 
 class InFlightCalls:
@@ -38,37 +50,50 @@ class InFlightCalls:
         self._take = take
         self._running: set[Any] = set()
         self._woken = WakeUp()
+        self._is_cancelled = False
 
-    def start(self, purpose: Any, call: Call[Any], timeout_s: float) -> None:
-        """Send a call. Raises ClientClosed."""
+    def start(
+        self, purpose: Any, call: Call[Any], timeout_s: float, successor: Successor = _none
+    ) -> None:
+        """Send a call, and its successors one by one. Raises ClientClosed."""
         self._home.check()
         self._channels.check_open()
-        self._channels.call_thread.do(lambda: self._send(purpose, call, timeout_s))
+        self._channels.call_thread.do(lambda: self._send(purpose, call, timeout_s, successor))
 
-    def _send(self, purpose: Any, call: Call[Any], timeout_s: float) -> None:
+    def _send(self, purpose: Any, call: Call[Any], timeout_s: float, successor: Successor) -> None:
         try:
-            stub = self._channels.stub(call.method, "iterators")
-            future = stub.future(call.request, timeout=timeout_s)
+            self._begin(purpose, call, timeout_s, successor)
         except (ClientClosed, ValueError):  # the channel was closed
             self._taken(Answered(purpose, call, _closed(self._channels)))
-            return
         except Exception as error:  # noqa: BLE001  whoever waits for the answer raises it
             self._taken(Answered(purpose, call, error))
-            return
-        self._running.add(future)
-        future.add_done_callback(lambda done: self._end(Answered(purpose, call, done)))
 
-    def _end(self, ended: Answered) -> None:
-        future = ended.outcome
+    def _begin(self, purpose: Any, call: Call[Any], timeout_s: float, successor: Successor) -> None:
+        stub = self._channels.stub(call.method, "iterators")
+        future = stub.future(call.request, timeout=timeout_s)
+
+        def end(done: Any) -> None:
+            outcome, is_followed = self._outcome(done), False
+            # First, as the one that waits keeps this thread from running once it is woken.
+            if not isinstance(outcome, Exception) and not self._is_cancelled:
+                with suppress(Exception):  # without a successor the one that waits makes the call
+                    following = successor(purpose, outcome)
+                    if following is not None:
+                        self._begin(purpose, following, timeout_s, successor)
+                        is_followed = True
+            self._taken(Answered(purpose, call, outcome, is_followed))
+
+        self._running.add(future)
+        future.add_done_callback(end)
+
+    def _outcome(self, future: Any) -> Any:
         self._running.discard(future)
-        outcome: Any
         try:
-            outcome = future.result()
+            return future.result()
         except grpc.FutureCancelledError:
-            outcome = _closed(self._channels)
+            return _closed(self._channels)
         except Exception as error:  # noqa: BLE001  whoever waits for the answer raises it
-            outcome = error
-        self._taken(ended._replace(outcome=outcome))
+            return error
 
     def _taken(self, ended: Answered) -> None:
         try:
@@ -87,6 +112,7 @@ class InFlightCalls:
 
     def cancel_soon(self) -> None:
         """Cancel what is under way, and end a wait; any thread may say so."""
+        self._is_cancelled = True
         self._channels.call_thread.do(self._cancel_all)
         self._woken.set()
 
@@ -108,10 +134,12 @@ class AsyncInFlightCalls:
         self._running: set[asyncio.Task[None]] = set()
         self._woken = AsyncWakeUp()
 
-    def start(self, purpose: Any, call: Call[Any], timeout_s: float) -> None:
-        """Send a call. Raises ClientClosed."""
+    def start(
+        self, purpose: Any, call: Call[Any], timeout_s: float, successor: Successor = _none
+    ) -> None:
+        """Send a call, and its successors one by one. Raises ClientClosed."""
         stub = self._channels.stub(call.method)
-        task = asyncio.create_task(self._run(stub, purpose, call, timeout_s))
+        task = asyncio.create_task(self._run(stub, purpose, call, timeout_s, successor))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
@@ -133,10 +161,18 @@ class AsyncInFlightCalls:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    async def _run(self, stub: Any, purpose: Any, call: Call[Any], timeout_s: float) -> None:
+    async def _run(
+        self, stub: Any, purpose: Any, call: Call[Any], timeout_s: float, successor: Successor
+    ) -> None:
         outcome: Any
+        is_followed = False
         try:
             outcome = await stub(call.request, timeout=timeout_s)
+            with suppress(Exception):  # without a successor the one that waits makes the call
+                following = successor(purpose, outcome)
+                if following is not None:
+                    self.start(purpose, following, timeout_s, successor)
+                    is_followed = True
         except grpc.RpcError as error:
             outcome = error
         except (asyncio.CancelledError, grpc.aio.UsageError):  # by `cancel`, or with the channel
@@ -144,7 +180,7 @@ class AsyncInFlightCalls:
         except Exception as error:  # noqa: BLE001  whoever waits for the answer raises it
             outcome = error
         try:
-            self._take(Answered(purpose, call, outcome))
+            self._take(Answered(purpose, call, outcome, is_followed))
         finally:
             self._woken.set()
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
 
 from penstock.consuming.damaged import OnDamaged
 from penstock.errors import DataLoss
 from penstock.leased import LeasedBatch, LeasedRecord, Received, Settles
-from penstock.record import Records, head_of
-
-_SIZE: Final = 0  # of a record's first fields
+from penstock.record import Records
+from storage.format.record_layout import TOTAL_SIZE
 
 
 class _UnreadAnswer:
@@ -105,18 +103,16 @@ class Prefetched:
         answer = self._first()
         received, index, position = answer.received, answer.index, answer.position
         raw = received.records.raw
-        head = head_of(raw, position)
         width = answer.width
         record = LeasedRecord(
             raw,
             position,
-            head,
             attempt=received.attempts[index],
             receipt_handle=received.receipt_handles[index * width : (index + 1) * width],
             outcomes=self._outcomes,
             client_id=answer.client_id,
         )
-        size = head[_SIZE]
+        size = TOTAL_SIZE.unpack_from(raw, position)[0]
         answer.index = index + 1
         answer.position = position + size
         self._passed_count += 1

@@ -88,6 +88,8 @@ SYS_FLAG_POSITION: Final = 36
 BORN_TIMESTAMP_POSITION: Final = 40
 BORN_HOST_POSITION: Final = 48
 
+SYS_FLAG_AND_BODY_LENGTH: Final = Struct(">i44xi")  # from SYS_FLAG_POSITION on, IPv4 hosts
+
 BLANK_SIZE: Final = 8
 RECORD_SIZE_MIN: Final = 91  # version 1, IPv4 hosts, body, topic and properties empty
 TOPIC_SIZE_MAX_V1: Final = 127

@@ -112,6 +112,32 @@ def test_a_group_s_offset_goes_before_the_start_asked_for(client: Client) -> Non
     assert record.queue_offset == 4
 
 
+def test_the_next_answer_comes_while_records_are_handed_out(
+    client: Client, fake: FakePenstock
+) -> None:
+    """One record is asked for, and two or three pulls are made: what is not asked for is bounded."""
+    fake.store.pull_records_max = 7
+    fill(client, 70)
+    with client.consume("orders", queues=[0], follow=False) as consumer:
+        next(consumer)
+        deadline = time.monotonic() + 10
+        while fake.store.calls["Pull"] < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        time.sleep(0.1)
+        assert fake.store.calls["Pull"] <= 3
+        assert [record.queue_offset for record in consumer] == list(range(1, 70))
+
+
+def test_a_pull_ahead_that_fails_is_made_again(client: Client, fake: FakePenstock) -> None:
+    fake.store.pull_records_max = 7
+    fill(client, 30)
+    away = rich_status(grpc.StatusCode.UNAVAILABLE, "away")
+    fake.store.faults["Pull"].extend([None, away])  # type: ignore[list-item]
+    records = client.consume("orders", queues=[0], follow=False)
+    assert [record.queue_offset for record in records] == list(range(30))
+
+
 def test_a_tag_filters_and_progress_covers_what_was_filtered_out(client: Client) -> None:
     """The group's offset goes to the end although the last records did not match."""
     fill(client, 3, tag="a")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from itertools import product
 
 import pytest
 
+from penstock.batch import RecordBatch
 from penstock.record import Record, Records
 from penstock.v1 import common_pb2
 from storage.format.compression import (
@@ -93,3 +95,16 @@ def test_a_code_of_a_body_that_is_not_compressed_says_nothing() -> None:
     )
     (record,) = Records(memoryview(data), 1)
     assert record.compression_flags == 0
+
+
+def test_a_record_is_itself_and_no_other_of_the_same_bytes() -> None:
+    batch = RecordBatch("orders")
+    batch.add(b"a pen", keys=["k"], tag="new")
+    batch.add(b"ink")
+    records = Records(memoryview(batch.records()), len(batch))
+    first, second = records
+    assert (first == first, first == records[0], first in {first, second}) == (True, False, True)
+    assert first.body is first.body
+    assert repr(second) == "<Record orders queue 0 offset 0, 3 bytes>"
+    assert copy.copy(first).body == b"a pen"
+    assert [each.body for each in records[0:2]] == [b"a pen", b"ink"]
