@@ -1,9 +1,9 @@
-"""A topic as one Arrow table, of a store's directory or through a reader."""
+"""A topic as one Arrow table, of a store's directory or URL or through a reader."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -33,16 +33,17 @@ def read_table(
     tls: TLS | None = None,
     access_key: str = "",
     secret_key: str = "",
+    storage_options: Mapping[str, Any] | None = None,
 ) -> pa.Table:
     """Return the messages of a topic as a `pyarrow.Table`, queue by queue, each in order.
 
-    ``source`` is a store's directory, which needs no service, or a reader's ``HOST:PORT``. ``start`` and
-    ``end`` are a queue offset, a time (datetime), "earliest" or "latest"; what is stored at or after ``end``
+    ``source`` is a store's directory or URL, which needs no service, or a reader's ``HOST:PORT``. A URL such as
+    ``s3://bucket/store`` is read by ranges through fsspec, which gets ``storage_options``. ``start`` and ``end`` are a queue offset, a time (datetime), "earliest" or "latest"; what is stored at or after ``end``
     is left out. ``columns`` names those that are built; docs/client.md has them all. ``tag`` is one tag, or
     several joined by ``||``.
 
-    Raises DataLoss for a damaged record, InvalidArgument, TopicNotFound; of a directory also NotAStore and
-    UnsupportedFormat of ``storage.errors``.
+    Raises DataLoss for a damaged record, InvalidArgument, TopicNotFound; of a directory or URL also NotAStore
+    and UnsupportedFormat of ``storage.errors``.
     """
     bounds = checked_start(start), checked_start(end)
     schema = schema_of(columns)
@@ -50,19 +51,21 @@ def read_table(
         with Client(reader=source, tls=tls, access_key=access_key, secret_key=secret_key) as client:
             batches = list(_of_reader(client, topic, bounds, queues, columns, tag))
     else:
-        batches = _of_directory(os.fspath(source), topic, bounds, queues, schema, tag)
+        batches = _of_store(
+            os.fspath(source), topic, bounds, queues, schema, tag, storage_options or {}
+        )
     return table_of(batches, schema)
 
 
-def _of_directory(
+def _of_store(
     source: str, topic: str, bounds: tuple[Position, Position], queues: Sequence[int] | None,
-    schema: pa.Schema, tag: str,
+    schema: pa.Schema, tag: str, storage_options: Mapping[str, Any],
 ) -> list[pa.RecordBatch]:  # fmt: skip
     tags = [] if tag in ("", "*") else [each.strip() for each in tag.split("||") if each.strip()]
     start, end = map(_place, bounds)
     try:
         return batches_of_store(
-            source, topic, schema, queues=queues, start=start, end=end, tags=tags
+            source, topic, schema, storage_options, queues=queues, start=start, end=end, tags=tags
         )
     except errors.InvalidMessage as error:
         raise InvalidArgument(str(error), field=error.field) from None
@@ -96,7 +99,7 @@ def _offset(client: Client, topic: str, queue_id: int, position: Position) -> in
 
 
 def _place(position: Position) -> Callable[[Any, Any], int]:
-    """Return what finds the queue offset of a position in a queue of a directory."""
+    """Return what finds the queue offset of a position in a queue of a store."""
 
     def place(plan: Any, queue: Any) -> int:
         if isinstance(position, datetime):

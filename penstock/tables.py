@@ -6,7 +6,7 @@ pyarrow and the kernels are loaded by the first call that needs them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -54,12 +54,13 @@ def schema_of(columns: Sequence[str] | None) -> pa.Schema:
 
 
 def batches_of_store(
-    store: str, topic: str, schema: pa.Schema, **options: Any
+    store: str, topic: str, schema: pa.Schema, storage_options: Mapping[str, Any], **options: Any
 ) -> list[pa.RecordBatch]:
-    """Return the batches of a topic of a directory, as ``storage.arrow.tables`` has them."""
+    """Return the batches of a topic of a directory or URL, as ``storage.arrow.tables`` has them."""
     from storage.arrow import tables
 
-    return list(tables.batches_of_store(store, topic, schema, **options))
+    location = tables.StoreLocation.of(store, storage_options)
+    return list(tables.batches_of_store(location, topic, schema, **options))
 
 
 def table_of(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
@@ -155,6 +156,7 @@ class TableSend:
 
         A token that the call was given is good for another one then.
         """
+        error = self._of_row(error)
         is_unknown = isinstance(error, UnknownOutcome | ClientClosed | Cancelled)
         if not self._batches and not is_unknown:
             return error
@@ -163,6 +165,16 @@ class TableSend:
             request = error.token if isinstance(error, UnknownOutcome) else ""
             token = f"{self._row}-{self._end_row}:{request}" if request else ""
         return TableNotStored(error, stored_rows=self._row, token=token)
+
+    def _of_row(self, error: Exception) -> Exception:
+        """Return an error that names the row, where it is a refusal of one record of the request."""
+        if not isinstance(error, InvalidArgument) or error.record_index < 0:
+            return error
+        row = self._row + error.record_index
+        problem = error.message.removeprefix(f"record {error.record_index}: ")
+        return type(error)(
+            f"row {row}: {problem}", reason=error.reason, field=error.field, record_index=row
+        )
 
 
 def _parsed_token(token: str) -> tuple[int, int, str]:

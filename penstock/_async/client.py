@@ -248,6 +248,9 @@ class AsyncClient(
         latest record, a queue offset, or a time. With ``follow`` the iterator waits for more at the end and
         outlasts a restart of the reader; without it the iteration ends. A damaged record raises DataLoss, and
         the next iteration goes on after it; ``on_damaged`` is called instead if it is given.
+
+        Of a queue up to three answers of ``max_bytes`` are in memory; 0 is 4 MiB of up to four queues, of more
+        16 MiB divided by their number, 1 MiB at least.
         """
         options = ConsumeOptions(
             topic=topic,

@@ -150,15 +150,19 @@ class TableCalls(Connection):
         tag: str = "tag",
         properties: str = "properties",
         queue_id: str = "",
+        delay_ms: str = "delay_ms",
+        deliver_at_ms: str = "deliver_at_ms",
         token: str = "",
         timeout_s: float | None = None,
     ) -> StoredTable:
         """Store each row of a table as a message, in order; on return all are as durable as the flush mode says.
 
         ``table`` is a table of pyarrow, polars, pandas or DuckDB, or a `pyarrow.RecordBatchReader`, which is
-        read as it is sent. Of ``body``, ``keys``, ``tag``, ``properties`` and ``queue_id``, each the name of a
-        column, the body alone has to be there. Without ``queue_id`` rows go to the topic's queues by the hash of
-        their keys, those without keys in turn, 64 at a time.
+        read as it is sent. Of ``body``, ``keys``, ``tag``, ``properties``, ``queue_id``, ``delay_ms`` and
+        ``deliver_at_ms``, each the name of a column, the body alone has to be there. Without ``queue_id`` rows go
+        to the topic's queues by the hash of their keys, those without keys in turn, 64 at a time. A row with a
+        delay (milliseconds, or a duration) or a time of delivery (Unix milliseconds, or a timestamp with a zone)
+        above 0 is delivered then.
 
         ``timeout_s`` bounds each request of a few MiB. Where one fails, rows before it are stored: raises
         TableNotStored, and the same call with its ``token`` and the same rows, which a reader no longer has, goes
@@ -168,7 +172,7 @@ class TableCalls(Connection):
         found = self.run(topics.describe(topic), timeout_s=timeout_s)
         send = TableSend(
             table,
-            (body, keys, tag, properties, queue_id),
+            (body, keys, tag, properties, queue_id, delay_ms, deliver_at_ms),
             topic=topic,
             queue_count=found.topic.write_queue_count,
             part_bytes=min(PART_BYTES, self.request_bytes_max - FRAME_OVERHEAD_MAX),

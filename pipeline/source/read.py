@@ -31,7 +31,6 @@ from storage.arrow import rows as arrow_rows
 from storage.arrow.record_columns import RecordColumns, in_batches
 from storage.arrow.rows import parts_of
 from storage.format.consume_entry import tag_code
-from storage.kernels.arrow import columnar
 from storage.kernels.columns import (
     CHECK_COMMIT_OFFSET,
     COMMIT_OFFSET,
@@ -40,13 +39,12 @@ from storage.kernels.columns import (
     TAG_CODE,
     ByteArray,
     Rows,
-    new_rows,
 )
 from storage.view.log.walk import RANGE_ROWS_MAX, DamagedRange, walk_range
 from storage.view.pieces import LogPiece, QueuePiece, Target
 from storage.view.queues.checked_units import CheckedUnits, UnitBatch
-from storage.view.queues.queue_files import UNITS_MAX
 from storage.view.queues.record_queues import QueueGrouper, is_queued
+from storage.view.queues.unit_records import UnitRecords
 from storage.view.store_view import StoreView
 
 BATCH_BYTES: Final = 4 << 20  # of records in a batch with bodies, one at least
@@ -127,15 +125,15 @@ class Reader:
         begin, end = max(piece.begin, queue.begin), max(min(piece.end, queue.end), piece.begin)
         if begin > piece.begin:
             self._lost(piece, f"the log of offsets {piece.begin} to {begin}")
-        rows, stops = new_rows(UNITS_MAX), np.empty(UNITS_MAX, np.int64)
         since = store.settings.deleted_topics.get(piece.topic, 0)
         checked = CheckedUnits(
             store.log, queue, piece.topic, piece.queue_id, bounds=piece.bounds, since=since
         )
+        records = UnitRecords(store.log, self._checks)
         lost = piece.end - end
         for units in checked.read(begin, end, self._tags if self.options.tags else None):
             lost += units.lost
-            yield from self._units(piece, store, units, rows, stops)
+            yield from self._units(piece, records, units)
         if lost:
             self._lose(
                 f"{lost} units of queue {piece.queue_id} of topic {piece.topic!r} in store {piece.store}"
@@ -143,41 +141,23 @@ class Reader:
                 " topic was deleted after the read was planned"
             )
 
-    def _units(
-        self,
-        piece: QueuePiece,
-        store: StoreView,
-        units: UnitBatch,
-        rows: Rows,
-        stops: npt.NDArray[np.int64],
-    ) -> Iterator[Any]:
-        numbers, offsets, sizes = units.queue_offsets, units.commit_offsets, units.sizes
-        starts = np.array([file.start_offset for file in store.log.entries], np.int64)
-        file_of = np.searchsorted(starts, offsets, side="right") - 1
-        for number in np.unique(file_of).tolist():
-            mine = np.flatnonzero(file_of == number)
-            if number < 0:
-                self._lost(piece, f"the log before offset {starts[0] if len(starts) else 0}")
+    def _units(self, piece: QueuePiece, records: UnitRecords, units: UnitBatch) -> Iterator[Any]:
+        for places, file, data, rows, stops in records.of(units):
+            offsets, sizes = units.commit_offsets[places], units.sizes[places]
+            if file is None:
+                self._lost(piece, f"the log of offsets {offsets[0]} to {offsets[-1] + sizes[-1]}")
                 continue
-            file = store.log.entries[number]
-            places = offsets[mine] - file.start_offset
-            ends = np.minimum(places + sizes[mine], file.size)
-            data = units.mapped.get(file.start_offset)
-            if data is None:
-                data = store.log.map(file, places, ends)
-            columnar.check_units(
-                data, file.start_offset, offsets[mine], sizes[mine], self._checks, rows, stops
-            )
-            good = stops[: len(mine)] == STOP_END
-            yield from self._batches(str(piece.store), data, rows[: len(mine)][good])
+            good = stops == STOP_END
+            yield from self._batches(str(piece.store), data, rows[good])
             bad = np.flatnonzero(~good)
             if not len(bad) or self.options.mode == "DROPMALFORMED":
                 continue
-            reasons = reasons_of(np.where(places[bad] >= file.size, LOST_STOP, stops[bad]))
-            found = mine[bad]
+            beyond = offsets[bad] >= file.start_offset + file.size
+            reasons = reasons_of(np.where(beyond, LOST_STOP, stops[bad]))
             damaged = DamagedRows(
-                offsets[found], sizes[found], reasons, piece.topic, piece.queue_id, numbers[found]
-            )
+                offsets[bad], sizes[bad], reasons, piece.topic, piece.queue_id,
+                units.queue_offsets[places[bad]],
+            )  # fmt: skip
             yield from self._damage(str(piece.store), damaged)
 
     def _remote(self, piece: RemotePiece) -> Iterator[Any]:

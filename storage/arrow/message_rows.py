@@ -24,6 +24,7 @@ _NO_BYTES: Final = np.empty(0, np.uint8)
 _ABSENT: Final = np.zeros(2, np.int32)
 _EVERY_ROW: Final = np.zeros(1, np.int32)
 _NO_QUEUES: Final = np.empty(0, np.int32)
+_NO_TIMES: Final = np.empty(0, np.int64)
 
 _PROBLEMS: Final = {
     kernel.BAD_KEY: ("keys", "holds bytes that are not text: U+0001, U+0002 or no UTF-8"),
@@ -42,6 +43,7 @@ _PROBLEMS: Final = {
     kernel.BAD_NAME: ("headers", "has a name with U+0001 or U+0002, or that is not UTF-8"),
     kernel.BAD_VALUE: ("headers", "has a value that is not text: U+0001, U+0002 or no UTF-8"),
 }
+_NO_DELAY: Final = f"which is not a number of milliseconds from 0 to {kernel.DELAY_MAX}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +58,8 @@ class MessageColumns:
     properties: str | None
     topic: str | None
     queue_id: str | None
+    delay_ms: str | None = None
+    deliver_at_ms: str | None = None
 
 
 class _Column(NamedTuple):
@@ -101,6 +105,8 @@ class ArrowRows:
         self._tags = _NO_COLUMN if columns.tags is None else _text(batch.column(columns.tags))
         self._headers = _pairs(batch, columns.headers)
         self._properties = _pairs(batch, columns.properties)
+        self._delays = _times(batch, columns.delay_ms)
+        self._delivery_times = _times(batch, columns.deliver_at_ms)
 
     def _take_topics(self, batch: pa.RecordBatch) -> tuple[Offsets, _Column, npt.NDArray[np.int64]]:
         """Which topic each row has, the topics, and how many queues each has."""
@@ -134,7 +140,7 @@ class ArrowRows:
             queue_counts, self._queues, *self._keys, int(self._columns.one_key), *self._tags,
             self._headers.lists, *self._headers.names, *self._headers.values,
             self._properties.lists, *self._properties.names, *self._properties.values,
-            prefix, sequence, self._encoder.first_turn + self._first_number + first_row, born_ms,
+            self._delays, self._delivery_times, prefix, sequence, self._encoder.first_turn + self._first_number + first_row, born_ms,
         )  # fmt: skip
         if problem == kernel.ENCODED:
             return next_row, size, 0
@@ -153,6 +159,17 @@ class ArrowRows:
                 columns.headers or columns.properties or columns.keys or columns.body, row,
                 f"makes {detail} bytes of properties, with keys and tags; the most is 32767",
             )  # fmt: skip
+        if problem == kernel.BAD_DELAY:
+            return self._error(str(columns.delay_ms), row, f"is {self._delays[row]}, {_NO_DELAY}")
+        if problem == kernel.BAD_DELIVERY_TIME:
+            time_ms = self._delivery_times[row]
+            return self._error(str(columns.deliver_at_ms), row, f"is {time_ms}, {_NO_DELAY}")
+        if problem == kernel.TWO_DELAYS:
+            return self._error(
+                str(columns.delay_ms),
+                row,
+                f"is there beside {columns.deliver_at_ms}; give one of them",
+            )
         field, text = _PROBLEMS.get(problem, ("value", f"cannot be encoded: problem {problem}"))
         name = {"keys": columns.keys, "tags": columns.tags, "headers": columns.headers}.get(field)
         if field == "headers" and (detail or columns.headers is None):
@@ -243,6 +260,14 @@ def _keys(array: Any) -> _Column:
     if pa.types.is_list(array.type):
         array = pc.binary_join(array, " ")
     return _text(array)
+
+
+def _times(batch: pa.RecordBatch, name: str | None) -> npt.NDArray[np.int64]:
+    """Return a column of milliseconds, 0 for null."""
+    if name is None:
+        return _NO_TIMES
+    times = pc.fill_null(batch.column(name).cast(pa.int64()), 0)
+    return np.ascontiguousarray(times.to_numpy(zero_copy_only=False), np.int64)
 
 
 def _pairs(batch: pa.RecordBatch, name: str | None) -> _Pairs:

@@ -35,6 +35,8 @@ class TableColumns(NamedTuple):
     tag: str = "tag"
     properties: str = "properties"
     queue_id: str = ""
+    delay_ms: str = "delay_ms"
+    deliver_at_ms: str = "deliver_at_ms"
 
 
 def parts_of(
@@ -129,7 +131,9 @@ def _batch_of(given: Any, schema: pa.Schema, first_row: int) -> pa.RecordBatch:
     arrays = []
     for field in schema:
         try:
-            array = given.column(field.name).cast(field.type)
+            # Of times what is less than a millisecond is left out.
+            is_time = pa.types.is_temporal(field.type)
+            array = given.column(field.name).cast(field.type, safe=not is_time)
             array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
         except pa.ArrowException as error:
             raise InvalidMessage(
@@ -171,11 +175,16 @@ def _columns(names: TableColumns, given: pa.Schema) -> tuple[MessageColumns, pa.
         names.tag: lambda _: pa.string(),
         names.properties: _properties_type,
         names.queue_id: lambda _: pa.int32(),
+        names.delay_ms: _delay_type,
+        names.deliver_at_ms: _delivery_time_type,
     }
     found = {name: kind for name, kind in kinds.items() if name and name in given.names}
     for name in found:
         if given.names.count(name) > 1:
             raise InvalidMessage(name, "is a column that is there twice")
+    at = names.deliver_at_ms
+    if at in found and pa.types.is_timestamp(given.field(at).type) and not given.field(at).type.tz:
+        raise InvalidMessage(at, "has times without a zone: give them one, or Unix milliseconds")
     schema = pa.schema([(name, kind(given.field(name).type)) for name, kind in found.items()])
     columns = MessageColumns(
         body=names.body,
@@ -186,6 +195,8 @@ def _columns(names: TableColumns, given: pa.Schema) -> tuple[MessageColumns, pa.
         properties=names.properties if names.properties in found else None,
         topic=None,
         queue_id=names.queue_id or None,
+        delay_ms=names.delay_ms if names.delay_ms in found else None,
+        deliver_at_ms=names.deliver_at_ms if names.deliver_at_ms in found else None,
     )
     return columns, schema
 
@@ -202,3 +213,11 @@ def _keys_type(given: Any) -> Any:
 
 def _properties_type(given: Any) -> Any:
     return _MAP if pa.types.is_map(given) else _PAIRS
+
+
+def _delay_type(given: Any) -> Any:
+    return pa.duration("ms") if pa.types.is_duration(given) else pa.int64()
+
+
+def _delivery_time_type(given: Any) -> Any:
+    return pa.timestamp("ms", given.tz) if pa.types.is_timestamp(given) else pa.int64()

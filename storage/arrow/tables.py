@@ -1,4 +1,4 @@
-"""Records as Arrow batches with chosen columns: of bytes that came from a reader, and of a store's directory.
+"""Records as Arrow batches with chosen columns: of bytes that came from a reader, and of a store.
 
 The columns and their types are a promise (docs/client.md). A body that cannot be unpacked is null.
 """
@@ -19,21 +19,19 @@ from storage.arrow.record_columns import TIMESTAMP, RecordColumns, in_batches
 from storage.arrow.rows import parts_of, rows_of
 from storage.errors import DamagedRecord, InvalidMessage, TopicNotFound
 from storage.format.consume_entry import tag_code
-from storage.kernels.arrow import columnar
 from storage.kernels.columns import (
     CHECK_ALL,
     STOP_END,
     TAG_CODE,
     ByteArray,
     Rows,
-    new_rows,
     stop_text,
 )
-from storage.view.log.files import ListedLog
 from storage.view.queues.checked_units import UnitBatch
 from storage.view.queues.queue_files import UNITS_MAX
+from storage.view.queues.unit_records import UnitRecords
 from storage.view.store_plan import Queue, StorePlan
-from storage.view.store_view import StoreView
+from storage.view.store_view import StoreLocation, StoreView
 
 TYPES: Final = {
     "topic": pa.string(),
@@ -79,33 +77,24 @@ def batches_of(raw: bytes | memoryview, schema: pa.Schema) -> Iterator[pa.Record
 
 
 def batches_of_queue(
-    log: ListedLog, queue: Queue, begin: int, end: int, schema: pa.Schema, tags: Sequence[str] = ()
+    plan: StorePlan, queue: Queue, begin: int, end: int, schema: pa.Schema, tags: Sequence[str] = ()
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches of queue offsets ``[begin, end)`` of a store on this machine, of all tags or some.
+    """Yield batches of queue offsets ``[begin, end)`` of a store, of all tags or some.
 
     Raises DamagedRecord for the first record that is damaged or lost.
     """
     codes = np.array(sorted(map(tag_code, tags)), np.int64) if tags else None
-    rows, stops = new_rows(UNITS_MAX), np.empty(UNITS_MAX, np.int64)
-    for units in _units(queue, begin, end, codes):
-        starts = np.array([file.start_offset for file in log.entries], np.int64)
-        file_of = np.searchsorted(starts, units.commit_offsets, side="right") - 1
-        for number in np.unique(file_of).tolist():
-            mine = file_of == number
-            offsets, sizes = units.commit_offsets[mine], units.sizes[mine]
-            if number < 0:
-                raise DamagedRecord(int(offsets[0]), int(sizes[0]), "its log file is lost")
-            file = log.entries[number]
-            data = units.mapped.get(file.start_offset)
-            if data is None:
-                places = offsets - file.start_offset
-                data = log.map(file, places, np.minimum(places + sizes, file.size))
-            columnar.check_units(data, file.start_offset, offsets, sizes, CHECK_ALL, rows, stops)
-            bad = np.flatnonzero(stops[: len(offsets)] != STOP_END)
+    records = UnitRecords(plan.store.log, CHECK_ALL)
+    for units in _units(plan, queue, begin, end, codes):
+        for places, file, data, rows, stops in records.of(units):
+            bad = places[:1] if file is None else places[stops != STOP_END]
             if len(bad):
                 at = int(bad[0])
-                raise DamagedRecord(int(offsets[at]), int(sizes[at]), stop_text(int(stops[at])))
-            found = rows[: len(offsets)]
+                problem = "its log file is lost"
+                if file is not None:
+                    problem = stop_text(int(stops[places == at][0]))
+                raise DamagedRecord(int(units.commit_offsets[at]), int(units.sizes[at]), problem)
+            found = rows
             if codes is not None:
                 found = found[np.isin(found[:, TAG_CODE], codes)]
                 said = RecordColumns(data, found, decompress_bodies=False).tags()
@@ -114,12 +103,12 @@ def batches_of_queue(
 
 
 def _units(
-    queue: Queue, begin: int, end: int, codes: npt.NDArray[np.int64] | None
+    plan: StorePlan, queue: Queue, begin: int, end: int, codes: npt.NDArray[np.int64] | None
 ) -> Iterator[UnitBatch]:
     """Yield the units of a queue, and of records that are in no queue yet."""
     queued_end = max(begin, min(end, queue.files.end))
-    if queue.checked is not None:
-        for units in queue.checked.read(begin, queued_end, codes):
+    if begin < queued_end:
+        for units in plan.checked_units(queue).read(begin, queued_end, codes):
             if units.lost:
                 raise DamagedRecord(
                     -1, 0, f"{units.lost} records of queue {queue.queue_id} are lost"
@@ -154,22 +143,19 @@ def _batch(data: ByteArray, schema: pa.Schema, rows: Rows) -> pa.RecordBatch:
 
 
 def batches_of_store(
-    store: Path | str, topic: str, schema: pa.Schema, *, queues: Sequence[int] | None,
+    store: StoreLocation | Path | str, topic: str, schema: pa.Schema, *, queues: Sequence[int] | None,
     start: Callable[[StorePlan, Queue], int], end: Callable[[StorePlan, Queue], int],
     tags: Sequence[str] = (),
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
-    """Yield batches of a topic of a store's directory, queue by queue, from ``start`` to ``end`` of each.
+    """Yield batches of a topic of a store, at a path or URL, queue by queue, from ``start`` to ``end`` of each.
 
     A service may write meanwhile: what is read is the store as it was at the call. Raises NotAStore,
     UnsupportedFormat, TopicNotFound, DamagedRecord.
     """
-    view = StoreView.open(store)
-    if view.location.is_url:
-        raise InvalidMessage("source", "is a URL, which Spark reads; give a directory or HOST:PORT")
-    plan = StorePlan(view)
+    plan = StorePlan(StoreView.open(store))
     if topic not in plan.topics:
         raise TopicNotFound(topic)
     for _, queue in sorted(plan.queues.items()):
         if queue.topic == topic and (queues is None or queue.queue_id in queues):
             begin, until = max(queue.begin, start(plan, queue)), min(queue.end, end(plan, queue))
-            yield from batches_of_queue(plan.store.log, queue, begin, until, schema, tags)
+            yield from batches_of_queue(plan, queue, begin, until, schema, tags)

@@ -49,6 +49,8 @@ from storage.kernels.primitives.jit import (
 )
 from storage.kernels.primitives.text import write_hex
 from storage.kernels.properties import (
+    NAME_DELAY_MS,
+    NAME_DELIVER_MS,
     NAME_KEYS,
     NAME_TAGS,
     NAME_UNIQ_KEY,
@@ -56,6 +58,7 @@ from storage.kernels.properties import (
     write_crc_trailer,
 )
 from storage.kernels.reserved import reserved_names
+from storage.kernels.timers.decimals import DIGITS_MAX, decimal_size, write_decimal_property
 
 BODY_AT: Final = BORN_HOST_POSITION + 2 * IPV4_HOST_SIZE + STORE_TIMESTAMP.size + AFTER_HOSTS.size
 BODY_LENGTH_AT: Final = BODY_AT - 4
@@ -78,6 +81,10 @@ BAD_NAME: Final = 11
 BAD_VALUE: Final = 12
 TOO_MUCH: Final = 13
 BAD_ARGUMENTS: Final = 14
+BAD_DELAY: Final = 15
+BAD_DELIVERY_TIME: Final = 16
+TWO_DELAYS: Final = 17
+DELAY_MAX: Final = 10**DIGITS_MAX - 1
 
 _SPACE: Final = ord(KEY_SEPARATOR)
 _BAR: Final = 0x7C
@@ -259,6 +266,41 @@ def write_unique_key(dst: Any, at: int, prefix: Any, sequence: int) -> int:
 
 
 @inner
+def delay_of(delays: Any, delivery_times: Any, row: int) -> tuple[int, int, int]:
+    """``(delay, time of delivery, problem)`` of a row, both in milliseconds; 0: none, of one at least."""
+    delay = i64(delays[uintp(row)] if delays.size > 0 else 0)
+    delivery_time = i64(delivery_times[uintp(row)] if delivery_times.size > 0 else 0)
+    problem = i64(ENCODED)
+    if delay < 0 or delay > DELAY_MAX:
+        problem = i64(BAD_DELAY)
+    elif delivery_time < 0 or delivery_time > DELAY_MAX:
+        problem = i64(BAD_DELIVERY_TIME)
+    elif delay > 0 and delivery_time > 0:
+        problem = i64(TWO_DELAYS)
+    return delay, delivery_time, problem
+
+
+@inner
+def delay_size(delay: int, delivery_time: int) -> int:
+    """Return how many bytes a row's delay takes as a property."""
+    if delay > 0:
+        return i64(NAME_DELAY_MS.size + decimal_size(delay) + 2)
+    if delivery_time > 0:
+        return i64(NAME_DELIVER_MS.size + decimal_size(delivery_time) + 2)
+    return i64(0)
+
+
+@inner
+def write_delay(dst: Any, at: int, delay: int, delivery_time: int) -> int:
+    """Write a row's delay, if it has one; return the position after it."""
+    if delay > 0:
+        return write_decimal_property(dst, at, NAME_DELAY_MS, delay)
+    if delivery_time > 0:
+        return write_decimal_property(dst, at, NAME_DELIVER_MS, delivery_time)
+    return i64(at)
+
+
+@inner
 def measure_properties(
     row: int, keys: Any, key: int, key_end: int, one_key: bool, tags: Any, tag: int, tag_end: int,
     pairs: Any, pairs2: Any,
@@ -284,13 +326,15 @@ def measure_properties(
 @inner
 def write_properties(
     dst: Any, at: int, size: int, prefix: Any, sequence: int, row: int, keys: Any, key: int,
-    key_end: int, tags: Any, tag: int, tag_end: int, pairs: Any, pairs2: Any,
+    key_end: int, tags: Any, tag: int, tag_end: int, delay: int, delivery_time: int, pairs: Any,
+    pairs2: Any,
 ) -> int:  # fmt: skip
     """Write a row's property block after its length; return the position after it."""
     write_i16(dst, at, size)
     at = write_unique_key(dst, at + 2, prefix, sequence)
     at = write_pair(dst, at, NAME_KEYS, i64(0), i64(NAME_KEYS.size), keys, key, key_end)
     at = write_pair(dst, at, NAME_TAGS, i64(0), i64(NAME_TAGS.size), tags, tag, tag_end)
+    at = write_delay(dst, at, delay, delivery_time)
     at = write_pairs(dst, at, row, pairs)
     at = write_pairs(dst, at, row, pairs2)
     write_crc_trailer(dst, at, i64(0))
@@ -301,7 +345,7 @@ def write_properties(
     results(int64, 4)(
         WRITABLE_BYTES, int64, int64, int64, BYTES, INT32S, INT32S, BYTES, INT32S, INT64S, INT32S,
         BYTES, INT32S, int64, BYTES, INT32S, INT32S, BYTES, INT32S, BYTES, INT32S, INT32S, BYTES,
-        INT32S, BYTES, INT32S, BYTES, int64, int64, int64,
+        INT32S, BYTES, INT32S, INT64S, INT64S, BYTES, int64, int64, int64,
     )
 )  # fmt: skip
 def encode_rows(
@@ -312,6 +356,7 @@ def encode_rows(
     tags: Any, tag_offsets: Any,
     lists: Any, names: Any, name_offsets: Any, values: Any, value_offsets: Any,
     lists2: Any, names2: Any, name_offsets2: Any, values2: Any, value_offsets2: Any,
+    delays: Any, delivery_times: Any,
     prefix: Any, first_sequence: int, first_number: int, born_timestamp_ms: int,
 ) -> tuple[int, int, int, int]:  # fmt: skip
     """Encode rows from ``first_row`` on, as many of those before ``end_row`` as fit.
@@ -319,7 +364,8 @@ def encode_rows(
     ``topic_of[i]`` (length 1: of all rows) is the row's topic among ``topics``, of which topic t has
     ``queue_counts[t]`` queues. ``queue_ids`` is empty, one for all rows, or one each, ANY_QUEUE
     for none. ``one_key`` says that ``keys`` holds one key a row and not several joined by spaces. Two
-    sets of user properties may be given. The unique keys are ``prefix`` and numbers from
+    sets of user properties may be given. ``delays`` and ``delivery_times`` are empty, or milliseconds of each
+    row, 0 for none. The unique keys are ``prefix`` and numbers from
     ``first_sequence`` on; ``first_number`` numbers the rows for the turn of the queues.
 
     Fills ``dst`` up to ``limit`` bytes, further only for a single record. Returns ``(next_row, size,
@@ -346,6 +392,10 @@ def encode_rows(
         )
         if problem != ENCODED:
             return row, at, problem, at_fault
+        delay, delivery_time, problem = delay_of(delays, delivery_times, row)
+        if problem != ENCODED:
+            return row, at, problem, i64(0)
+        properties_size += delay_size(delay, delivery_time)
         number = first_number + row - first_row
         queue_id = choose_queue(
             queue_ids, row, queue_counts[uintp(topic)], keys, key, key_end, number
@@ -372,7 +422,7 @@ def encode_rows(
         )
         at = write_properties(
             dst, at, properties_size, prefix, first_sequence + row - first_row, row,
-            keys, key, key_end, tags, tag, tag_end, pairs, pairs2,
+            keys, key, key_end, tags, tag, tag_end, delay, delivery_time, pairs, pairs2,
         )  # fmt: skip
         row += 1
     return row, at, i64(ENCODED), i64(0)

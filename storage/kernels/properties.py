@@ -21,6 +21,8 @@ from storage.format.properties import (
     NAME_END,
     PROPERTY_END,
     TAGS,
+    TIMER_DELAY_MS,
+    TIMER_DELIVER_MS,
     UNIQ_KEY,
 )
 from storage.format.property_crc import (
@@ -40,6 +42,8 @@ NAME_TAGS: Final = text_bytes(TAGS)
 NAME_KEYS: Final = text_bytes(KEYS)
 NAME_UNIQ_KEY: Final = text_bytes(UNIQ_KEY)
 NAME_DELAY: Final = text_bytes(DELAY)
+NAME_DELAY_MS: Final = text_bytes(TIMER_DELAY_MS)
+NAME_DELIVER_MS: Final = text_bytes(TIMER_DELIVER_MS)
 NAME_MULTI_DISPATCH: Final = text_bytes(INNER_MULTI_DISPATCH)
 NAME_CRC: Final = text_bytes(CRC32)
 CRC_NAME_LENGTH: Final = len(CRC32)

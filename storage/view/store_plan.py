@@ -213,8 +213,15 @@ class StorePlan:
     def _checked(self, key: QueueKey, files: QueueFiles | None) -> CheckedUnits | None:
         if files is None or self.store.location.is_url:  # where each look is a request of its own
             return None
+        return self._checked_units(key, files)
+
+    def _checked_units(self, key: QueueKey, files: QueueFiles) -> CheckedUnits:
         since = (self.incarnations or Incarnations()).of(key[0])
         return CheckedUnits(self.store.log, files, *key, bounds=self.queued_range, since=since)
+
+    def checked_units(self, queue: Queue) -> CheckedUnits:
+        """Return the units of a queue, to read many at a time: of a store behind a URL too."""
+        return queue.checked or self._checked_units((queue.topic, queue.queue_id), queue.files)
 
     @cached_property
     def topics(self) -> set[str]:

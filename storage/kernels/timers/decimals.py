@@ -39,13 +39,20 @@ def decimal_property(data: Any, position: int, length: int, name: Any) -> int:
 
 
 @inner
-def write_decimal(dst: Any, at: int, value: int) -> int:
-    """Write the digits of a number that is not negative; return the position after them."""
+def decimal_size(value: int) -> int:
+    """Return how many digits a number has that is not negative."""
     size = i64(1)
     rest = value // 10
     while rest > 0:
         size += 1
         rest //= 10
+    return i64(size)
+
+
+@inner
+def write_decimal(dst: Any, at: int, value: int) -> int:
+    """Write the digits of a number that is not negative; return the position after them."""
+    size = decimal_size(value)
     rest = i64(value)
     for i in range(size):
         dst[uintp(at + size - 1 - i)] = u8(_ZERO + rest % 10)

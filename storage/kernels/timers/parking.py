@@ -13,12 +13,9 @@ from typing import Any, Final
 from storage.format.consume_entry import DELAY_LEVELS_MS, SCHEDULE_TOPIC
 from storage.format.names import TIMER_TOPIC
 from storage.format.properties import (
-    DELAY,
     REAL_QID,
     REAL_TOPIC,
-    TIMER_DELAY_MS,
     TIMER_DELAY_SEC,
-    TIMER_DELIVER_MS,
     TIMER_OUT_MS,
 )
 from storage.format.record_layout import AFTER_HOSTS
@@ -62,6 +59,7 @@ from storage.kernels.primitives.jit import (
     results,
 )
 from storage.kernels.primitives.text import text_bytes
+from storage.kernels.properties import NAME_DELAY, NAME_DELAY_MS, NAME_DELIVER_MS
 from storage.kernels.timers.decimals import (
     ABSENT,
     decimal_property,
@@ -83,10 +81,7 @@ _TIMERS: Final = text_bytes(TIMER_TOPIC)
 TOPICS_SIZE: Final = int(_SCHEDULE.size + _TIMERS.size)
 
 
-NAME_DELAY: Final = text_bytes(DELAY)
 NAME_DELAY_SEC: Final = text_bytes(TIMER_DELAY_SEC)
-NAME_DELAY_MS: Final = text_bytes(TIMER_DELAY_MS)
-NAME_DELIVER_MS: Final = text_bytes(TIMER_DELIVER_MS)
 NAME_OUT_MS: Final = text_bytes(TIMER_OUT_MS)
 NAME_REAL_TOPIC: Final = text_bytes(REAL_TOPIC)
 NAME_REAL_QID: Final = text_bytes(REAL_QID)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import shutil
+import time
 import zlib
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -19,10 +20,12 @@ from penstock import (
     DataLoss,
     InvalidArgument,
     Message,
+    TableNotStored,
     TopicNotFound,
     read_table,
 )
 from penstock.record import Record
+from storage.errors import NotAStore
 from storage.format.compression import COMPRESSED
 from storage.store import MessageStore
 
@@ -46,6 +49,13 @@ def table_of(rows: int = ROWS) -> pa.Table:
             "unused": list(numbers),
         }
     )
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def of_record(record: Record) -> dict[str, Any]:
@@ -139,6 +149,11 @@ def bad_body(table: pa.Table) -> pa.Table:
     return table.set_column(0, "body", pa.array([b"x"] * (ROWS - 1) + [None]))
 
 
+def late(last: Any) -> Callable[[Any], Any]:
+    """Add a delay to the last row."""
+    return lambda table: table.append_column("delay_ms", pa.array([None] * (ROWS - 1) + [last]))
+
+
 @pytest.mark.parametrize(
     ("change", "options", "field", "words"),
     [
@@ -148,8 +163,26 @@ def bad_body(table: pa.Table) -> pa.Table:
         (lambda table: table, {"queue_id": "nope"}, "queue_id", "'nope'"),
         (lambda _: [1, 2], {}, "table", "list, which is no table"),
         (lambda table: table, {"token": "x"}, "token", "is no token"),
+        (late(-5), {}, "delay_ms", f"row {ROWS - 1} is -5, which is not a number of milliseconds"),
+        (late("x"), {}, "delay_ms", "from row 0 on cannot be read as int64"),
+        (
+            late(datetime(2030, 1, 1)),
+            {"deliver_at_ms": "delay_ms", "delay_ms": ""},
+            "delay_ms",
+            "without a zone",
+        ),
     ],
-    ids=["no-body", "null-body", "no-such-queue", "no-such-column", "no-table", "no-token"],
+    ids=[
+        "no-body",
+        "null-body",
+        "no-such-queue",
+        "no-such-column",
+        "no-table",
+        "no-token",
+        "late",
+        "late-text",
+        "no-zone",
+    ],
 )
 def test_a_table_that_can_be_no_messages_is_refused_and_nothing_is_stored(
     client: Client, topic: str, change: Callable[[Any], Any], options: Any, field: str, words: str
@@ -158,6 +191,46 @@ def test_a_table_that_can_be_no_messages_is_refused_and_nothing_is_stored(
         client.produce_arrow(topic, change(table_of()), **options)
     assert refused.value.field == field
     assert not list(client.consume(topic, follow=False))
+
+
+def test_rows_with_a_delay_are_delivered_then(client: Client, topic: str) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    soon = datetime.fromtimestamp(now_ms / 1e3 + 0.6, UTC)
+    table = pa.table(
+        {
+            "body": [b"now", b"delay", b"at", b"over"],
+            "delay_ms": pa.array(
+                [None, timedelta(milliseconds=600), None, None], pa.duration("us")
+            ),
+            "deliver_at_ms": pa.array([None, None, soon, now_ms // 2], pa.timestamp("us", "UTC")),
+        }
+    )
+    assert client.produce_arrow(topic, table).row_count == 4
+    wait_until(lambda: len(list(client.consume(topic, follow=False))) == 4)
+    stored = {
+        record.body: record.store_timestamp_ms for record in client.consume(topic, follow=False)
+    }
+    assert stored[b"delay"] >= now_ms + 600
+    assert stored[b"at"] >= now_ms + 600
+    assert max(stored[b"now"], stored[b"over"]) < min(stored[b"delay"], stored[b"at"])
+
+
+def test_a_delayed_row_is_stored_once_by_the_call_that_goes_on(
+    client: Client, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second request's last row asks for a delay that the writer refuses, and names it."""
+    monkeypatch.setattr("penstock._sync.tables.PART_BYTES", 2_000)
+    bodies = [b"%d" % n * 40 for n in range(20)]
+    table = pa.table({"body": bodies, "delay_ms": [300] * 19 + [50 * 86_400_000]})
+    with pytest.raises(TableNotStored, match="then: row 19: TIMER_DELIVER_MS") as failed:
+        client.produce_arrow(topic, table)
+    better = table.set_column(1, "delay_ms", pa.array([300] * 20))
+    assert client.produce_arrow(topic, better, token=failed.value.token).row_count == 20
+    wait_until(lambda: len(list(client.consume(topic, follow=False))) >= 20)
+    assert sorted(each.body for each in client.consume(topic, follow=False)) == sorted(bodies)
+    with pytest.raises(InvalidArgument, match=r"^row 1: TIMER_DELIVER_MS") as refused:
+        client.produce_arrow(topic, table.slice(18))
+    assert refused.value.record_index == 1
 
 
 def test_a_column_that_there_is_not_is_refused(client: Client, topic: str) -> None:
@@ -228,6 +301,38 @@ def test_records_that_are_in_no_queue_are_read_from_a_directory(tmp_path: Path) 
     table = read_table(tmp_path / "s", "t", columns=["queue_offset", "body"])
     assert table["queue_offset"].to_pylist() == list(range(count))
     assert table["body"].to_pylist() == [b"%d" % n for n in range(count)]
+
+
+def test_a_store_behind_a_url_is_read_as_its_directory_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    directory, url = tmp_path / "s", f"memory://{tmp_path.name}/s"
+    with MessageStore.open(directory) as store:
+        store.create_topic("t", 2)
+        store.put_all(
+            [
+                Message(topic="t", body=b"%d" % n * 50, queue_id=n % 2, tag=("a", "b")[n % 3 > 0])
+                for n in range(5_000)
+            ]
+        )
+    fsspec.filesystem("memory").put(f"{directory}/", f"/{tmp_path.name}/s/", recursive=True)
+    options: dict[str, Any]
+    for options in ({}, {"queues": [1], "start": 7, "end": 2_000}, {"tag": "a"}):
+        here = read_table(directory, "t", **options)
+        assert here.num_rows
+        assert read_table(url, "t", **options).equals(here)
+    with pytest.raises(TopicNotFound, match="nope"):
+        read_table(url, "nope")
+    with pytest.raises(NotAStore, match="memory://elsewhere"):
+        read_table("memory://elsewhere", "t")
+    with pytest.raises(NotAStore, match="strange"):
+        read_table("strange://s", "t")
+    given: dict[str, Any] = {}
+    made = fsspec.filesystem
+    monkeypatch.setattr(fsspec, "filesystem", lambda name, **rest: given.update(rest) or made(name))
+    read_table(url, "t", storage_options={"key": "mine"})
+    assert given == {"key": "mine"}
 
 
 def test_a_subscription_by_columns_acknowledges_a_batch_with_the_next(

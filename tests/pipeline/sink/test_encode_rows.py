@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 from zlib import crc32
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pipeline.errors import InvalidColumn
 from storage.arrow.message_rows import ArrowRows, Encoder, MessageColumns, chunks
+from storage.format.hosts import ANY_HOST
 from storage.format.properties import RESERVED, TRANSIENT_PREFIX, encode_properties
 from storage.format.record import decode_record, encode_for_batch
 from storage.format.stage import stage_prefix, unique_key
@@ -101,6 +102,54 @@ def test_rows_are_encoded_as_one_by_one(
             position += decode_record(chunk, position).total_size
             count += 1
         assert len(chunk) <= chunk_size or count == 1
+
+
+DELAYED: Final = MessageColumns(
+    body="value", keys=None, one_key=False, tags=None, headers=None, properties=None, topic=None,
+    queue_id=None, delay_ms="delay", deliver_at_ms="at",
+)  # fmt: skip
+DELAYED_SCHEMA: Final = pa.schema(
+    [("value", pa.binary()), ("delay", pa.int64()), ("at", pa.int64())]
+)
+LATEST: Final = 10**15 - 1
+
+
+@given(st.lists(st.none() | st.integers(-LATEST, LATEST), max_size=20), st.integers(0, 5))
+@settings(max_examples=60, deadline=None)
+def test_delays_are_properties_of_their_rows(times: list[int | None], first: int) -> None:
+    """A time above 0 is a delay, one below its negative as a time of delivery."""
+    lines = [
+        {"value": b"", "delay": max(0, time) if time else time, "at": -min(0, time or 0)}
+        for time in times
+    ]
+    batch = pa.RecordBatch.from_pylist(lines, DELAYED_SCHEMA).slice(first)
+    rows = ArrowRows(encoder(DELAYED, "t"), batch, first_number=0)
+    made = b"".join(map(bytes, chunks([rows], PREFIX, BORN_MS)))
+    wanted = b""
+    for number, time in enumerate(times[first:]):
+        names = {"UNIQ_KEY": unique_key(PREFIX, number)}
+        if time:
+            names["TIMER_DELAY_MS" if time > 0 else "TIMER_DELIVER_MS"] = str(abs(time))
+        wanted += encode_for_batch("t", 0, b"", encode_properties(names), 0, 0, BORN_MS, ANY_HOST)
+    assert made == wanted
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ({"delay": -1}, "column 'delay': in row 8 of its task is -1, which is not a number of"),
+        ({"at": LATEST + 1}, "column 'at': in row 8 of its task is 1000000000000000, which"),
+        ({"delay": 1, "at": 1}, "column 'delay': in row 8 .* beside at; give one of them"),
+    ],
+)
+def test_a_delay_that_can_be_none_is_refused_with_its_row(
+    line: dict[str, int], message: str
+) -> None:
+    lines = [{"value": b""}, {"value": b"", **line}]
+    batch = pa.RecordBatch.from_pylist(lines, DELAYED_SCHEMA)
+    rows = ArrowRows(encoder(DELAYED, "t"), batch, first_number=7)
+    with pytest.raises(InvalidColumn, match=message):
+        list(chunks([rows], PREFIX, BORN_MS))
 
 
 def made_with(name: str) -> bytes:
