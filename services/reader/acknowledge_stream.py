@@ -4,60 +4,44 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from penstock.v1 import leases_pb2
 from services import wire
 from services.accounts.principal import check
+from services.loops import retrieve
 from services.rpc import status
-from services.rpc.servicer import EOF, Context, Draining
+from services.rpc.frame_stream import FrameStream
+from services.rpc.servicer import Context
 from storage.accounts.rules import Action, Resource
 from storage.errors import StoreError
 
 Acknowledge = Callable[
     [leases_pb2.AcknowledgeRequest, Context], Awaitable[leases_pb2.AcknowledgeResponse]
 ]
+IN_FLIGHT_MAX: Final = 64  # requests of a stream that are not answered
 
 
-class AcknowledgeStream:
-    """Serves one stream; used on the event loop."""
+class AcknowledgeStream(FrameStream["asyncio.Task[bytes]"]):
+    """Makes requests in their order, each in a task; used on the event loop."""
 
     def __init__(self, acknowledge: Acknowledge, context: Context, draining: asyncio.Event) -> None:
+        super().__init__(context, draining, in_flight_max=IN_FLIGHT_MAX)
         self._acknowledge = acknowledge
-        self._context = context
-        self._draining = draining
-        self._is_reading = False
 
-    async def serve(self) -> None:
-        """Return when the caller has ended the stream and every request is answered.
+    def _take(self, frame: bytes) -> None:
+        making = asyncio.ensure_future(self._made(frame))
+        making.add_done_callback(retrieve)  # of a stream that broke
+        self._put(making)
 
-        Raises Draining when the service stops: what was made is answered.
-        """
-        answering = asyncio.ensure_future(self._answer_on())
-        draining = asyncio.ensure_future(self._draining.wait())
-        try:
-            await asyncio.wait({answering, draining}, return_when=asyncio.FIRST_COMPLETED)
-            if self._is_reading:
-                answering.cancel()
-            await asyncio.wait({answering})
-            if answering.cancelled():
-                raise Draining
-            answering.result()
-        finally:
-            answering.cancel()
-            draining.cancel()
+    async def _known(self, outcome: asyncio.Task[bytes]) -> None:
+        await asyncio.wait({outcome})
 
-    async def _answer_on(self) -> None:
-        while not self._draining.is_set():
-            self._is_reading = True
-            data = await self._context.read()
-            self._is_reading = False
-            if data is EOF:
-                return
-            await self._context.write(await self._answer(data))
-        raise Draining
+    def _answer_of(self, outcome: asyncio.Task[bytes]) -> bytes | None:
+        return outcome.result() if outcome.done() else None
 
-    async def _answer(self, data: bytes) -> bytes:
-        request = leases_pb2.AcknowledgeRequest.FromString(data)
+    async def _made(self, frame: bytes) -> bytes:
+        request = leases_pb2.AcknowledgeRequest.FromString(frame)
         try:
             check(Resource.topic(request.topic), Action.SUB)
             check(Resource.group(request.group), Action.SUB)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import grpc
 
 from penstock.framing import framed_batch
 from penstock.v1 import common_pb2, transactions_pb2, writer_pb2
+from services.gateway.answer_stream import AnswerStream
 from services.gateway.messages.statuses import CallRefused, code_of, refusal_of
 from services.upstream import CalledService, ServiceAddress, Upstream
 from storage.format.names import HALF_TOPIC
@@ -102,46 +102,41 @@ class BatchStream:
 
     def __init__(self, writer: ServiceAddress) -> None:
         self._writer = Upstream(writer)
-        self._call: Any = None
+        self._stream: AnswerStream | None = None  # that has had a connection
 
     async def store(
         self, records: Sequence[bytes], producer: ProducerSequence
     ) -> writer_pb2.ProduceBatchResponse:
         """Store records, as Batches says."""
         frame = _frame(records, producer)
-        call = await self._connected()
+        stream = self._stream
+        if stream is None or stream.has_ended:
+            stream = self._stream = await self._connected()
         try:
             async with asyncio.timeout(SILENT_SECONDS + len(frame) / SLOW_BYTES_SECOND):
-                await call.write(frame)
-                answer = await call.read()
+                answer = await stream.ask(frame)
         except TimeoutError as error:
             self.give_up()
             self._writer.renew()
             raise Unanswered from error
-        except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError) as error:
+        except grpc.aio.AioRpcError as error:
             self.give_up()
             raise Unanswered from error
-        if not isinstance(answer, bytes):  # the end of the stream
-            self.give_up()
-            raise Unanswered
         response = writer_pb2.ProduceStreamResponse.FromString(answer)
         if response.HasField("stored"):
             return response.stored
         raise _refusal(response.failure)
 
-    async def _connected(self) -> Any:
-        """Return the stream once it has a connection. Raises NotNow: nothing was written to one."""
-        if self._call is None or self._call.done():
-            self._call = self._writer.stream(PRODUCE_STREAM)(wait_for_ready=True)
+    async def _connected(self) -> AnswerStream:
+        """Return a stream that has a connection. Raises NotNow: nothing was written to one."""
+        stream = AnswerStream(self._writer.stream(PRODUCE_STREAM)(wait_for_ready=True))
         try:
             async with asyncio.timeout(SILENT_SECONDS):
-                await self._call.wait_for_connection()
-        except TimeoutError as error:  # the channel goes on connecting
+                await stream.connected()
+        except (TimeoutError, grpc.aio.AioRpcError) as error:  # the channel goes on connecting
+            stream.end()
             raise NotNow from error
-        except grpc.aio.AioRpcError as error:
-            self.give_up()
-            raise NotNow from error
-        return self._call
+        return stream
 
     async def close(self) -> None:
         """End all calls."""
@@ -150,10 +145,9 @@ class BatchStream:
 
     def give_up(self) -> None:
         """End the stream; the next batch opens another one."""
-        call, self._call = self._call, None
-        if call is not None:
-            with suppress(grpc.aio.UsageError):
-                call.cancel()
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.end()
 
 
 class HalfBatches:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 import grpc
@@ -11,7 +12,7 @@ from leasing import Consumer, create_topic, put
 from three_services import three_services
 
 from penstock.v1 import leases_pb2
-from services.reader.acknowledge_stream import AcknowledgeStream
+from services.reader.acknowledge_stream import IN_FLIGHT_MAX, AcknowledgeStream
 from services.rpc.servicer import EOF, Draining
 
 
@@ -51,11 +52,15 @@ class FakeContext:
         self.requests: asyncio.Queue[Any] = asyncio.Queue()
         self.written: list[bytes] = []
 
-    async def read(self) -> Any:
-        return await self.requests.get()
+    async def read_each(self, take: Any) -> None:
+        while (request := await self.requests.get()) is not EOF:
+            if (wanted := take(request)) is not None:
+                await wanted
 
-    async def write(self, answer: bytes) -> None:
-        self.written.append(answer)
+    async def write_all(self, answers: Iterable[bytes]) -> None:
+        for answer in answers:
+            self.written.append(answer)
+            await asyncio.sleep(0)
 
 
 async def test_a_stop_ends_it_when_what_is_being_made_is_answered() -> None:
@@ -76,6 +81,38 @@ async def test_a_stop_ends_it_when_what_is_being_made_is_answered() -> None:
     with pytest.raises(Draining):
         await serving
     assert len(context.written) == 1
+
+
+async def test_many_are_under_way_and_answered_in_their_order() -> None:
+    context: Any = FakeContext()
+    may_end: list[asyncio.Event] = []
+
+    async def acknowledge(request: Any, _: Any) -> leases_pb2.AcknowledgeResponse:
+        may_end.append(asyncio.Event())
+        await may_end[-1].wait()
+        index = int(request.receipt_handles)
+        return leases_pb2.AcknowledgeResponse(refused=[leases_pb2.RefusedHandle(index=index)])
+
+    stream = AcknowledgeStream(acknowledge, context, asyncio.Event())
+    serving = asyncio.create_task(stream.serve())
+    count = 3 * IN_FLIGHT_MAX
+    for number in range(count):
+        request = leases_pb2.AcknowledgeRequest(receipt_handles=b"%d" % number)
+        context.requests.put_nowait(request.SerializeToString())
+    context.requests.put_nowait(EOF)
+    await asyncio.sleep(0.05)
+    assert len(may_end) == IN_FLIGHT_MAX
+    may_end[1].set()
+    await asyncio.sleep(0.01)
+    assert not context.written
+    while not serving.done():
+        for event in may_end:
+            event.set()
+        await asyncio.sleep(0)
+    await serving
+    parse = leases_pb2.AcknowledgeStreamResponse.FromString
+    indices = [parse(answer).done.refused[0].index for answer in context.written]
+    assert indices == list(range(count))
 
 
 @pytest.mark.parametrize("is_stopped", [True, False])
