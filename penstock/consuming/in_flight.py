@@ -147,6 +147,7 @@ class AsyncInFlightCalls:
         """Wait until an answer was taken since the last wait, at most so long."""
         self._home.check()
         await self._woken.wait(timeout_s)
+        await asyncio.sleep(0)  # a successor goes out before the loop is kept busy with the answer
 
     def cancel_soon(self) -> None:
         """Cancel what is under way, without waiting for it to end; any thread may say so."""

@@ -174,6 +174,14 @@ class ProducerState:
             self._seal(queue)
         return batch, len(batch.records) - 1
 
+    def is_news(self, batch: ProducerBatch, index: int) -> bool:
+        """Whether with a message that was added the stream has something else to wait for, or to send.
+
+        That is a batch's first one, and the one with which it is big enough to be sent.
+        """
+        big = self.options.batch_bytes
+        return index == 0 or batch.size - len(batch.records[index]) < big <= batch.size
+
     def _new_batch(self, queue: QueueBatches, now: float, now_ms: int) -> ProducerBatch:
         template = record_template(queue.topic, queue.queue_id, born_timestamp_ms=now_ms)
         due_at = now + self.options.linger_ms / 1000

@@ -106,7 +106,6 @@ class AsyncProducer:
     def __init__(self, client: AsyncProducerConnection, options: ProducerOptions) -> None:
         self._home = AsyncHome()
         self._client = client
-        self._options = options
         self._state = ProducerState(options, client.clock)
         self._changed = asyncio.Condition()
         self._wake_sender = asyncio.Event()
@@ -169,7 +168,7 @@ class AsyncProducer:
             properties=properties,
             unique_key=unique_key,
         )
-        if index == 0 or batch.size >= self._options.batch_bytes:
+        if self._state.is_news(batch, index):
             self._wake_sender.set()
         return AsyncHandle(batch, index)
 

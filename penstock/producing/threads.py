@@ -100,7 +100,6 @@ class Producer:
     def __init__(self, client: ProducerConnection, options: ProducerOptions) -> None:
         self._home = Home()
         self._client = client
-        self._options = options
         self._state = ProducerState(options, client.clock)
         # Taken itself, not through the condition: an interrupt (Ctrl-C) within a condition's own method leaves it held.
         self._lock = threading.RLock()
@@ -169,7 +168,7 @@ class Producer:
                 properties=properties,
                 unique_key=unique_key,
             )
-            if index == 0 or batch.size >= self._options.batch_bytes:
+            if self._state.is_news(batch, index):
                 self._changed.notify_all()
             return Handle(batch, index, self._wait_done)
 
