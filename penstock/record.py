@@ -26,6 +26,7 @@ from storage.format.properties import (
 )
 from storage.format.record_layout import (
     AFTER_HOSTS,
+    BLANK,
     BORN_HOST_POSITION,
     MAGIC_V2,
     PROPERTIES_LENGTH,
@@ -95,15 +96,20 @@ class Record:
             self._head = head_of(self._data, self._position)
         return self._head
 
-    def _body_begin(self) -> int:
-        begin = self._position + UNTIL_BODY.size
-        sys_flag = self._fields()[_SYS_FLAG]
-        return begin + _wider_by(sys_flag) if sys_flag & _V6_HOSTS else begin
+    def _body_range(self) -> tuple[int, int]:
+        position = self._position
+        begin = position + UNTIL_BODY.size
+        sys_flag, length = SYS_FLAG_AND_BODY_LENGTH.unpack_from(
+            self._data, position + SYS_FLAG_POSITION
+        )
+        if sys_flag & _V6_HOSTS:
+            begin, length = begin + _wider_by(sys_flag), self._fields()[_BODY_LENGTH]
+        return begin, begin + length
 
     def _topic_range(self) -> tuple[int, int]:
-        head = self._fields()
-        length = TOPIC_LENGTH_V2 if head[1] == MAGIC_V2 else TOPIC_LENGTH_V1
-        at = self._body_begin() + head[_BODY_LENGTH]
+        _, magic = BLANK.unpack_from(self._data, self._position)
+        length = TOPIC_LENGTH_V2 if magic == MAGIC_V2 else TOPIC_LENGTH_V1
+        _, at = self._body_range()
         begin = at + length.size
         return begin, begin + length.unpack_from(self._data, at)[0]
 
@@ -167,7 +173,7 @@ class Record:
     def _hosts_at(self) -> tuple[int, int, int]:
         begin = self._position + BORN_HOST_POSITION
         ipv6 = bool(self._fields()[_SYS_FLAG] & SYS_FLAG_BORN_HOST_V6)
-        return begin, begin + host_size(ipv6=ipv6), self._body_begin() - AFTER_HOSTS.size
+        return begin, begin + host_size(ipv6=ipv6), self._body_range()[0] - AFTER_HOSTS.size
 
     @property
     def reconsume_times(self) -> int:
@@ -198,8 +204,8 @@ class Record:
     @property
     def stored_body(self) -> bytes:
         """The body as stored, compressed by `compression_flags`."""
-        begin = self._body_begin()
-        return bytes(self._data[begin : begin + self._fields()[_BODY_LENGTH]])
+        begin, end = self._body_range()
+        return self._data[begin:end].tobytes()
 
     @property
     def compression_flags(self) -> int:
