@@ -155,10 +155,9 @@ class Consumption:
         )
 
     def following_pull(self, queue: QueueProgress, response: Any) -> Call[PullResult] | None:
-        """Return the pull of what follows an answer that has just come, if there is more and room for it.
+        """Return the pull after an answer that has just come, if there is more and room for it.
 
-        Called where the answer comes, in whatever thread, so that the pull is under way while records are handed
-        out. Only one answer a queue, not taken yet, is followed.
+        It is called in whatever thread the answer comes; of a queue one answer that is not taken is followed.
         """
         if queue.is_ahead or queue.waiting_batches:
             return None
@@ -166,10 +165,8 @@ class Consumption:
         after = max(result.next_offset, queue.pull_offset + 1)
         if not result.records or after >= result.max_offset:
             return None
-        queue.pull_offset = after
-        following = self._pull(queue)
-        queue.is_ahead = True
-        return following
+        queue.pull_offset, queue.is_ahead = after, True
+        return self._pull(queue)
 
     def next_due_s(self, now: float) -> float | None:
         """Return the seconds until another pull may start by itself, None if none waits for time."""

@@ -49,8 +49,6 @@ from storage.kernels.primitives.jit import (
 )
 from storage.kernels.primitives.text import write_hex
 from storage.kernels.properties import (
-    NAME_DELAY_MS,
-    NAME_DELIVER_MS,
     NAME_KEYS,
     NAME_TAGS,
     NAME_UNIQ_KEY,
@@ -58,7 +56,7 @@ from storage.kernels.properties import (
     write_crc_trailer,
 )
 from storage.kernels.reserved import reserved_names
-from storage.kernels.timers.decimals import DIGITS_MAX, decimal_size, write_decimal_property
+from storage.kernels.timers.row_delays import delay_of, delay_size, write_delay
 
 BODY_AT: Final = BORN_HOST_POSITION + 2 * IPV4_HOST_SIZE + STORE_TIMESTAMP.size + AFTER_HOSTS.size
 BODY_LENGTH_AT: Final = BODY_AT - 4
@@ -80,11 +78,7 @@ RESERVED_NAME: Final = 10
 BAD_NAME: Final = 11
 BAD_VALUE: Final = 12
 TOO_MUCH: Final = 13
-BAD_ARGUMENTS: Final = 14
-BAD_DELAY: Final = 15
-BAD_DELIVERY_TIME: Final = 16
-TWO_DELAYS: Final = 17
-DELAY_MAX: Final = 10**DIGITS_MAX - 1
+BAD_ARGUMENTS: Final = 14  # those of ``timers.row_delays`` follow
 
 _SPACE: Final = ord(KEY_SEPARATOR)
 _BAR: Final = 0x7C
@@ -263,41 +257,6 @@ def write_unique_key(dst: Any, at: int, prefix: Any, sequence: int) -> int:
     at += SEQUENCE_SIZE
     dst[uintp(at)] = u8(PROPERTY_END)
     return i64(at + 1)
-
-
-@inner
-def delay_of(delays: Any, delivery_times: Any, row: int) -> tuple[int, int, int]:
-    """``(delay, time of delivery, problem)`` of a row, both in milliseconds; 0: none, of one at least."""
-    delay = i64(delays[uintp(row)] if delays.size > 0 else 0)
-    delivery_time = i64(delivery_times[uintp(row)] if delivery_times.size > 0 else 0)
-    problem = i64(ENCODED)
-    if delay < 0 or delay > DELAY_MAX:
-        problem = i64(BAD_DELAY)
-    elif delivery_time < 0 or delivery_time > DELAY_MAX:
-        problem = i64(BAD_DELIVERY_TIME)
-    elif delay > 0 and delivery_time > 0:
-        problem = i64(TWO_DELAYS)
-    return delay, delivery_time, problem
-
-
-@inner
-def delay_size(delay: int, delivery_time: int) -> int:
-    """Return how many bytes a row's delay takes as a property."""
-    if delay > 0:
-        return i64(NAME_DELAY_MS.size + decimal_size(delay) + 2)
-    if delivery_time > 0:
-        return i64(NAME_DELIVER_MS.size + decimal_size(delivery_time) + 2)
-    return i64(0)
-
-
-@inner
-def write_delay(dst: Any, at: int, delay: int, delivery_time: int) -> int:
-    """Write a row's delay, if it has one; return the position after it."""
-    if delay > 0:
-        return write_decimal_property(dst, at, NAME_DELAY_MS, delay)
-    if delivery_time > 0:
-        return write_decimal_property(dst, at, NAME_DELIVER_MS, delivery_time)
-    return i64(at)
 
 
 @inner
