@@ -1,4 +1,4 @@
-"""Requests to a service over one stream, whose answers come in their order: a read waits before a request is sent."""
+"""Requests to a service over one stream, answered in their order; a read waits before one is sent."""
 
 from __future__ import annotations
 
