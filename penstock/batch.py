@@ -191,6 +191,8 @@ def properties_block(
     by the rules themselves; that none could is seen by counting separators once.
     """
     properties = traced(properties)
+    if not (keys or tag or properties or unique_key or isinstance(keys, str)):
+        return TRAILER
     joined = " ".join(keys)
     text = f"{KEYS}\x01{joined}\x02" if keys else ""
     if tag:

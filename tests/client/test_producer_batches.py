@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import grpc
 import pytest
@@ -140,3 +141,10 @@ def test_what_is_left_of_a_batch_without_its_bad_record_was_never_sent(sent_agai
 
     errors: list[PenstockError | None] = [batch.failure(index) for index in range(3)]
     assert [type(error) for error in errors] == [Unavailable, InvalidArgument, Unavailable]
+
+
+def test_a_batch_is_news_with_its_first_message_and_with_the_one_that_fills_it() -> None:
+    state, news = ProducerState(replace(OPTIONS, batch_bytes=2_000), Clock()), list[bool]()
+    for _ in range(6):
+        news.append(state.is_news(*state.add("t", b"x" * 600, queue_id=0, now=0.0, now_ms=0)))
+    assert news == [True, False, True, False, False, False]
