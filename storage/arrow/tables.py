@@ -31,7 +31,8 @@ from storage.view.queues.checked_units import UnitBatch
 from storage.view.queues.queue_files import UNITS_MAX
 from storage.view.queues.unit_records import UnitRecords
 from storage.view.store_plan import Queue, StorePlan
-from storage.view.store_view import StoreLocation, StoreView
+from storage.view.store_view import StoreLocation as StoreLocation
+from storage.view.store_view import StoreView
 
 TYPES: Final = {
     "topic": pa.string(),
