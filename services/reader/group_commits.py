@@ -30,7 +30,7 @@ class GroupCommits:
             batch, self._waiting = self._waiting, []
             try:
                 outcomes: Sequence[BaseException | None] = await asyncio.to_thread(
-                    self._store.commit_offsets, [offset for offset, _ in batch]
+                    self._store.commit_existing, [offset for offset, _ in batch]
                 )
             except Exception as error:  # noqa: BLE001  handed to everybody who waits
                 outcomes = [error] * len(batch)

@@ -152,6 +152,6 @@ class GroupServicer:
                 lag_after=max(0, queue.max_offset - target),
             )  # fmt: skip
         if not request.preview:
-            to_latest = request.begin == groups_pb2.FROM_LATEST
-            self._leases.reset(group, request.topic, targets, to_latest=to_latest)
+            drops_retries = request.begin == groups_pb2.FROM_LATEST
+            self._leases.reset(group, request.topic, targets, drops_retries=drops_retries)
         return response

@@ -158,7 +158,8 @@ class LeaseServicer:
                 "duration_ms", f"must lie between 0 and {LEASE_MS_MAX}, not {request.duration_ms}"
             )
         refused, end_ms = await self._calls.run(
-            self._leases.change, request.group, request.topic, request.receipt_handles, duration_ms
+            self._leases.change_or_give_back, request.group, request.topic,
+            request.receipt_handles, duration_ms,
         )  # fmt: skip
         return leases_pb2.ChangeLeasesResponse(
             refused=map(refused_handle, refused), lease_end_ms=end_ms

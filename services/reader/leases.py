@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
 from services.rpc.status import InvalidArgument
+from storage.config import LeaseConfig
 from storage.errors import (
     GroupPaused,
     QueueNotFound,
@@ -18,7 +19,6 @@ from storage.errors import (
 from storage.format.names import consumer_group_problem
 from storage.leases.leases import Leases
 from storage.leases.values import (
-    DeadMessages,
     GroupCounts,
     LeaseTrack,
     OffsetCommit,
@@ -37,32 +37,27 @@ RETRY_DELAY_MS: Final = 60_000
 ROUNDED_MS: Final = 1  # two clocks that agree
 
 
-class ReaderLeases:
-    """For the thread of the leases, but for ``due_in_seconds``, ``begins_at_latest``, ``is_orderly``, ``add_listener``."""
+class ReaderLeases(Leases):
+    """For the thread of the leases; the event loop may call what waits for no lock."""
 
-    def __init__(self, reader: StoreReader, leases: Leases, *, auto_create_groups: bool) -> None:
+    def __init__(
+        self, reader: StoreReader, *, config: LeaseConfig, auto_create_groups: bool
+    ) -> None:
+        super().__init__(reader, config=config)
         self._reader = reader
-        self._leases = leases
-        self._groups = reader.groups
         self._auto_create_groups = auto_create_groups
-
-    def add_listener(self, listener: Callable[[str, str], None]) -> None:
-        """Call ``listener(group, topic)``, in any thread, when something may be due earlier."""
-        self._leases.add_listener(listener)
 
     def due_in_seconds(
         self, group: str, topic: str, queue_ids: Collection[int] = ()
     ) -> float | None:
         """Return how long to wait until something that was handed out may be due; None if nothing is.
 
-        With ``queue_ids`` to who receives from these queues alone.
+        With ``queue_ids`` to who receives from these queues alone. It waits for no lock, as the next two.
         """
-        nearest_ms = self._leases.nearest_ms(group, topic, queue_ids)
+        nearest_ms = self.nearest_ms(group, topic, queue_ids)
         if nearest_ms is None:
             return None
-        return max(0.0, (nearest_ms - self._leases.clock.now_ms() + 1) / 1e3)
-
-    # ---- receiving
+        return max(0.0, (nearest_ms - self.clock.now_ms() + 1) / 1e3)
 
     def is_orderly(self, group: str) -> bool:
         """Return whether a group's messages come in the order of their message groups, or may, for all that is known."""
@@ -76,38 +71,32 @@ class ReaderLeases:
             config is not None and config.begin == "latest" and topic not in self.topics_of(group)
         )
 
-    def begin_receiving(self, group: str, topic: str, question: ReceiveQuestion) -> ReceivedBatch:
-        """As ``receive``; a group that does not exist is made, if groups are made so.
+    def begin_leasing(self, group: str, topic: str, question: ReceiveQuestion) -> ReceivedBatch:
+        """As ``lease``; a group that does not exist is made, if groups are made so.
 
         Also raises StoreBusy where there are too many for that.
         """
         if self._auto_create_groups and self._groups.find(group) is None:
-            self._leases.check_topic(topic)
+            self.check_topic(topic)
             if len(self._groups.all()) >= GROUPS_MAX:
                 raise StoreBusy(
                     f"there are {GROUPS_MAX} consumer groups; no more are made by a receive",
                     retry_delay_ms=RETRY_DELAY_MS,
                 )
             self._groups.find_or_create(group)
-        return self.receive(group, topic, question)
+        return self.lease(group, topic, question)
 
-    def receive(self, group: str, topic: str, question: ReceiveQuestion) -> ReceivedBatch:
-        """Lease what can be handed out now; its end is by the wall clock. Raises GroupNotFound, GroupPaused, and as ``Leases.receive``."""
+    def lease(self, group: str, topic: str, question: ReceiveQuestion) -> ReceivedBatch:
+        """Lease what can be handed out now; its end is by the wall clock. Raises GroupNotFound, GroupPaused, and as ``receive``."""
         config = self._groups.get(group)
         if not config.consume_enable:
             raise GroupPaused(group)
-        batch = self._leases.receive(config, topic, question)
-        end_ms = self._leases.clock.unix_ms(batch.lease_end_ms)
+        batch = self.receive(config, topic, question)
+        end_ms = self.clock.unix_ms(batch.lease_end_ms)
         is_set = abs(end_ms - batch.lease_end_ms) > ROUNDED_MS  # somebody has set the clock
         return replace(batch, lease_end_ms=end_ms) if is_set else batch
 
-    # ---- what becomes of messages
-
-    def acknowledge(self, group: str, topic: str, receipt_handles: bytes) -> list[Refusal]:
-        """See ``Leases.acknowledge``."""
-        return self._leases.acknowledge(group, topic, receipt_handles)
-
-    def change(
+    def change_or_give_back(
         self, group: str, topic: str, receipt_handles: bytes, duration_ms: int | None
     ) -> tuple[list[Refusal], int]:
         """Return which handles are refused, and when the leases of the others end: Unix ms.
@@ -115,43 +104,19 @@ class ReaderLeases:
         Without a duration the group's backoff says when messages are handed out again, and 0 is returned.
         """
         if duration_ms is None:
-            config = self._groups.settings_of(group)
-            return self._leases.give_back(config, topic, receipt_handles), 0
-        clock = self._leases.clock
-        end_ms = clock.unix_ms(clock.now_ms() + duration_ms)
-        return self._leases.change(group, topic, receipt_handles, duration_ms), end_ms
-
-    def give_back(self, group: str, topic: str, receipt_handles: bytes) -> None:
-        """Have messages that reached nobody handed out again at once."""
-        self._leases.change(group, topic, receipt_handles, 0)
-
-    def dead_letter(
-        self, group: str, topic: str, receipt_handles: bytes
-    ) -> tuple[list[DeadMessages], list[Refusal]]:
-        """See ``Leases.dead_letter``."""
-        return self._leases.dead_letter(group, topic, receipt_handles)
-
-    def end_dead_letters(self, group: str, topic: str, dead: Iterable[DeadMessages]) -> None:
-        """See ``Leases.end_dead_letters``."""
-        self._leases.end_dead_letters(group, topic, dead)
-
-    def renew(self, client_ids: Sequence[str]) -> int:
-        """See ``Leases.renew``."""
-        return self._leases.renew(client_ids)
-
-    def release(self, client_ids: Sequence[str], group: str) -> int:
-        """See ``Leases.release``."""
-        return self._leases.release(client_ids, group)
+            return self.give_back(self._groups.settings_of(group), topic, receipt_handles), 0
+        end_ms = self.clock.unix_ms(self.clock.now_ms() + duration_ms)
+        return self.change(group, topic, receipt_handles, duration_ms), end_ms
 
     # ---- progress
 
-    def commit_offsets(self, offsets: Sequence[OffsetCommit]) -> list[Exception | None]:
-        """Set groups' offsets; one beyond its queue's end is refused. See ``Leases.commit``."""
+    def commit_existing(self, offsets: Sequence[OffsetCommit]) -> list[Exception | None]:
+        """Set groups' offsets; one beyond its queue's end is refused. See ``commit``."""
         problems = [self._problem_of(offset) for offset in offsets]
         good = [
             offset for offset, problem in zip(offsets, problems, strict=True) if problem is None
         ]
-        outcomes = iter(self._leases.commit(good))
+        outcomes = iter(self.commit(good))
         return [next(outcomes) if problem is None else problem for problem in problems]
 
     def _problem_of(self, offset: OffsetCommit) -> Exception | None:
@@ -170,22 +135,22 @@ class ReaderLeases:
 
     def topics_of(self, group: str) -> list[str]:
         """Return the topics of which a group was handed messages here; none where another process leases."""
-        if not self._leases.is_used:
+        if not self.is_used:
             return []
         try:
-            return self._leases.topics_of(group)
+            return super().topics_of(group)
         except StoreLocked:
             return []
 
     def tracks(self, topic: str, queue_id: int, queue_offset: int) -> list[LeaseTrack]:
         """See ``Leases.tracks``; times are Unix ms. None where another process leases."""
-        if not self._leases.is_used:
+        if not self.is_used:
             return []
         try:
-            found = self._leases.tracks(topic, queue_id, queue_offset)
+            found = super().tracks(topic, queue_id, queue_offset)
         except StoreLocked:
             return []
-        unix_ms = self._leases.clock.unix_ms
+        unix_ms = self.clock.unix_ms
         return [
             each._replace(until_ms=unix_ms(each.until_ms)) if each.until_ms else each
             for each in found
@@ -193,39 +158,24 @@ class ReaderLeases:
 
     def group_counts(self) -> list[GroupCounts]:
         """Return what each group that was handed messages has under lease and waiting, by name."""
-        return self._leases.group_counts() if self._leases.is_used else []
-
-    @property
-    def journal_bytes(self) -> int:
-        """See ``Leases.journal_bytes``."""
-        return self._leases.journal_bytes
+        return super().group_counts() if self.is_used else []
 
     @property
     def problem(self) -> str:
         """Why nothing is leased or acknowledged until the reader starts again, "" if nothing is wrong."""
-        return str(self._leases.failure or "")
+        return str(self.failure or "")
 
     def progress(self, group: GroupConfig, topic: str) -> list[QueueLeases]:
         """Return where a group is in the queues of a topic and its retry topics; none for a topic that is gone."""
         if topic not in self.topics_of(group.name):
             return []
         try:
-            return self._leases.progress(group, topic)
+            return super().progress(group, topic)
         except (TopicNotFound, QueueNotFound):
             return []
 
-    def all_progress(self, group: str) -> list[QueueLeases]:
+    def progress_of(self, group: str) -> list[QueueLeases]:
         """Return where a group is in the queues of all topics of which it was handed messages."""
-        topics = self.topics_of(group)
         config = self._groups.settings_of(group)
+        topics = self.topics_of(group)
         return [queue for topic in topics for queue in self.progress(config, topic)]
-
-    def reset(
-        self, group: GroupConfig, topic: str, queue_offsets: Mapping[int, int], *, to_latest: bool
-    ) -> None:
-        """Let a group go on at queue offsets; to the latest, retries that a broker left are passed over."""
-        self._leases.reset(group, topic, queue_offsets, drops_retries=to_latest)
-
-    def forget(self, group: str) -> None:
-        """Forget a group's leases and offsets; durable on return."""
-        self._leases.forget(group)

@@ -17,7 +17,6 @@ from services.reader.message_tracks import MessageTracks
 from services.reader.receives import Receives
 from services.reader.traffic import Traffic
 from services.upstream import ServiceAddress
-from storage.leases.leases import Leases
 from storage.leases.upkeep import LeaseUpkeep
 from storage.reader import StoreReader
 
@@ -36,18 +35,16 @@ class Leasing:
         draining: asyncio.Event,
         traffic: Traffic,
     ) -> None:
-        self._leases = Leases(reader, config=settings.lease_config())
-        self._upkeep = LeaseUpkeep(self._leases)
+        leases = self.leases = ReaderLeases(
+            reader, config=settings.lease_config(), auto_create_groups=settings.auto_create_groups
+        )
+        self._upkeep = LeaseUpkeep(leases)
         self._calls = CallsInTurn(
             "leasing",
             always_in_thread=settings.lease_sync_interval_ms == 0,  # each call waits for the disk
-            may_wait=lambda: self._leases.may_wait,
-        )
-        leases = self.leases = ReaderLeases(
-            reader, self._leases, auto_create_groups=settings.auto_create_groups
+            may_wait=lambda: leases.may_wait,
         )
         self._dead_letters = DeadLetterCalls(writer, leases, self._calls)
-        self.all_progress = self._leases.all_progress
         self._receives = Receives(leases, self._calls, arrivals, self._dead_letters.send)
         self._loop = asyncio.get_running_loop()
         leases.add_listener(self._due_earlier)
@@ -72,11 +69,6 @@ class Leasing:
         """How many receives wait; from any thread."""
         return self._receives.waiting_count
 
-    @property
-    def journal_bytes(self) -> int:
-        """See ``Leases.journal_bytes``."""
-        return self._leases.journal_bytes
-
     def _due_earlier(self, group: str, topic: str) -> None:
         self._loop.call_soon_threadsafe(self._receives.wake, group, topic)
 
@@ -90,4 +82,4 @@ class Leasing:
         await self._dead_letters.close()
         await asyncio.to_thread(self._calls.close)
         await asyncio.to_thread(self._upkeep.stop)
-        await asyncio.to_thread(self._leases.close)
+        await asyncio.to_thread(self.leases.close)

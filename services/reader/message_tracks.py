@@ -126,7 +126,7 @@ class MessageTracks:
         needle = f"{ORIGIN_MESSAGE_ID}{chr(NAME_END)}{letter.origin_id}{chr(PROPERTY_END)}".encode()
         for queue_id in self._queues.queue_ids(topic):
             _, end = self._queues.bounds(topic, queue_id)
-            at = self._queues.first_after(topic, queue_id, letter.stored_ms - 1)
+            at = self._reader.offset_by_time(topic, queue_id, timestamp_ms=letter.stored_ms)
             while at < end:
                 _check(is_wanted)
                 offsets = np.arange(at, min(at + _LETTERS, end))

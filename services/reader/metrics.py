@@ -122,7 +122,7 @@ class GroupLags:
     def _places(self) -> Iterator[GroupInTopic]:
         """Yield where groups are: by their leases, and by their offsets where they have none."""
         leased: set[tuple[str, str, int]] = set()
-        for group, _, queues in paced(self._leasing.all_progress()):
+        for group, _, queues in paced(self._leasing.leases.all_progress()):
             for queue in queues:
                 leased.add((group, queue.topic, queue.queue_id))
                 yield GroupInTopic(
@@ -225,7 +225,7 @@ class ReaderCollector:
         yield gauge(
             "penstock_lease_journal_bytes",
             "Size of the journal of leases.",
-            self._leasing.journal_bytes,
+            self._leasing.leases.journal_bytes,
         )
 
     def _groups(self) -> Iterator[Metric]:

@@ -18,7 +18,7 @@ from services.reader.calls_in_turn import CallsInTurn
 from services.reader.leases import ReaderLeases
 from storage.errors import StoreBusy, StoreError
 from storage.format.names import RETRY_PREFIX
-from storage.leases.values import DeadMessages, ReceivedBatch, ReceiveQuestion
+from storage.leases.values import DeadMessages, ReceivedBatch, ReceiveQuestion, Refusal
 
 WAITERS_MAX: Final = 1_024  # of a group in a topic
 RETRY_DELAY_MS: Final = 1_000
@@ -108,7 +108,7 @@ class Receives:
 
     async def at_once(self, key: LineKey, question: ReceiveQuestion) -> ReceivedBatch:
         """Lease what can be handed out now; a group that does not exist may be made."""
-        batch = await self._ask(key, question, self._leases.begin_receiving)
+        batch = await self._ask(key, question, self._leases.begin_leasing)
         line = self._lines.get(key)
         if line is not None:  # which hears of leases that it has not handed out by its timer alone
             self._set_timer(key, line)
@@ -240,7 +240,7 @@ class Receives:
             if waiter.answered.done() or asked_for in nothing_for:
                 continue
             try:
-                batch = await self._ask(key, waiter.question, self._leases.receive)
+                batch = await self._ask(key, waiter.question, self._leases.lease)
             except Exception as error:  # noqa: BLE001  raised where it is awaited: it is of this question alone
                 if not waiter.answered.done():
                     waiter.answered.set_exception(error)
@@ -303,11 +303,11 @@ class Receives:
         if not batch.record_count or self._closed:
             return
         given = self._calls.submit(
-            self._leases.give_back, key.group, key.topic, batch.receipt_handles
+            self._leases.change, key.group, key.topic, batch.receipt_handles, 0
         )
         given.add_done_callback(lambda each: self._given_back(key, each))
 
-    def _given_back(self, key: LineKey, given: asyncio.Future[None]) -> None:
+    def _given_back(self, key: LineKey, given: asyncio.Future[list[Refusal]]) -> None:
         if not given.cancelled() and given.exception() is None:
             self.wake(key.group, key.topic)
 

@@ -245,7 +245,7 @@ class ReaderServicer:
             topic: dict(at)
             for topic, at in self._source.group_offsets(request.group, is_wanted).items()
         }
-        for queue in self._leases.all_progress(request.group):  # newer than what was saved of it
+        for queue in self._leases.progress_of(request.group):  # newer than what was saved of it
             progress.setdefault(queue.topic, {})[queue.queue_id] = queue.group_offset
         for topic, offsets in sorted(progress.items()):
             if request.topic not in ("", topic):

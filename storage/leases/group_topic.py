@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from storage.config import LeaseConfig
 from storage.errors import GroupInUse
-from storage.format.leases.journal import EVENT_SIZE, encode_blocks
-from storage.format.leases.receipt_handle import HANDLE_SIZE, PACKED_SIZE
-from storage.journal.journal import Journal
-from storage.kernels.leases import columns, handles
-from storage.leases.leased_queue import Events, LeasedQueue, last_place
-from storage.leases.new_records import PULLED_BYTES_MIN, PULLED_MIN, choose, records_of
+from storage.format.leases.receipt_handle import ATTEMPT_MAX, HANDLE_SIZE, PACKED_SIZE
+from storage.kernels.leases.handles import (
+    FORGED_KIND,
+    HANDLE_COLUMNS,
+    HANDLE_OFFSET,
+    open_handles,
+)
+from storage.kernels.leases.runs import BLOCK_SIZE, runs_of
+from storage.leases.handed_out import LEASED, NEVER, NO_OWNER, WAITING, Messages, State, offsets_in
+from storage.leases.journal import Changes
+from storage.leases.leased_queue import LeasedQueue
+from storage.leases.new_records import (
+    PULLED_BYTES_MIN,
+    PULLED_MIN,
+    choose,
+    last_place,
+    records_of,
+)
 from storage.leases.owners import Owners
 from storage.leases.queues import StoreQueues
-from storage.leases.receive_answer import PREDICATE_UNITS, KnownAttempts, ReceiveAnswer
-from storage.leases.topic_queues import TopicQueues
+from storage.leases.receive_answer import PREDICATE_UNITS, Part, ReceiveAnswer
 from storage.leases.values import (
     DeadMessages,
-    GroupRules,
     HandleProblem,
-    LeaseTrack,
     OffsetCommit,
     QueueLeases,
     ReceivedBatch,
@@ -33,349 +42,376 @@ from storage.leases.values import (
     Refusal,
 )
 from storage.message import PullResult, PullStatus
+from storage.tables.groups import GroupConfig
 
 Longs = npt.NDArray[np.int64]
+Become = Callable[[State], State | None]
+"""What becomes of a message, None for done."""
+
+FEW: Final = 1
+"""So many queues are all looked at."""
+_LOOK_AT_ALL_MS: Final = 1_000
+
+
+class _Attempt(NamedTuple):
+    """What a receive with an attempt id was given."""
+
+    now_ms: int
+    visible_at: int
+    parts: list[Part]
 
 
 class GroupTopic:
-    """Safe to use from several threads; one call at a time looks for messages and changes rows."""
+    """Used under the lock of the leases, but for ``nearest_ms``.
+
+    Which queues have new messages is not looked up in each: a queue that was found at its end is left alone until
+    the log says that it got messages, and is looked at once a second in any case.
+    """
 
     def __init__(
-        self, group: str, topic: str, *, key: tuple[int, int], queues: StoreQueues,
-        journal: Journal, owners: Owners, config: LeaseConfig,
+        self, group: str, topic: str, *, key: tuple[int, int], store: StoreQueues, owners: Owners,
+        config: LeaseConfig,
     ) -> None:  # fmt: skip
         self.group = group
         self.topic = topic
-        self.guard = threading.Lock()
-        self.queues = TopicQueues(queues.arrived)
-        self.is_forgotten = False  # and another one may have taken its place
+        self.queues: list[LeasedQueue] = []
         self._key = key
-        self._store = queues
-        self._journal = journal
+        self._store = store
         self._owners = owners
         self._config = config
         self._scratch = np.zeros(PACKED_SIZE, np.uint8)
-        self._attempts = KnownAttempts(config.attempt_ids_max)
+        self._attempts: OrderedDict[str, _Attempt] = OrderedDict()
+        self._by_name: dict[tuple[int, int], LeasedQueue] = {}  # kind and queue id
+        self._numbers: dict[tuple[str, int], int] = {}
+        self._turn = 0
+        self._look = 0  # the last one whose arrivals are in ``_unread``
+        self._unread: set[int] = set()  # numbers of queues that may have new messages
+        self._looked_at_all_ms = 0
 
-    def nearest_ms_of(self, queue_ids: Collection[int]) -> int:
+    def set_queues(self, queues: Iterable[LeasedQueue]) -> None:
+        """Have these queues and no others; what was given of others is not given again to the same attempt."""
+        before, self.queues = self.queues, list(queues)
+        self._by_name = {(each.kind, each.name.queue_id): each for each in self.queues}
+        self._numbers = {
+            (each.name.source, each.name.queue_id): number
+            for number, each in enumerate(self.queues)
+        }
+        self._begin_anew(some_gone=any(each not in self.queues for each in before))
+
+    def _begin_anew(self, *, some_gone: bool) -> None:
+        """Have all queues looked at the next time."""
+        self._unread = set(range(len(self.queues)))
+        self._looked_at_all_ms = 0
+        if some_gone:
+            self._attempts.clear()
+
+    def nearest_ms(self, queue_ids: Collection[int] = ()) -> int:
         """Return before when nothing is visible again of some queues and the retry topics; none: of all."""
-        return self.queues.nearest_ms_of(queue_ids) if queue_ids else self.queues.nearest_ms
+        return min(
+            (
+                queue.handed_out.nearest_ms
+                for queue in self.queues
+                if not queue_ids or queue.kind or queue.name.queue_id in queue_ids
+            ),
+            default=NEVER,
+        )
 
     @property
-    def row_count(self) -> int:
-        """How many messages are handed out and not acknowledged."""
-        return self.queues.live_count
+    def live_count(self) -> int:
+        """How many messages are handed out and not done."""
+        return sum(queue.handed_out.live_count for queue in self.queues)
 
-    @contextmanager
-    def changing(self) -> Iterator[Events]:
-        """Keep all others out, and write the events that are added then, after an error too."""
-        with self.guard:
-            events = Events()
-            try:
-                yield events
-            finally:
-                self.write(events)
-
-    def write(self, events: Events) -> None:
-        """Write events to the journal; they survive the process on return."""
-        if events.count:
-            self._journal.append(self, encode_blocks(events.encoded()))
+    def queue_of(self, source: str, queue_id: int) -> LeasedQueue | None:
+        """Return the queue of a topic, which is the group's or a retry topic."""
+        number = self._numbers.get((source, queue_id))
+        return None if number is None else self.queues[number]
 
     # ---- handing out
 
     def receive(
-        self, rules: GroupRules, question: ReceiveQuestion, now_ms: int, *, lease_ms: int,
-        owner: int, takes_new: bool,
+        self, group: GroupConfig, question: ReceiveQuestion, answer: ReceiveAnswer, *, takes_new: bool
     ) -> ReceivedBatch:  # fmt: skip
         """Hand out messages: those whose time has come, then new ones, from another queue each time."""
-        with self.guard:
-            if question.attempt_id and rules.is_orderly:
-                again = self._attempts.again(question.attempt_id, now_ms, self._store)
-                if again is not None:
-                    return again.batch(self._key)
-            self._journal.reserve(
-                (question.max_messages + self._config.blocked_max * rules.is_orderly + 64)
-                * EVENT_SIZE
-                * 2
-            )
-            answer = ReceiveAnswer(question, now_ms, lease_ms, owner)
-            self.queues.take_turn()
-            try:
-                for queue in self.queues.due(question.queue_ids, now_ms):
-                    if answer.is_full:
-                        break
-                    with answer.passing_over():
-                        self._hand_out_again(queue, rules, answer)
-                if takes_new and not answer.is_full:
-                    for queue in self.queues.unread(question.queue_ids, now_ms):
-                        if answer.is_full:
-                            break
-                        with answer.passing_over():
-                            self._hand_out_new(queue, rules, question, answer)
-            finally:  # what has changed is written, after an error too
-                self.write(answer.events)
-            if question.attempt_id and rules.is_orderly and answer.parts:
-                self._attempts.remember(question.attempt_id, answer)
-            return answer.batch(self._key)
+        if question.attempt_id and group.orderly:
+            again = self._again(question.attempt_id, answer.now_ms)
+            if again is not None:
+                return again.batch(self._key)
+        self._turn += 1
+        due = [
+            number
+            for number, queue in enumerate(self.queues)
+            if queue.handed_out.nearest_ms <= answer.now_ms
+        ]
+        for queue in self._in_turn(due, question.queue_ids):
+            if answer.is_full:
+                break
+            with answer.passing_over():
+                self._hand_out_again(queue, group, answer)
+        if takes_new and not answer.is_full:
+            for queue in self._in_turn(self._may_have_new(answer.now_ms), question.queue_ids):
+                if answer.is_full:
+                    break
+                with answer.passing_over():
+                    self._hand_out_new(queue, group, question, answer)
+        if question.attempt_id and group.orderly and answer.parts:
+            given = _Attempt(answer.now_ms, answer.visible_at, answer.parts)
+            self._attempts[question.attempt_id] = given
+            self._attempts.move_to_end(question.attempt_id)
+            while len(self._attempts) > self._config.attempt_ids_max:
+                self._attempts.popitem(last=False)
+        return answer.batch(self._key)
 
-    def _hand_out_again(self, queue: LeasedQueue, rules: GroupRules, answer: ReceiveAnswer) -> None:
-        alive, dead = queue.due(
-            rules, answer.now_ms, self._owners.until, self._config.renewed_max_ms,
-            answer.messages_left,
-        )  # fmt: skip
-        if len(alive):
-            found = queue.hand_out_again(
-                self._store, alive, answer.bytes_left, answer.now_ms, answer.visible_at,
-                answer.owner, answer.events, answer.damaged,
-            )  # fmt: skip
-            answer.take(queue, found)
-        if len(dead):
-            letters = queue.dead_letters(
-                self._store, dead, answer.now_ms + self._config.dead_letter_retry_ms,
-                answer.events, answer.now_ms, answer.damaged,
-            )  # fmt: skip
-            if letters is not None:
-                answer.dead.append(letters)
+    def _again(self, attempt_id: str, now_ms: int) -> ReceiveAnswer | None:
+        """Return what is still leased of what an attempt was given; None if nothing is."""
+        given = self._attempts.get(attempt_id)
+        if given is None:
+            return None
+        then = given.now_ms, given.visible_at
+        answer = ReceiveAnswer(ReceiveQuestion(), *then, NO_OWNER, Changes())
+        for queue, offsets, _, _ in given.parts:
+            still: dict[int, int] = {}
+            for offset in offsets.tolist():
+                state = queue.handed_out.state_of(offset)
+                if (
+                    state is not None
+                    and (state.kind, state.leased_at) == (LEASED, given.now_ms)
+                    and state.visible_at > now_ms
+                ):
+                    still[offset] = state.attempts
+            if still:
+                found = self._store.records_at(
+                    queue.name.source, queue.name.queue_id, np.array(sorted(still), np.int64),
+                    max_bytes=1 << 62,
+                )  # fmt: skip
+                attempts = [still[offset] for offset in found.queue_offsets.tolist()]
+                answer.take(
+                    Part(queue, found.queue_offsets, np.array(attempts, np.int64), found.slices)
+                )
+        return answer if answer.parts else None
+
+    def _may_have_new(self, now_ms: int) -> list[int]:
+        """Return the numbers of queues that may have new messages."""
+        if len(self.queues) <= FEW:
+            return list(range(len(self.queues)))
+        self._look, queues = self._store.arrived.since(self._look)
+        if queues is None or not 0 <= now_ms - self._looked_at_all_ms < _LOOK_AT_ALL_MS:
+            self._looked_at_all_ms = now_ms
+            self._unread = set(range(len(self.queues)))
+        else:
+            self._unread.update(self._numbers[each] for each in queues if each in self._numbers)
+        return sorted(self._unread)
+
+    def _in_turn(self, numbers: Sequence[int], queue_ids: Sequence[int]) -> list[LeasedQueue]:
+        if not numbers:
+            return []
+        first = self._turn % len(self.queues)
+        queues = [self.queues[number] for number in numbers if number >= first]
+        queues += [self.queues[number] for number in numbers if number < first]
+        if queue_ids:
+            queues = [each for each in queues if each.kind or each.name.queue_id in queue_ids]
+        return queues
+
+    def _hand_out_again(
+        self, queue: LeasedQueue, group: GroupConfig, answer: ReceiveAnswer
+    ) -> None:
+        alive, dead = queue.due(group, self._owners, answer)
+        if alive:
+            queue.hand_out_again(self._store, alive, answer)
+        if dead:
+            retry_at = answer.now_ms + self._config.dead_letter_retry_ms
+            queue.name_dead(self._store, dead, retry_at, answer)
 
     def _hand_out_new(
-        self,
-        queue: LeasedQueue,
-        rules: GroupRules,
-        question: ReceiveQuestion,
-        answer: ReceiveAnswer,
-    ) -> None:
-        begin = queue.rows.next_offset
+        self, queue: LeasedQueue, group: GroupConfig, question: ReceiveQuestion, answer: ReceiveAnswer
+    ) -> None:  # fmt: skip
+        begin = queue.handed_out.next_offset
         try:
-            self._go_on(queue, rules, question, answer)
+            self._go_on(queue, group, question, answer)
         finally:
-            if queue.rows.next_offset != begin:
-                queue.note_next(answer.events)
+            if queue.handed_out.next_offset != begin:
+                queue.note_next(answer.changes)
 
     def _go_on(
-        self,
-        queue: LeasedQueue,
-        rules: GroupRules,
-        question: ReceiveQuestion,
-        answer: ReceiveAnswer,
-    ) -> None:
+        self, queue: LeasedQueue, group: GroupConfig, question: ReceiveQuestion, answer: ReceiveAnswer
+    ) -> None:  # fmt: skip
+        name, handed_out = queue.name, queue.handed_out
         is_own = queue.kind == 0  # retry topics are not filtered
         predicate = question.predicate if is_own else None
         while not answer.is_full:
-            if rules.is_orderly and (
-                queue.rows.blocked_count >= self._config.blocked_max
-                or queue.rows.live_count >= self._config.orderly_rows_max
+            if group.orderly and (
+                handed_out.blocked_count >= self._config.blocked_max
+                or handed_out.live_count >= self._config.orderly_rows_max
             ):
                 return
             messages, size = answer.messages_left, max(answer.bytes_left, 1)
             if predicate is not None:
                 messages, size = max(messages, PULLED_MIN), max(size, PULLED_BYTES_MIN)
-            result = self._store.pull(
-                queue.name.source, queue.name.queue_id, queue.rows.next_offset,
+            result = self._store.reader.pull(
+                name.source, name.queue_id, queue_offset=handed_out.next_offset,
                 max_messages=messages, max_bytes=size,
                 tag_expression=question.tag_expression if is_own else "",
             )  # fmt: skip
-            if not self._has_moved(queue, result, answer.events):
+            if not self._has_moved(queue, result, answer.changes):
                 if result.next_offset >= result.max_offset:
-                    self.queues.is_read(queue)
+                    self._is_read(queue)
                 return
-            records = records_of(result, is_orderly=rules.is_orderly)
+            records = records_of(result, is_orderly=group.orderly)
             cost = 1
             if predicate is not None:
                 result = choose(result, records, predicate, answer)
+                records = records[: result.record_count]
                 cost = max(PREDICATE_UNITS, predicate.cost)
-                if result.next_offset == queue.rows.next_offset:
+                if result.next_offset == handed_out.next_offset:
                     answer.leaves_some = True  # what is chosen first is too long for what is left
                     return
             elif answer.parts and sum(map(len, result.slices)) > answer.bytes_left:
                 answer.leaves_some = True  # its first record alone is too long for what is left
                 return
-            count = result.record_count
-            last = last_place(result, records, count, queue, self._store)
+            last = last_place(result, records, queue, self._store)
             answer.damaged += result.damaged
-            answer.units_left -= (result.next_offset - queue.rows.next_offset) * cost
-            found = queue.hand_out(
-                result, records, count, last, rules=rules, now_ms=answer.now_ms,
-                visible_at=answer.visible_at, owner=answer.owner, events=answer.events,
-            )  # fmt: skip
-            answer.take(queue, found)
+            answer.units_left -= (result.next_offset - handed_out.next_offset) * cost
+            queue.hand_out(result, records, last, answer, group)
             if result.next_offset >= result.max_offset:
-                self.queues.is_read(queue)
+                self._is_read(queue)
                 return
 
-    def _has_moved(self, queue: LeasedQueue, result: PullResult, events: Events) -> bool:
+    def _is_read(self, queue: LeasedQueue) -> None:
+        """Note that a queue was found at its end."""
+        self._unread.discard(self._numbers[queue.name.source, queue.name.queue_id])
+
+    def _has_moved(self, queue: LeasedQueue, result: PullResult, changes: Changes) -> bool:
         """Return whether a pull has looked at anything."""
+        next_offset = queue.handed_out.next_offset
         if result.status is PullStatus.OFFSET_OVERFLOW_BADLY:
-            name, next_offset = queue.name, queue.rows.next_offset
-            _, end = self._store.bounds(name.source, name.queue_id)
-            if end < next_offset and self._store.shows_all():
-                queue.drop_from(end, events, 0)
+            _, end = self._store.bounds(queue.name.source, queue.name.queue_id)
+            if end < next_offset and self._store.reader.shows_all():
+                queue.drop_from(end, changes, 0)
             return False
-        return result.next_offset > queue.rows.next_offset
+        return result.next_offset > next_offset
 
     # ---- what becomes of it
 
     def settle(
-        self, sealed: bytes, state: int, visible_at: int, now_ms: int, backoff: Longs
-    ) -> tuple[Longs, list[Refusal], bool]:
-        """Do the same to all messages that receipt handles name; it survives the process on return.
+        self, sealed: bytes, become: Become, now_ms: int, changes: Changes
+    ) -> tuple[list[Refusal], list[tuple[LeasedQueue, Messages]]]:
+        """Do the same to all messages that receipt handles name; return the refused handles, and what is settled."""
+        opened = np.empty((len(sealed) // HANDLE_SIZE, HANDLE_COLUMNS), np.int64)
+        open_handles(np.frombuffer(sealed, np.uint8), *self._key, self._scratch, opened)
+        refused: list[Refusal] = []
+        settled: list[tuple[LeasedQueue, Messages]] = []
+        nearest_ms: dict[LeasedQueue, int] = {}
+        for number, mask, begin, end in runs_of(opened):
+            _, kind, queue_id, attempt, leased_at = opened[begin].tolist()
+            queue = self._by_name.get((kind, queue_id))
+            if kind == FORGED_KIND or queue is None:
+                problem = HandleProblem.FORGED if kind == FORGED_KIND else HandleProblem.EXPIRED
+                refused += [Refusal(index, problem) for index in range(begin, end)]
+                continue
+            nearest_ms.setdefault(queue, queue.handed_out.nearest_ms)
+            state = queue.handed_out.shared_state(number, mask)
+            if mask.bit_count() == end - begin and self._is_good(state, attempt, leased_at, now_ms):
+                pieces = [(mask, begin)]
+            else:
+                offsets = opened[begin:end, HANDLE_OFFSET].tolist()
+                pieces = [(1 << at % BLOCK_SIZE, begin + i) for i, at in enumerate(offsets)]
+            for bits, index in pieces:
+                state = queue.handed_out.shared_state(number, bits)
+                if state is not None and self._is_good(state, attempt, leased_at, now_ms):
+                    messages = Messages(number, bits, state)
+                    queue.set(messages, become(state), changes, now_ms)
+                    settled.append((queue, messages))
+                    continue
+                offset = int(opened[index, HANDLE_OFFSET])
+                is_done = state is None and offset < queue.handed_out.next_offset
+                problem = HandleProblem.ACKNOWLEDGED if is_done else HandleProblem.EXPIRED
+                refused.append(Refusal(index, problem))
+        if any(queue.handed_out.nearest_ms < time_ms for queue, time_ms in nearest_ms.items()):
+            changes.sooner.add((self.group, self.topic))
+        return refused, settled
 
-        ``backoff`` takes the place of the time of what is given back; see ``handles.settle_handles``. Returns
-        the opened handles, those that are refused, and whether anything may be visible sooner.
-        """
-        opened = np.empty((len(sealed) // HANDLE_SIZE, columns.HANDLE_COLUMNS), np.int64)
-        with self.guard:
-            self._journal.reserve((len(opened) + 64) * EVENT_SIZE)
-            is_sooner = False  # of each queue: a receive may be from one alone
-            handles.open_handles(np.frombuffer(sealed, np.uint8), *self._key, self._scratch, opened)
-            events = Events(len(opened) + 1)
-            for queue in self.queues.named(opened):
-                rows = queue.rows
-                nearest_ms = rows.nearest_ms
-                events.make_room(len(opened))
-                events.count = int(
-                    handles.settle_handles(
-                        rows.rows, rows.minima, rows.bounds, opened, queue.kind,
-                        queue.name.queue_id, now_ms, self._owners.until,
-                        self._config.renewed_max_ms, state, visible_at, backoff, queue.number,
-                        events.table, events.count,
-                    )
-                )  # fmt: skip
-                is_sooner |= rows.nearest_ms < nearest_ms
-            self.write(events)
-            return opened, _refusals(opened), is_sooner
+    def _is_good(self, state: State | None, attempt: int, leased_at: int, now_ms: int) -> bool:
+        """Return whether a handle of an attempt is good for a message."""
+        return (
+            state is not None
+            and state.kind in (LEASED, WAITING)
+            and min(state.attempts, ATTEMPT_MAX) == attempt
+            and state.leased_at == leased_at
+            and self._owners.end_of(state) > now_ms
+        )
 
-    def dead_letters_of(self, opened: Longs) -> list[DeadMessages]:
-        """Name the records of good handles as dead letters."""
+    def dead_letters_of(
+        self, settled: Iterable[tuple[LeasedQueue, Messages]]
+    ) -> list[DeadMessages]:
+        """Name the records of messages as dead letters, those of a queue together."""
+        by_queue: dict[LeasedQueue, dict[int, int]] = {}
+        for queue, (number, mask, state) in settled:
+            attempts = dict.fromkeys(offsets_in(number, mask), state.attempts)
+            by_queue.setdefault(queue, {}).update(attempts)
         found = []
-        with self.guard:
-            for queue in self.queues.named(opened):
-                own = (
-                    (opened[:, columns.HANDLE_PROBLEM] == columns.GOOD)
-                    & (opened[:, columns.HANDLE_KIND] == queue.kind)
-                    & (opened[:, columns.HANDLE_QUEUE_ID] == queue.name.queue_id)
+        for queue, attempts in by_queue.items():
+            name = queue.name
+            offsets = np.array(sorted(attempts), np.int64)
+            records = self._store.records_at(name.source, name.queue_id, offsets, max_bytes=1 << 62)
+            times = [attempts[offset] for offset in records.queue_offsets.tolist()]
+            found.append(
+                DeadMessages(
+                    name.source, name.queue_id, records.queue_offsets, records.commit_offsets,
+                    np.array(times, np.int64),
                 )
-                offsets, first = np.unique(opened[own, columns.HANDLE_OFFSET], return_index=True)
-                attempts = opened[own, columns.HANDLE_ATTEMPT][first]
-                if len(offsets):
-                    records = self._store.records_at(
-                        queue.name.source, queue.name.queue_id, offsets, max_bytes=1 << 62
-                    )
-                    found.append(
-                        DeadMessages(
-                            queue.name.source, queue.name.queue_id, records.queue_offsets,
-                            records.commit_offsets,
-                            attempts[np.isin(offsets, records.queue_offsets, assume_unique=True)],
-                        )
-                    )  # fmt: skip
+            )  # fmt: skip
         return found
 
-    def end_dead_letters(self, dead: Iterable[DeadMessages], now_ms: int) -> bool:
-        """Take dead letters that were copied for acknowledged; return whether anything is visible sooner."""
-        with self.changing() as events:
-            is_sooner = False
-            for letters in dead:
-                for queue in self.queues.all:
-                    if (
-                        queue.name.source == letters.topic
-                        and queue.name.queue_id == letters.queue_id
-                    ):
-                        nearest_ms = queue.rows.nearest_ms
-                        queue.end_dead(letters.queue_offsets, now_ms, events)
-                        is_sooner |= queue.rows.nearest_ms < nearest_ms
-            return is_sooner
+    def end_dead_letters(self, dead: Iterable[DeadMessages], now_ms: int, changes: Changes) -> None:
+        """Take dead letters that were copied for acknowledged."""
+        for letters in dead:
+            queue = self.queue_of(letters.topic, letters.queue_id)
+            if queue is not None:
+                nearest_ms = queue.handed_out.nearest_ms
+                queue.end_dead(letters.queue_offsets, changes, now_ms)
+                if queue.handed_out.nearest_ms < nearest_ms:
+                    changes.sooner.add((self.group, self.topic))
 
-    def release(self, owner: int, visible_at: int) -> int:
+    def release(self, owner: int, visible_at: int, changes: Changes) -> int:
         """Let all leases of an owner end at a time; return how many there were."""
-        with self.changing() as events:
-            return sum(queue.release(owner, visible_at, events) for queue in self.queues.all)
+        count = sum(queue.release(owner, visible_at, changes) for queue in self.queues)
+        if count:
+            changes.sooner.add((self.group, self.topic))
+        return count
 
-    def reset(self, next_offsets: Mapping[int, int], *, drops_retries: bool) -> None:
+    def reset(
+        self, next_offsets: Mapping[int, int], changes: Changes, *, drops_retries: bool
+    ) -> None:
         """Let the group go on at queue offsets, by queue id; leases of those queues are no more."""
-        with self.changing() as events:
-            targets = []
-            for queue in self.queues.all:
-                name = queue.name
-                if not queue.kind:
-                    next_offset = next_offsets.get(name.queue_id)
-                elif drops_retries:
-                    _, next_offset = self._store.bounds(name.source, name.queue_id)
-                else:
-                    continue
-                if next_offset is not None:
-                    last = self._store.place_before(name.source, name.queue_id, next_offset)
-                    targets.append((queue, next_offset, last))
-            for queue, next_offset, last in targets:
-                queue.reset(next_offset, last, events)
-            self.queues.expect_any()
-            self._attempts.clear()
+        targets = []
+        for queue in self.queues:
+            source, queue_id = queue.name.source, queue.name.queue_id
+            next_offset = None if queue.kind else next_offsets.get(queue_id)
+            if queue.kind and drops_retries:
+                _, next_offset = self._store.bounds(source, queue_id)
+            if next_offset is not None:
+                last = self._store.place_before(source, queue_id, next_offset)
+                targets.append((queue, next_offset, last))
+        for queue, next_offset, last in targets:
+            queue.reset(next_offset, last, changes)
+        self._begin_anew(some_gone=True)
+        changes.sooner.add((self.group, self.topic))
 
     def check_commit(self, offset: OffsetCommit) -> None:
         """Raise GroupInUse if a commit would set the group back while its members have messages."""
-        with self.guard:
-            for queue in self.queues.all:
-                is_it = (queue.name.source, queue.name.queue_id) == (offset.topic, offset.queue_id)
-                group_offset = queue.rows.group_offset
-                if is_it and offset.queue_offset < group_offset and self.row_count:
-                    raise GroupInUse(*offset[:3], group_offset=group_offset)
+        queue = self.queue_of(offset.topic, offset.queue_id)
+        if queue is not None and self.live_count:
+            group_offset = queue.handed_out.group_offset
+            if offset.queue_offset < group_offset:
+                raise GroupInUse(*offset[:3], group_offset=group_offset)
 
-    def commit(self, offset: OffsetCommit, now_ms: int) -> None:
+    def commit(self, offset: OffsetCommit, now_ms: int, changes: Changes) -> None:
         """Take over an offset that the group has committed, if it is in one of these queues."""
-        with self.changing() as events:
-            for queue in self.queues.all:
-                if (queue.name.source, queue.name.queue_id) == (offset.topic, offset.queue_id):
-                    queue.commit(offset.queue_offset, queue.rows.group_offset, events, now_ms)
-                    self.queues.expect_any()
-                    self._attempts.clear()
-
-    def have(self, queues: list[LeasedQueue], *, some_gone: bool) -> None:
-        """Have these queues and no others, under the lock; what attempts were given of one that is gone is gone."""
-        self.queues.set(queues)
-        if some_gone:
-            self._attempts.clear()
-
-    def uncommitted_offsets(self) -> list[tuple[LeasedQueue, int]]:
-        """Return queues whose group offset consumerOffset.json does not have yet, and that offset."""
-        with self.guard:
-            return [
-                (queue, queue.rows.group_offset)
-                for queue in self.queues.all
-                if queue.rows.group_offset != queue.rows.committed_offset
-            ]
+        queue = self.queue_of(offset.topic, offset.queue_id)
+        if queue is not None:
+            queue.commit(offset.queue_offset, queue.handed_out.group_offset, changes, now_ms)
+            self._begin_anew(some_gone=True)
+        changes.sooner.add((self.group, self.topic))
 
     def progress(self, now_ms: int) -> list[QueueLeases]:
         """Return where the group is in each queue."""
-        with self.guard:
-            return [
-                queue.progress(now_ms, self._owners.until, self._config.renewed_max_ms)
-                for queue in self.queues.all
-            ]
-
-    def track(
-        self, topic: str, queue_id: int, incarnation: int, queue_offset: int, now_ms: int
-    ) -> LeaseTrack | None:
-        """Return what the group did with a message of a queue; None if it has nothing of that queue yet."""
-        with self.guard:
-            for queue in self.queues.all:
-                name = queue.name
-                if (name.source, name.queue_id, name.incarnation) == (topic, queue_id, incarnation):
-                    return queue.track(
-                        queue_offset, now_ms, self._owners, self._config.renewed_max_ms
-                    )
-        return None
-
-    def each(self, call: Callable[[LeasedQueue, Events], None]) -> None:
-        """Call something for each queue, and write the events that it adds."""
-        with self.changing() as events:
-            for queue in self.queues.all:
-                call(queue, events)
-
-
-def _refusals(opened: Longs) -> list[Refusal]:
-    problems = opened[:, columns.HANDLE_PROBLEM]
-    if not problems.any():
-        return []
-    problems[problems == columns.OPEN] = columns.EXPIRED  # of a queue that is no more
-    return [
-        Refusal(index, HandleProblem(int(problems[index])))
-        for index in np.flatnonzero(problems).tolist()
-    ]
+        return [queue.progress(now_ms, self._owners) for queue in self.queues]

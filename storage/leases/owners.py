@@ -1,104 +1,82 @@
-"""Owners of leases: clients that renew all of theirs at once, by one time each."""
+"""Owners of leases: clients that renew all of theirs at once, by one time each, however many they have."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-import numpy as np
-import numpy.typing as npt
-
-NO_OWNER = -1
+from storage.leases.handed_out import NO_OWNER, State
 
 
 class Owners:
-    """Numbers of clients, and until when each has renewed. Safe to use from several threads.
+    """Used under the lock of the leases. A client has one number for as long as the process lives, and nobody else."""
 
-    ``until`` has a time in Unix ms for each number; it is replaced when it grows. A number is not given
-    to another client while the process lives.
-    """
-
-    def __init__(self) -> None:
-        self.until: npt.NDArray[np.int64] = np.zeros(16, np.int64)
-        self._guard = threading.Lock()
+    def __init__(self, renewed_max_ms: int) -> None:
+        self._renewed_max_ms = renewed_max_ms
         self._numbers: dict[str, int] = {}
+        self._until_ms: dict[int, int] = {}  # a lease that was taken before lasts until then
         self._lease_ms: dict[int, int] = {}
         self._next = 0
-        self._taking: set[int] = set()  # asked for since the last ``forget``
 
-    def number_of(self, client_id: str) -> tuple[int, bool]:
-        """Return a client's number, and whether it is a new one."""
-        with self._guard:
-            number = self._numbers.get(client_id)
-            is_new = number is None
-            if number is None:
-                number = self._next
-                self._know(client_id, number)
-            self._taking.add(number)
-            return number, is_new
+    def number_of(self, client_id: str, lease_ms: int, now_ms: int) -> tuple[int, bool]:
+        """Return the number of a client that takes leases for so long, and whether it is a new one."""
+        number = self._numbers.get(client_id)
+        is_new = number is None
+        if number is None:
+            number = self._next
+            self.restore(number, client_id, now_ms)
+        self._lease_ms[number] = lease_ms
+        return number, is_new
 
-    def _know(self, client_id: str, number: int) -> None:
-        if number >= len(self.until):
-            grown = np.zeros(max(number + 1, 2 * len(self.until)), np.int64)
-            grown[: len(self.until)] = self.until
-            self.until = grown
+    def restore(self, number: int, client_id: str, until_ms: int) -> None:
+        """Take in a client as the journal names it."""
         self._numbers[client_id] = number
+        self._until_ms[number] = until_ms
+        self.skip(number)
+
+    def skip(self, number: int) -> None:
+        """Give no client a number that leases still name."""
         self._next = max(self._next, number + 1)
 
     def client_of(self, number: int) -> str:
         """Return the client that has a number, "" if none has."""
-        with self._guard:
-            return next((name for name, each in self._numbers.items() if each == number), "")
+        return next((name for name, each in self._numbers.items() if each == number), "")
 
-    def restore(self, client_id: str, number: int) -> None:
-        """Take in a client as the journal names it."""
-        with self._guard:
-            self._know(client_id, number)
+    def known(self, client_ids: Iterable[str]) -> dict[str, int]:
+        """Return the numbers of those clients that have one."""
+        return {each: self._numbers[each] for each in client_ids if each in self._numbers}
 
-    def skip(self, number: int) -> None:
-        """Give no client a number that rows still name."""
-        with self._guard:
-            self._next = max(self._next, number + 1)
+    def renew(self, number: int, now_ms: int, default_ms: int) -> None:
+        """Let a client's leases last from now on for as long as it takes them."""
+        self._until_ms[number] = now_ms + self._lease_ms.get(number, default_ms)
 
-    def set_until(self, number: int, until_ms: int) -> None:
-        """Set until when an owner has renewed; of an unknown number nothing."""
-        with self._guard:
-            if 0 <= number < len(self.until):
-                self.until[number] = until_ms
+    def end(self, number: int) -> None:
+        """Renew the leases of a client no more."""
+        self._until_ms[number] = 0
 
     def limit(self, until_ms: int) -> None:
-        """Let no owner have renewed for longer than until a time."""
-        with self._guard:
-            np.minimum(self.until, until_ms, out=self.until)
+        """Let no client have renewed for longer than until a time."""
+        self._until_ms = {each: min(time, until_ms) for each, time in self._until_ms.items()}
 
-    def note_lease(self, number: int, lease_ms: int) -> None:
-        """Remember for how long an owner takes its leases."""
-        self._lease_ms[number] = lease_ms
+    def end_of(self, state: State) -> int:
+        """Return when a lease ends, with what its owner has renewed."""
+        if state.owner == NO_OWNER:
+            return state.visible_at
+        renewed_ms = min(self._until_ms.get(state.owner, 0), state.leased_at + self._renewed_max_ms)
+        return max(state.visible_at, renewed_ms)
 
-    def lease_ms(self, number: int, default_ms: int) -> int:
-        """Return for how long an owner takes its leases."""
-        return self._lease_ms.get(number, default_ms)
+    def is_used_up(self, state: State) -> bool:
+        """Return whether a lease was renewed for as long as one may be."""
+        is_owned = state.owner != NO_OWNER
+        return is_owned and self.end_of(state) >= state.leased_at + self._renewed_max_ms
 
-    def known(self, client_ids: Iterable[str]) -> list[int]:
-        """Return the numbers of those clients that have one."""
-        found = (self._numbers.get(client_id) for client_id in client_ids)
-        return [number for number in found if number is not None]
+    def names(self, client_ids: Iterable[str] | None = None) -> list[tuple[int, str, int]]:
+        """Return number, client id and time of some clients, or all, as the journal names them."""
+        chosen = self._numbers if client_ids is None else self.known(client_ids)
+        return [(number, client_id, self._until_ms[number]) for client_id, number in chosen.items()]
 
-    def lasting(self, now_ms: int) -> list[tuple[int, str, int]]:
-        """Return number, client id and time of those whose leases may go on."""
-        with self._guard:
-            return [
-                (number, client_id, int(self.until[number]))
-                for client_id, number in self._numbers.items()
-                if self.until[number] > now_ms
-            ]
-
-    def forget(self, kept: set[int]) -> None:
-        """Forget clients but those whose numbers are kept, or were asked for since the last time.
-
-        Whoever asked for a number is about to take leases with it, which nobody has seen yet.
-        """
-        with self._guard:
-            kept, self._taking = kept | self._taking, set()
-            self._numbers = {k: v for k, v in self._numbers.items() if v in kept}
-            self._lease_ms = {k: v for k, v in self._lease_ms.items() if k in kept}
+    def keep(self, numbers: Collection[int], now_ms: int) -> None:
+        """Forget clients that have not renewed of late, but for those whose numbers are given."""
+        kept = {each for each, time in self._until_ms.items() if time > now_ms or each in numbers}
+        self._numbers = {name: each for name, each in self._numbers.items() if each in kept}
+        self._until_ms = {each: time for each, time in self._until_ms.items() if each in kept}
+        self._lease_ms = {each: time for each, time in self._lease_ms.items() if each in kept}

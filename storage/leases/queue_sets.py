@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from storage.format.leases import journal as journal_format
-from storage.journal.journal import Journal
-from storage.kernels.leases import columns
+from storage.format.leases.journal import FORGOTTEN
+from storage.kernels.leases.records import (
+    IS_CHOSEN,
+    RECONSUME_TIMES,
+    RECORD_GROUP,
+    RECORD_OFFSET,
+)
 from storage.leases.broker_orders import BrokerOrder, BrokerOrders
 from storage.leases.group_topic import GroupTopic
-from storage.leases.leased_queue import Events, LeasedQueue, last_place, names_of
-from storage.leases.loading import LeasedQueueName, LoadedQueue
-from storage.leases.new_records import records_of
-from storage.leases.owners import NO_OWNER
+from storage.leases.handed_out import NO_OWNER, HandedOut
+from storage.leases.journal import Changes, KeptQueue, LeasedQueueName
+from storage.leases.leased_queue import LeasedQueue
+from storage.leases.new_records import last_place, records_of
 from storage.leases.queues import NOWHERE, Place, StoreQueues, retry_topics
-from storage.leases.rows import LeaseRows
-from storage.leases.values import GroupRules
+from storage.leases.receive_answer import ReceiveAnswer
+from storage.leases.values import ReceiveQuestion
 from storage.message import PullResult
+from storage.tables.groups import GroupConfig
 
 SHAPES_MAX: Final = 10_000  # kept, by group and topic
 
@@ -43,172 +46,158 @@ class _TakenOver(NamedTuple):
 
 
 class QueueSets:
-    """Safe to use from several threads."""
+    """Used under the lock of the leases."""
 
-    def __init__(self, queues: StoreQueues, journal: Journal, orders: BrokerOrders) -> None:
+    def __init__(self, queues: StoreQueues, orders: BrokerOrders) -> None:
         self._queues = queues
         self._orders = orders
-        self._journal = journal
-        self._guard = threading.Lock()
         self._next_number = 0
         self._known: dict[GroupTopic, tuple[Shape, bool]] = {}
         self._shapes: dict[tuple[str, str], tuple[tuple[int, int], Shape]] = {}
 
     def shape(self, group: str, topic: str) -> Shape:
         """Return what there is now. Raises TopicNotFound."""
-        queues = self._queues
-        state = queues.tables_state()  # first: a change after it is seen the next time
+        reader = self._queues.reader
+        state = reader.tables_state()  # first: a change after it is seen the next time
         kept = self._shapes.get((group, topic))
         if kept is not None and kept[0] == state:
             return kept[1]
-        is_in_table = queues.has_topic(topic)
-        retries = [name for name in retry_topics(group, topic) if queues.has_topic(name)]
+        is_in_table = topic in reader.topics
+        retries = [name for name in retry_topics(group, topic) if name in reader.topics]
         sources = [
-            (name, queues.incarnation_of(name), queues.queue_ids(name))
+            (name, reader.incarnation_of(name), self._queues.queue_ids(name))
             for name in (topic, *retries)
         ]
-        shape = Shape(tuple(sources), queues.shows_all())
+        shape = Shape(tuple(sources), reader.shows_all())
         if state is not None and is_in_table:
             if len(self._shapes) >= SHAPES_MAX:
                 self._shapes.clear()
             self._shapes[group, topic] = state, shape
         return shape
 
-    def fits(self, held: GroupTopic, shape: Shape, rules: GroupRules) -> bool:
+    def fits(self, held: GroupTopic, shape: Shape, group: GroupConfig) -> bool:
         """Return whether a group's leases are of those queues already."""
-        return self._known.get(held) == (shape, rules.is_orderly)
+        return self._known.get(held) == (shape, group.orderly)
 
-    def go_on(self, held: GroupTopic, number: int, loaded: LoadedQueue, now_ms: int) -> None:
-        """Take in a queue of the journal, with what consumerOffset.json says of it by now.
+    def restored(self, kept: KeptQueue, changes: Changes, now_ms: int) -> LeasedQueue:
+        """Return a queue of the journal, with what consumerOffset.json says of it by now.
 
         Our own last word there counts for nothing new; another one, a broker's, counts: what lies before it
         is acknowledged, and where it is lower the group was set back.
         """
-        self._next_number = max(self._next_number, number + 1)
-        name = loaded.name
-        kinds = (name.topic, *retry_topics(name.group, name.topic))
-        queue = LeasedQueue.of(number, kinds.index(name.source), loaded)
-        held.queues.add(queue)
-        stored = self._queues.stored_offset(name.group, name.source, name.queue_id)
-        if stored is None or stored == queue.rows.committed_offset:
-            return
-        events = Events()
-        queue.commit(stored, queue.rows.committed_offset, events, now_ms)
-        queue.is_handed_back = True
-        held.write(events)
+        self._next_number = max(self._next_number, kept.number + 1)
+        queue = LeasedQueue.of(kept)
+        name = queue.name
+        stored = self._queues.offsets.fetch(name.group, name.source, name.queue_id)
+        if stored is not None and stored != queue.committed_offset:
+            queue.commit(stored, queue.committed_offset, changes, now_ms)
+            queue.is_handed_back = True
+        return queue
 
-    def bring_up(self, held: GroupTopic, shape: Shape, rules: GroupRules, now_ms: int) -> bool:
+    def bring_up(
+        self, held: GroupTopic, shape: Shape, group: GroupConfig, changes: Changes, now_ms: int
+    ) -> None:
         """Take in queues that are new, and let go of those of a topic that was deleted.
 
-        Returns False, with nothing done, if the group's leases in the topic were forgotten. After an error
-        nothing has changed.
+        After an error nothing has changed.
         """
-        with self._guard, held.guard:
-            if held.is_forgotten:
-                return False
-            incarnations = {source: incarnation for source, incarnation, _ in shape.sources}
-            gone = [queue for queue in held.queues.all if _is_gone(queue, incarnations)]
-            kept = [queue for queue in held.queues.all if queue not in gone]
-            unchecked = [each for each in kept if shape.shows_all and not each.is_checked]
-            ends = [(queue, self._lost_from(queue)) for queue in unchecked]
-            new = self._missing(held, shape, rules, kept, gone)
-            added = [queue for queue, _ in new] + [each for each in kept if each.is_handed_back]
-            orders = [self._order(queue, rules) for queue in added]
+        incarnations = {source: incarnation for source, incarnation, _ in shape.sources}
+        kept: list[LeasedQueue] = []
+        gone: list[LeasedQueue] = []
+        for queue in held.queues:
+            name = queue.name
+            is_gone = incarnations.get(name.source, name.incarnation) != name.incarnation
+            (gone if is_gone else kept).append(queue)
+        unchecked = [each for each in kept if shape.shows_all and not each.is_checked]
+        ends = [(queue, self._lost_from(queue)) for queue in unchecked]
+        new = self._missing(held, shape, group, kept, gone)
+        added = [queue for queue, _ in new] + [each for each in kept if each.is_handed_back]
+        orders = [self._order(queue, group) for queue in added]
 
-            events = Events()  # from here on nothing is read of the store
-            named: list[LeasedQueue] = []
-            for queue in gone:
-                events.add(journal_format.FORGOTTEN, queue.number, 0)
-            for queue in kept:
-                if queue.rows.is_orderly != rules.is_orderly:
-                    queue.rows.set_orderly(is_orderly=rules.is_orderly, now_ms=now_ms)
-                    named.append(queue)
-            for queue, lost_from in ends:
-                if lost_from is not None:
-                    queue.drop_from(lost_from, events, now_ms)
-                queue.is_checked = True
-            for queue, order in zip(added, orders, strict=True):
-                queue.is_handed_back = False
-                if order is not None:
-                    _take_over(queue, order, rules, events)
-            for queue, stored in new:
-                named.append(queue)
-                if stored is not None:
-                    queue.note_committed(stored, events)
-                queue.note_next(events)
-            held.have(kept + [queue for queue, _ in new], some_gone=bool(gone))
-            if named or events.count:
-                names = names_of(named) if named else None
-                self._journal.append(held, journal_format.encode_blocks(events.encoded(), names))
-            self._known[held] = (shape, rules.is_orderly)
-            return True
+        for queue in gone:  # from here on nothing is read of the store
+            changes.note(FORGOTTEN, queue, 0)
+        for queue in kept:
+            if queue.handed_out.is_orderly != group.orderly:
+                queue.handed_out.set_orderly(is_orderly=group.orderly, now_ms=now_ms)
+                changes.name(queue)
+        for queue, lost_from in ends:
+            if lost_from is not None:
+                queue.drop_from(lost_from, changes, now_ms)
+            queue.is_checked = True
+        for queue, stored in new:
+            changes.name(queue)
+            if stored is not None:
+                queue.note_committed(stored, changes)
+            queue.note_next(changes)
+        for queue, order in zip(added, orders, strict=True):
+            queue.is_handed_back = False
+            if order is not None:
+                _take_over(queue, order, group, changes)
+        held.set_queues(kept + [queue for queue, _ in new])
+        self._known[held] = (shape, group.orderly)
 
-    def _order(self, queue: LeasedQueue, rules: GroupRules) -> _TakenOver | None:
+    def _order(self, queue: LeasedQueue, group: GroupConfig) -> _TakenOver | None:
         """Return what a broker had handed out of a queue, and is not all acknowledged; None if nothing is.
 
         Also when the lease is over: what was acknowledged of it is done.
         """
-        name, begin = queue.name, queue.rows.next_offset
-        if not rules.is_orderly or queue.rows.live_count:
+        name, begin = queue.name, queue.handed_out.next_offset
+        if not group.orderly or queue.handed_out.live_count:
             return None
         order = self._orders.find(name.group, name.source, name.queue_id)
         if order is None or begin not in order.repeats:
             return None
-        result = self._queues.pull(
-            name.source, name.queue_id, begin, max_messages=order.last_offset + 1 - begin,
-            max_bytes=1 << 62, tag_expression="",
+        result = self._queues.reader.pull(
+            name.source, name.queue_id, queue_offset=begin,
+            max_messages=order.last_offset + 1 - begin, max_bytes=1 << 62,
         )  # fmt: skip
         records = records_of(result, is_orderly=True)
-        last = last_place(result, records, len(records), queue, self._queues)
+        last = last_place(result, records, queue, self._queues)
         # What was stored later is another message: the topic was created again, or the log lost its end.
         if last.store_timestamp_ms > order.popped_ms:
             return None
         return _TakenOver(order, result, records, last)
 
     def _missing(
-        self, held: GroupTopic, shape: Shape, rules: GroupRules, kept: list[LeasedQueue],
+        self, held: GroupTopic, shape: Shape, group: GroupConfig, kept: list[LeasedQueue],
         gone: list[LeasedQueue],
     ) -> list[tuple[LeasedQueue, int | None]]:  # fmt: skip
         """Return the queues that a group has no leases of yet, each with its offset in consumerOffset.json."""
         known = {(queue.name.source, queue.name.queue_id) for queue in kept}
-        made_again = {(queue.name.source, queue.name.queue_id) for queue in gone}
+        created_again = {(queue.name.source, queue.name.queue_id) for queue in gone}
         missing = []
         for source, incarnation, queue_ids in shape.sources:
             for queue_id in queue_ids:
                 if (source, queue_id) in known:
                     continue
                 begin = None
-                if (source, queue_id) not in made_again:
-                    begin = self._queues.begin_of(held.group, source, queue_id)
-                stored = self._queues.stored_offset(held.group, source, queue_id)
-                queue = self._new(held, source, queue_id, incarnation, rules, begin)
+                if (source, queue_id) not in created_again:
+                    begin = self._queues.reader.committed_offset(held.group, source, queue_id)
+                begin_offset = 0
+                if begin is None:
+                    low, begin = self._queues.bounds(source, queue_id)
+                    begin_offset = begin
+                    if group.begin != "latest" or source != held.topic:
+                        begin, begin_offset = low, 0
+                stored = self._queues.offsets.fetch(held.group, source, queue_id)
+                queue = LeasedQueue(
+                    self._next_number,
+                    LeasedQueueName(held.group, held.topic, source, queue_id, incarnation),
+                    HandedOut(begin, is_orderly=group.orderly),
+                    self._queues.place_before(source, queue_id, begin),
+                )
+                queue.begin_offset = begin_offset
+                queue.is_checked = True
+                self._next_number += 1
                 missing.append((queue, stored))
         return missing
-
-    def _new(
-        self, held: GroupTopic, source: str, queue_id: int, incarnation: int, rules: GroupRules,
-        begin: int | None,
-    ) -> LeasedQueue:  # fmt: skip
-        low, high = self._queues.bounds(source, queue_id)
-        is_latest = begin is None and rules.begins_at_latest and source == held.topic
-        if begin is None:
-            begin = high if is_latest else low
-        number, self._next_number = self._next_number, self._next_number + 1
-        kinds = (held.topic, *retry_topics(held.group, held.topic))
-        name = LeasedQueueName(held.group, held.topic, source, queue_id, incarnation)
-        rows = LeaseRows(begin, is_orderly=rules.is_orderly)
-        last = self._queues.place_before(source, queue_id, begin)
-        queue = LeasedQueue(number, kinds.index(source), name, rows, last)
-        queue.begin_offset = begin if is_latest else 0
-        queue.is_checked = True
-        return queue
 
     def _lost_from(self, queue: LeasedQueue) -> int | None:
         """Return where the queue is no more what it was, if the log has lost its end since; else None.
 
         Records that come after a loss have the queue offsets of those that are lost; they are stored later.
         """
-        name, next_offset = queue.name, queue.rows.next_offset
+        name, next_offset = queue.name, queue.handed_out.next_offset
         low, high = self._queues.bounds(name.source, name.queue_id)
         if queue.last == NOWHERE or low == high:
             return high if next_offset > high else None
@@ -218,57 +207,45 @@ class QueueSets:
             place = self._queues.place(name.source, name.queue_id, next_offset - 1)
             if place == queue.last:
                 return None
-        first = self._queues.first_after(name.source, name.queue_id, queue.last.store_timestamp_ms)
+        first = self._queues.reader.offset_by_time(
+            name.source, name.queue_id, timestamp_ms=queue.last.store_timestamp_ms + 1
+        )
         first = min(first, high)
         return first if first < next_offset else None
 
-    def end_gone(self, held: GroupTopic) -> None:
+    def end_gone(self, held: GroupTopic, changes: Changes) -> None:
         """End the leases of queues whose topic was deleted since: nobody can acknowledge them.
 
         Where such a queue was stays known, and is not the group's offset any more.
         """
-        sources = {queue.name.source for queue in list(held.queues.all)}
-        incarnations = {source: self._queues.incarnation_of(source) for source in sources}
-        with held.changing() as events:
-            for queue in held.queues.all:
-                if not _is_gone(queue, incarnations):
-                    continue
-                if queue.rows.live_count:
-                    queue.reset(queue.rows.next_offset, NOWHERE, events)
-                if queue.rows.committed_offset != queue.rows.group_offset:
-                    queue.note_committed(queue.rows.group_offset, events)
+        sources = {queue.name.source for queue in held.queues}
+        incarnations = {source: self._queues.reader.incarnation_of(source) for source in sources}
+        for queue in held.queues:
+            name, handed_out = queue.name, queue.handed_out
+            if incarnations[name.source] != name.incarnation:
+                if handed_out.live_count:
+                    queue.reset(handed_out.next_offset, NOWHERE, changes)
+                if queue.committed_offset != queue.handed_out.group_offset:
+                    queue.note_committed(queue.handed_out.group_offset, changes)
 
-    def forget(self, held: GroupTopic) -> None:
+    def forget(self, held: GroupTopic, changes: Changes) -> None:
         """Forget a group's leases in a topic."""
-        with self._guard, held.guard:
-            events = Events()
-            for queue in held.queues.all:
-                events.add(journal_format.FORGOTTEN, queue.number, 0)
-            held.queues.set([])
-            held.is_forgotten = True
-            held.write(events)
-            self._known.pop(held, None)
+        for queue in held.queues:
+            changes.note(FORGOTTEN, queue, 0)
+        self._known.pop(held, None)
 
 
-def _take_over(queue: LeasedQueue, taken: _TakenOver, rules: GroupRules, events: Events) -> None:
+def _take_over(queue: LeasedQueue, taken: _TakenOver, group: GroupConfig, changes: Changes) -> None:
     """Let what a broker had handed out be under a lease until then, and what was acknowledged of it be done."""
     order, result, records, last = taken
     blocking: set[int] = set()  # message groups
     for record in records:
-        offset, group = int(record[columns.RECORD_OFFSET]), int(record[columns.RECORD_GROUP])
-        record[columns.IS_CHOSEN] = offset in order.repeats
+        offset, message_group = int(record[RECORD_OFFSET]), int(record[RECORD_GROUP])
+        record[IS_CHOSEN] = offset in order.repeats
         # Of those that wait for another one, being handed out by the broker counts from here on.
-        record[columns.RECONSUME_TIMES] = order.repeats.get(offset, 0) + (group in blocking)
-        if record[columns.IS_CHOSEN]:
-            blocking.add(group)
-    queue.hand_out(
-        result, records, len(records), last, rules=rules, now_ms=order.popped_ms,
-        visible_at=order.end_ms, owner=NO_OWNER, events=events,
-    )  # fmt: skip
-    queue.note_next(events)
-
-
-def _is_gone(queue: LeasedQueue, incarnations: Mapping[str, int]) -> bool:
-    """Return whether a queue's topic was created again since."""
-    name = queue.name
-    return incarnations.get(name.source, name.incarnation) != name.incarnation
+        record[RECONSUME_TIMES] = order.repeats.get(offset, 0) + (message_group in blocking)
+        if record[IS_CHOSEN]:
+            blocking.add(message_group)
+    answer = ReceiveAnswer(ReceiveQuestion(), order.popped_ms, order.end_ms, NO_OWNER, changes)
+    queue.hand_out(result, records, last, answer, group)
+    queue.note_next(changes)

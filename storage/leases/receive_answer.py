@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from storage.errors import QueueRebuilding
 from storage.format.leases.receipt_handle import HANDLE_SIZE, PACKED_SIZE
-from storage.kernels.leases import columns, handles
-from storage.leases.leased_queue import Events, HandedOut, LeasedQueue
-from storage.leases.owners import NO_OWNER
-from storage.leases.queues import StoreQueues
+from storage.kernels.leases.handles import seal_handles
+from storage.leases.journal import Changes, KeptQueue
 from storage.leases.values import DeadMessages, ReceivedBatch, ReceiveQuestion
 from storage.message import Damage
 
@@ -23,22 +20,32 @@ Longs = npt.NDArray[np.int64]
 UNITS_MAX: Final = 1 << 18  # looked at in one receive: a filter may drop all of them
 PREDICATE_UNITS: Final = 16  # what a record costs of these at least that a predicate has to look at
 RECORD_RESERVE: Final = 64 << 10  # bytes of an answer that are not worth another pull
-_NO_ATTEMPTS: Final = np.empty(0, np.int32)
+
+
+class Part(NamedTuple):
+    """Records of one queue that are handed out, in order."""
+
+    queue: KeptQueue
+    queue_offsets: Longs
+    attempts: Longs
+    slices: tuple[memoryview, ...]
 
 
 class ReceiveAnswer:
     """What one receive has found so far."""
 
-    def __init__(self, question: ReceiveQuestion, now_ms: int, lease_ms: int, owner: int) -> None:
+    def __init__(
+        self, question: ReceiveQuestion, now_ms: int, visible_at: int, owner: int, changes: Changes
+    ) -> None:
         self.now_ms = now_ms
-        self.visible_at = now_ms + lease_ms
+        self.visible_at = visible_at
         self.owner = owner
+        self.changes = changes
         self.messages_left = question.max_messages
         self.bytes_left = question.max_bytes
-        self.events = Events()
         self.damaged: list[Damage] = []
         self.dead: list[DeadMessages] = []
-        self.parts: list[tuple[LeasedQueue, HandedOut]] = []
+        self.parts: list[Part] = []
         self.units_left = UNITS_MAX
         self.leaves_some = False  # what is next is too long for it
         self.rebuilding: QueueRebuilding | None = None  # of a queue that was passed over
@@ -60,12 +67,12 @@ class ReceiveAnswer:
         except QueueRebuilding as error:
             self.rebuilding = error
 
-    def take(self, queue: LeasedQueue, found: HandedOut) -> None:
+    def take(self, part: Part) -> None:
         """Add records."""
-        if len(found.queue_offsets):
-            self.parts.append((queue, found))
-            self.messages_left -= len(found.queue_offsets)
-            self.bytes_left -= sum(map(len, found.slices))
+        if len(part.queue_offsets):
+            self.parts.append(part)
+            self.messages_left -= len(part.queue_offsets)
+            self.bytes_left -= sum(map(len, part.slices))
 
     def batch(self, key: tuple[int, int]) -> ReceivedBatch:
         """Return the answer, with receipt handles by a key.
@@ -74,77 +81,22 @@ class ReceiveAnswer:
         """
         if self.rebuilding is not None and not (self.parts or self.damaged or self.dead):
             raise self.rebuilding
-        if not self.parts:
-            return ReceivedBatch(
-                attempts=_NO_ATTEMPTS, lease_end_ms=self.visible_at, damaged=tuple(self.damaged),
-                dead=tuple(self.dead), has_more=self.is_full or self.leaves_some,
-            )  # fmt: skip
-        count = sum(len(found.queue_offsets) for _, found in self.parts)
-        sealed = np.empty(count * HANDLE_SIZE, np.uint8)
+        attempts = np.concatenate([np.empty(0, np.int64), *(each.attempts for each in self.parts)])
+        sealed = np.empty(len(attempts) * HANDLE_SIZE, np.uint8)
         scratch = np.empty(PACKED_SIZE, np.uint8)
         position = 0
-        for queue, found in self.parts:
-            position = handles.seal_handles(
-                sealed, position, found.queue_offsets, found.attempts, queue.kind,
-                queue.name.queue_id, self.now_ms, *key, scratch,
+        for queue, offsets, times, _ in self.parts:
+            position = seal_handles(
+                sealed, position, offsets, times, queue.kind, queue.name.queue_id, self.now_ms, *key,
+                scratch,
             )  # fmt: skip
-        attempts = [found.attempts for _, found in self.parts]
         return ReceivedBatch(
-            record_count=count,
-            attempts=np.concatenate(attempts).astype(np.int32),
+            record_count=len(attempts),
+            attempts=attempts.astype(np.int32),
             receipt_handles=sealed.tobytes(),
             lease_end_ms=self.visible_at,
-            slices=tuple(view for _, found in self.parts for view in found.slices),
+            slices=tuple(view for part in self.parts for view in part.slices),
             damaged=tuple(self.damaged),
             dead=tuple(self.dead),
             has_more=self.is_full or self.leaves_some,
         )
-
-
-class KnownAttempts:
-    """Receives of an orderly group by their attempt id, the latest ones."""
-
-    def __init__(self, count_max: int) -> None:
-        self._count_max = count_max
-        self._known: OrderedDict[str, list[tuple[LeasedQueue, Longs, int, int]]] = OrderedDict()
-
-    def clear(self) -> None:
-        """Forget all."""
-        self._known.clear()
-
-    def remember(self, attempt_id: str, answer: ReceiveAnswer) -> None:
-        """Keep what an attempt was given."""
-        self._known[attempt_id] = [
-            (queue, found.queue_offsets, answer.now_ms, answer.visible_at)
-            for queue, found in answer.parts
-        ]
-        self._known.move_to_end(attempt_id)
-        while len(self._known) > self._count_max:
-            self._known.popitem(last=False)
-
-    def again(self, attempt_id: str, now_ms: int, queues: StoreQueues) -> ReceiveAnswer | None:
-        """Return what is still leased of what an attempt was given; None if nothing is."""
-        answer: ReceiveAnswer | None = None
-        for queue, offsets, leased_at, visible_at in self._known.get(attempt_id, ()):
-            rows = queue.rows
-            indexes = rows.find(offsets)
-            held = rows.rows[indexes[indexes >= 0]]
-            still = (held[:, columns.LEASED_AT] == leased_at) & (
-                held[:, columns.VISIBLE_AT] > now_ms
-            )
-            still &= (held[:, columns.STATE] >> columns.STATE_BITS) & 0xFF == columns.LEASED
-            held = held[still]
-            if not len(held):
-                continue
-            if answer is None:
-                answer = ReceiveAnswer(
-                    ReceiveQuestion(), leased_at, visible_at - leased_at, NO_OWNER
-                )
-            found = queues.records_at(
-                queue.name.source, queue.name.queue_id,
-                np.ascontiguousarray(held[:, columns.OFFSET]), max_bytes=1 << 62,
-            )  # fmt: skip
-            held = held[np.isin(held[:, columns.OFFSET], found.queue_offsets, assume_unique=True)]
-            attempts = held[:, columns.STATE] & columns.ATTEMPTS_MAX
-            answer.take(queue, HandedOut(found.queue_offsets, attempts, found.slices))
-        return answer

@@ -4,44 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from storage.files.filesystem import ByteArray
-from storage.kernels.leases import columns
 from storage.message import Damage
-from storage.tables.groups import GroupConfig
-
-BACKOFF_STEPS: Final = 256  # as many as a customized one can have
-
-
-NO_BACKOFF: Final = np.empty(0, np.int64)
-
-
-class GroupRules(NamedTuple):
-    """What of a group's settings decides which of its messages are handed out.
-
-    A message that was handed out ``attempts_max`` times becomes a dead letter. ``backoff`` has the times, ms,
-    after 1, 2, ... attempts, the last for more.
-    """
-
-    attempts_max: int
-    is_orderly: bool
-    begins_at_latest: bool
-    backoff: npt.NDArray[np.int64]
-
-    @classmethod
-    def of(cls, group: GroupConfig) -> GroupRules:
-        """Return the rules of a group's settings."""
-        delay_ms = group.backoff.delay_ms
-        return cls(
-            group.attempts_max,
-            group.orderly,
-            group.begin == "latest",
-            np.array([delay_ms(attempt) for attempt in range(1, BACKOFF_STEPS + 1)], np.int64),
-        )
 
 
 class RecordPredicate(Protocol):
@@ -118,9 +87,9 @@ class OffsetCommit(NamedTuple):
 class HandleProblem(IntEnum):
     """Why a receipt handle is refused."""
 
-    FORGED = columns.FORGED
-    EXPIRED = columns.EXPIRED
-    ACKNOWLEDGED = columns.ACKNOWLEDGED
+    FORGED = 1
+    EXPIRED = 2
+    ACKNOWLEDGED = 3
 
 
 class Refusal(NamedTuple):

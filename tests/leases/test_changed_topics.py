@@ -1,17 +1,16 @@
-"""What changes of a topic while its writer runs is seen by the next receive, and looked for only then."""
+"""What changes of a topic while its writer runs is seen by the next receive."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from engine_store import small_config
 from lease_store import GROUP, TOPIC, LeaseStore, bodies
 
 from storage import Message, MessageStore
-from storage.leases.queues import StoreQueues, retry_topics
+from storage.leases.queues import retry_topics
 
 
 @pytest.fixture(name="writer")
@@ -19,20 +18,6 @@ def _writer(tmp_path: Path) -> Iterator[MessageStore]:
     with MessageStore.open(tmp_path / "store", small_config()) as writer:
         writer.create_topic(TOPIC, 1)
         yield writer
-
-
-@pytest.fixture(name="looks")
-def _looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The topics whose incarnation was looked up."""
-    looks: list[str] = []
-    incarnation_of = StoreQueues.incarnation_of
-
-    def counted(queues: StoreQueues, topic: str) -> Any:
-        looks.append(topic)
-        return incarnation_of(queues, topic)
-
-    monkeypatch.setattr(StoreQueues, "incarnation_of", counted)
-    return looks
 
 
 def stored(writer: MessageStore, body: int, *, topic: str = TOPIC, queue_id: int = 0) -> None:

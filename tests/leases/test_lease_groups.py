@@ -10,7 +10,6 @@ from lease_store import GROUP, ORDERLY, TOPIC, LeaseStore, bodies, put, put_mess
 
 from storage import Message, MessageStore
 from storage.errors import TopicNotFound
-from storage.leases.values import HandleProblem
 from storage.message import Damage
 
 HANDLE = 40
@@ -218,16 +217,6 @@ def test_retries_that_a_broker_left_belong_to_the_topic(tmp_path: Path) -> None:
 
 
 # ---- offsets that change
-
-
-def test_a_group_that_is_reset_goes_on_there(store: LeaseStore) -> None:
-    batch = store.receive(10)
-    store.leases.reset(GROUP, TOPIC, {0: 5})
-
-    assert store.acknowledge(batch.receipt_handles[:HANDLE]) == [(0, HandleProblem.ACKNOWLEDGED)]
-    assert store.acknowledge(batch.receipt_handles[-HANDLE:]) == [(0, HandleProblem.EXPIRED)]
-    store.kill()
-    assert bodies(store.receive(32)) == list(range(5, 20))
 
 
 def test_a_topic_that_was_made_again_begins_at_its_beginning(store: LeaseStore) -> None:

@@ -11,7 +11,7 @@ import pytest
 from lease_store import GROUP, TOPIC, LeaseStore, bodies, put
 from steps_to_try import steps_to_try
 
-from storage.errors import StoreFailed, StoreFull
+from storage.errors import StoreFailed, StoreFull, UnsupportedFormat
 from storage.files.filesystem import OsFileSystem
 from storage.format.config_json import decode_config, encode_config
 from storage.format.journal import blocks_in, encode_block
@@ -55,7 +55,7 @@ def flip(path: Path, position: int) -> None:
 def test_a_damaged_end_costs_what_came_after_it(store: LeaseStore) -> None:
     batch = store.receive(20)
     store.acknowledge(batch.receipt_handles[: 5 * HANDLE])
-    size = store.leases._open.journal.size
+    size = store.leases._journal.size
     store.acknowledge(batch.receipt_handles[5 * HANDLE : 10 * HANDLE])
     store.kill()
     flip(journal_of(store), size + 30)
@@ -129,10 +129,6 @@ def write_unknown_block(path: Path) -> None:
         file.write(encode_block(77, count, b"", crc)[0])
 
 
-def write_later_version(path: Path) -> None:
-    path.write_bytes(encode_block(KEY, 0, KEY_PAYLOAD.pack(VERSION + 1, b"k" * 16), 0)[0])
-
-
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -143,9 +139,8 @@ def write_later_version(path: Path) -> None:
         (cut_end, "bytes that are not whole blocks"),
         (damage_first_events, "bytes that are not whole blocks"),
         (write_unknown_block, "is not understood: a block of kind 77"),
-        (write_later_version, f"version {VERSION + 1} of the journal"),
     ],
-    ids=["key", "empty", "gone", "last block", "cut", "block between", "unknown", "later version"],
+    ids=["key", "empty", "gone", "last block", "cut", "block between", "unknown"],
 )
 def test_each_damage_of_the_journal_is_found_and_costs_no_message(
     store: LeaseStore, caplog: pytest.LogCaptureFixture,
@@ -168,6 +163,18 @@ def test_each_damage_of_the_journal_is_found_and_costs_no_message(
     assert set(range(5, 40)) <= set(bodies(again))
     assert problem in caplog.text
     assert found(store) == []
+
+
+@pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
+def test_a_journal_of_another_version_is_refused_by_name(store: LeaseStore, version: int) -> None:
+    (store.directory / "leases").mkdir()
+    payload = KEY_PAYLOAD.pack(version, b"k" * 16)
+    (store.directory / "leases" / f"{1:020d}").write_bytes(encode_block(KEY, 0, payload, 0)[0])
+
+    with pytest.raises(UnsupportedFormat, match=f"version {version} of the journal of leases"):
+        store.receive(1)
+    stop(store)
+    assert [f"version {version}" in each for each in found(store)] == [True]
 
 
 def broker_sets(store: LeaseStore, offset: int) -> None:
@@ -202,7 +209,7 @@ def test_a_full_disk_hands_out_nothing_and_forgets_nothing(tmp_path: Path) -> No
     disk = SimulatedDisk(tmp_path / "disk")
     store = LeaseStore(tmp_path / "disk" / "store", filesystem=disk)
     batch = store.receive(5)
-    journal = store.leases._open.journal
+    journal = store.leases._journal
     journal._current._reserved = journal.size  # what was reserved ahead is used up
     disk.fault = (errno.ENOSPC, 0)
     disk.faults_left = 1_000
@@ -251,7 +258,7 @@ def test_upkeep_saves_who_begins_at_once_and_offsets_and_a_long_journal_now_and_
     store.acknowledge(begun.receipt_handles)
     for _ in range(9):
         store.acknowledge(store.receive(4).receipt_handles)
-    journal = store.leases._open.journal
+    journal = store.leases._journal
     assert not journal.is_synced
     size = journal.size
 

@@ -85,11 +85,3 @@ def test_a_handle_is_good_until_the_message_comes_again(store: LeaseStore) -> No
     assert store.acknowledge(received.receipt_handles) == []
     store.clock.pass_ms(LEASE_MS)
     assert store.receive(group=STEPS).record_count == 0
-
-
-def test_a_start_knows_the_times(store: LeaseStore) -> None:
-    received = store.receive(group=STEPS, lease_ms=LEASE_MS)
-    store.leases.give_back(STEPS, TOPIC, received.receipt_handles)
-    store.kill()
-    store.leases.progress(STEPS, TOPIC)  # opens the journal
-    comes_again(store, 700, STEPS)

@@ -37,45 +37,6 @@ def test_each_message_is_handed_out_once_while_its_lease_lasts(store: LeaseStore
     assert store.receive().record_count == 0
 
 
-def test_what_is_not_acknowledged_comes_again_with_a_higher_attempt(store: LeaseStore) -> None:
-    first = store.receive(100)
-    assert first.attempts.tolist() == [1] * 100
-    assert store.acknowledge(first.receipt_handles[: 30 * HANDLE]) == []
-
-    store.clock.pass_ms(60_000)
-    again = store.receive(100)
-
-    assert sorted(bodies(again)) == sorted(bodies(first)[30:])
-    assert again.attempts.tolist() == [2] * 70
-
-
-def test_a_lease_that_was_changed_ends_at_the_new_time(store: LeaseStore) -> None:
-    batch = store.receive(2)
-    one, two = batch.receipt_handles[:HANDLE], batch.receipt_handles[HANDLE:]
-    assert store.change(one, 5_000) == []
-    assert store.change(two, 120_000) == []
-    assert store.leases.nearest_ms(GROUP.name, TOPIC) == store.clock.ms + 5_000
-
-    store.clock.pass_ms(5_000)
-    assert bodies(store.receive(1)) == bodies(batch)[:1]
-    store.clock.pass_ms(100_000)
-    assert store.acknowledge(two) == []
-    assert store.acknowledge(one) == [(0, HandleProblem.EXPIRED)]
-
-
-def test_a_message_given_back_at_once_comes_at_once(store: LeaseStore) -> None:
-    heard = []
-    store.leases.add_listener(lambda *names: heard.append(names))
-    batch = store.receive(1)
-
-    store.change(batch.receipt_handles, 0)
-
-    assert heard == [(GROUP.name, TOPIC)]
-    again = store.receive(1)
-    assert bodies(again) == bodies(batch)
-    assert again.attempts.tolist() == [2]
-
-
 def test_handles_are_refused_after_their_time_and_after_an_acknowledgement(
     store: LeaseStore,
 ) -> None:
@@ -158,21 +119,6 @@ def test_an_answer_holds_no_more_than_asked_for(tmp_path: Path) -> None:
     assert store.receive(3).record_count == 3
     assert sum(map(len, store.receive(20, max_bytes=5000).slices)) <= 5000
     assert store.receive(20, max_bytes=1).record_count == 1
-
-
-def test_a_start_goes_on_with_what_was_answered(store: LeaseStore) -> None:
-    batch = store.receive(50)
-    store.acknowledge(batch.receipt_handles[: 10 * HANDLE])
-    store.change(batch.receipt_handles[10 * HANDLE : 11 * HANDLE], 1_000)
-    before = store.leases.progress(GROUP, TOPIC)
-
-    store.kill()
-
-    assert store.leases.progress(GROUP, TOPIC) == before
-    assert store.acknowledge(batch.receipt_handles[11 * HANDLE : 12 * HANDLE]) == []
-    assert store.acknowledge(batch.receipt_handles[:HANDLE]) == [(0, HandleProblem.ACKNOWLEDGED)]
-    store.clock.pass_ms(1_000)
-    assert store.receive(1, queue_ids=(bodies(batch)[10] % 4,)).attempts.tolist() == [2]
 
 
 def test_a_broker_that_opens_the_store_goes_on_at_the_first_message_not_acknowledged(

@@ -86,8 +86,8 @@ class LeaseStore:
 
     def kill(self) -> None:
         """Open again without a stop in order."""
-        if self.leases._open is not None:
-            self.leases._open.journal._current.close()
+        if self.leases._journal is not None:
+            self.leases._journal._current.close()
             self.reader.consumer_offsets._lock.release()
             self.reader.consumer_offsets._lock = None
         self.reader.close()

@@ -1,16 +1,18 @@
 """The blocks of the journal of leases, ``leases/<generation>`` (``storage.format.journal``).
 
 The file's first block is a KEY: the version, i32, and 16 bytes, the key of receipt handles. NAMES are JSON:
-what the numbers in events stand for. EVENTS are lines of 7 i64::
+``queues``, lists of number, group, topic, the topic that the queue is of, queue id, incarnation, whether it is
+orderly and where the group began at the latest message, else 0; ``owners``, lists of number, client id and until when it has renewed. EVENTS are 56 bytes each,
+little-endian::
 
-    column  name           meaning
-    0       EVENT_KIND     queue number << 8 | kind
-    1       FIRST          queue offset; of OWNED the number of the owner
-    2       COUNT          rows of adjacent queue offsets, of a kind for rows
-    3       EVENT_STATE    as in a row
-    4       EVENT_TIME     as a row's VISIBLE_AT; of OWNED until when the owner has renewed
-    5       EVENT_LEASED   as a row's LEASED_AT
-    6       EVENT_GROUP    as a row's MESSAGE_GROUP
+    offset  type  field
+    0       i64   queue number << 8 | kind
+    8       i64   queue offset; of SET and DONE the block number, queue offset >> 6
+    16      u64   mask: which messages of that block, the first one in the lowest bit
+    24      i64   when they are visible again, Unix ms; of NEXT the store time of the record before
+    32      i64   when they were handed out, Unix ms; of NEXT the commit offset of that record
+    40      i64   (owner + 1) << 32 | kind of state << 24 | attempts
+    48      i64   hash of the message group, in orderly groups
 """
 
 from __future__ import annotations
@@ -21,48 +23,28 @@ from struct import Struct
 from typing import Any, Final
 
 LEASE_DIRECTORY: Final = "leases"
-VERSION: Final = 1
+VERSION: Final = 2
 KEY_PAYLOAD: Final = Struct("<i16s4x")
 
 KEY: Final = 1
 NAMES: Final = 2
 EVENTS: Final = 3
 
-EVENT_KIND: Final = 0
-FIRST: Final = 1
-COUNT: Final = 2
-EVENT_STATE: Final = 3
-EVENT_TIME: Final = 4
-EVENT_LEASED: Final = 5
-EVENT_GROUP: Final = 6
-EVENT_COLUMNS: Final = 7
-EVENT_SIZE: Final = 8 * EVENT_COLUMNS
+EVENT: Final = Struct("<qqQqqqq")
 KIND_BITS: Final = 8
 
-SET: Final = 1  # rows are as the event says
-DONE: Final = 2  # rows are acknowledged, dropped or made dead letters of
-NEXT: Final = 3  # nothing from FIRST on was handed out
-CLEARED: Final = 4  # no rows are left, and nothing from FIRST on was handed out
-COMMITTED_AT: Final = 5  # consumerOffset.json was given FIRST
-OWNED: Final = 6  # an owner has renewed its leases
-FORGOTTEN: Final = 7  # the queue's leases are no more, and its number stands for nothing
+SET: Final = 1  # messages are as the event says
+DONE: Final = 2  # messages are acknowledged, dropped or dead letters by now
+BEFORE: Final = 3  # everything before the queue offset is done
+NEXT: Final = 4  # nothing from the queue offset on was handed out
+COMMITTED_AT: Final = 5  # consumerOffset.json was given the queue offset
+FORGOTTEN: Final = 6  # the queue's leases are no more, and its number stands for nothing
 
 
 def encode_names(names: Mapping[str, Any]) -> bytes:
-    """Return the payload of a NAMES block: ``queues``, lists of number, group, topic, the topic that the queue
-    is of, queue id, incarnation and whether it is orderly; ``begins``, lists of number and where the group began at
-    the latest message; ``owners``, lists of number and client id.
-    """
+    """Return the payload of a NAMES block."""
     text = json.dumps(names).encode()
     return text + b" " * (-len(text) % 8)
-
-
-def encode_blocks(
-    events: bytes = b"", names: Mapping[str, Any] | None = None
-) -> list[tuple[int, bytes]]:
-    """Return kinds and payloads of the blocks of names, then of events, each where there are any."""
-    blocks = [(NAMES, encode_names(names))] if names else []
-    return [*blocks, (EVENTS, events)] if events else blocks
 
 
 def encode_key(key: bytes) -> bytes:
@@ -70,11 +52,9 @@ def encode_key(key: bytes) -> bytes:
     return KEY_PAYLOAD.pack(VERSION, key)
 
 
-def decode_key(payload: memoryview) -> bytes:
-    """Return the key of receipt handles. Raises ValueError for another version."""
+def decode_key(payload: memoryview) -> tuple[int, bytes]:
+    """Return the version and the key of receipt handles. Raises ValueError if it is neither."""
     if len(payload) != KEY_PAYLOAD.size:
         raise ValueError("not a key of receipt handles")
     version, key = KEY_PAYLOAD.unpack(payload)
-    if version != VERSION:
-        raise ValueError(f"version {version} of the journal of leases; this code reads {VERSION}")
-    return bytes(key)
+    return version, bytes(key)

@@ -1,1 +1,1 @@
-"""Loops over leases: their rows, their receipt handles, the records that are handed out."""
+"""Loops over leases: receipt handles, the records that are handed out, runs of messages as bitmaps."""

@@ -14,7 +14,6 @@ from storage.format.record_layout import (
     SYS_FLAG_STORE_HOST_V6,
 )
 from storage.kernels.columns import PROPERTIES_LENGTH, PROPERTIES_POSITION, STOP_END
-from storage.kernels.leases.columns import IS_CHOSEN, RECONSUME_TIMES, RECORD_GROUP, RECORD_OFFSET
 from storage.kernels.leases.siphash import siphash
 from storage.kernels.primitives.big_endian import read_i32, read_i64
 from storage.kernels.primitives.jit import BYTES, WRITABLE_ROWS, i64, int64, kernel
@@ -25,7 +24,11 @@ from storage.kernels.scan import frame_record
 
 BEGIN: Final = 0
 END: Final = 1
-RECORD_COLUMNS: Final = 6  # BEGIN, END, RECORD_OFFSET, RECONSUME_TIMES, RECORD_GROUP, IS_CHOSEN
+RECORD_OFFSET: Final = 2
+RECONSUME_TIMES: Final = 3
+RECORD_GROUP: Final = 4
+IS_CHOSEN: Final = 5
+RECORD_COLUMNS: Final = 6
 _NAME: Final = text_bytes(SHARDING_KEY)
 
 

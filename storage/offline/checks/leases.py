@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from storage import findings as kinds
+from storage.errors import UnsupportedFormat
 from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.findings import WARNING, Finding
 from storage.format.leases.journal import LEASE_DIRECTORY
-from storage.leases.loading import load_journal
+from storage.leases.journal import load_journal
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
@@ -27,7 +28,10 @@ def lease_journal(
     """
     if not is_locked and DirectoryLock.is_held(paths.root, LockRole.CONSUMER_OFFSETS, disk):
         return
-    _, problems = load_journal(disk, paths.root / LEASE_DIRECTORY, _ANY_TIME)
+    try:
+        _, problems = load_journal(disk, paths.root / LEASE_DIRECTORY, _ANY_TIME)
+    except UnsupportedFormat as error:
+        problems = [("", str(error))]
     for name, problem in problems:
         yield Finding(
             severity=WARNING, kind=kinds.LEASE_JOURNAL,

@@ -41,7 +41,7 @@ class FakeLeases:
     def is_orderly(self, _group: str) -> bool:
         return False
 
-    def begin_receiving(self, *_: Any) -> FakeBatch:
+    def begin_leasing(self, *_: Any) -> FakeBatch:
         return FakeBatch()
 
 
@@ -71,7 +71,7 @@ class CountedLeases:
     def is_orderly(self, _group: str) -> bool:
         return self.has_order
 
-    def receive(self, _group: str, _topic: str, question: ReceiveQuestion) -> ReceivedBatch:
+    def lease(self, _group: str, _topic: str, question: ReceiveQuestion) -> ReceivedBatch:
         self.asked_count += 1
         count = min(self.message_count, question.max_messages)
         self.message_count -= count
@@ -80,7 +80,7 @@ class CountedLeases:
             has_more=count == question.max_messages,
         )  # fmt: skip
 
-    begin_receiving = receive
+    begin_leasing = lease
 
     def due_in_seconds(self, *_: Any) -> float | None:
         return None
@@ -150,10 +150,10 @@ async def test_what_fills_an_answer_is_followed_by_the_next_one(line: Line) -> N
 class FaultyLeases(CountedLeases):
     """What one member asks meets a fault of the program."""
 
-    def receive(self, group: str, topic: str, question: ReceiveQuestion) -> ReceivedBatch:
+    def lease(self, group: str, topic: str, question: ReceiveQuestion) -> ReceivedBatch:
         if question.tag_expression == "faulty":
             raise RecursionError("maximum recursion depth exceeded")
-        return super().receive(group, topic, question)
+        return super().lease(group, topic, question)
 
 
 async def test_a_fault_that_one_question_meets_is_told_to_who_asked_it(line: Line) -> None:

@@ -27,7 +27,7 @@ from storage.index.checkpointer import IndexCheckpointer
 from storage.index.index_file import IndexFile
 from storage.kernels import unit_order
 from storage.kernels.columns import STOP_END
-from storage.leases import loading
+from storage.leases import journal as lease_journal
 from storage.log import acknowledgement
 from storage.log.acknowledgement import APPENDED, COMMITTED, FLUSHED, AckPolicy
 from storage.queues.consume_queue import ConsumeQueue
@@ -226,7 +226,7 @@ def _journal_blocks_believed(patch: Patch) -> None:
             yield journal.Block(kind, data[position + journal.HEAD.size : end], end, crc)
             position, number = end, number + 1
 
-    patch.setattr(loading, "blocks_in", believed)
+    patch.setattr(lease_journal, "blocks_in", believed)
 
 
 SYNC_CUT = checks.acknowledged_survives_a_cut
