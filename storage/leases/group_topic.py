@@ -20,7 +20,7 @@ from storage.kernels.leases.handles import (
 )
 from storage.kernels.leases.runs import BLOCK_SIZE, runs_of
 from storage.leases.handed_out import LEASED, NEVER, NO_OWNER, WAITING, Messages, State, offsets_in
-from storage.leases.journal import Changes
+from storage.leases.journal import Changes, KeptQueue
 from storage.leases.leased_queue import LeasedQueue
 from storage.leases.new_records import (
     PULLED_BYTES_MIN,
@@ -58,7 +58,7 @@ class _Attempt(NamedTuple):
 
     now_ms: int
     visible_at: int
-    parts: list[Part]
+    parts: list[tuple[KeptQueue, Longs]]  # queue offsets
 
 
 class GroupTopic:
@@ -96,7 +96,7 @@ class GroupTopic:
             (each.name.source, each.name.queue_id): number
             for number, each in enumerate(self.queues)
         }
-        self._begin_anew(some_gone=any(each not in self.queues for each in before))
+        self._begin_anew(some_gone=not set(before) <= set(self.queues))
 
     def _begin_anew(self, *, some_gone: bool) -> None:
         """Have all queues looked at the next time."""
@@ -154,7 +154,8 @@ class GroupTopic:
                 with answer.passing_over():
                     self._hand_out_new(queue, group, question, answer)
         if question.attempt_id and group.orderly and answer.parts:
-            given = _Attempt(answer.now_ms, answer.visible_at, answer.parts)
+            parts = [(part.queue, part.queue_offsets) for part in answer.parts]
+            given = _Attempt(answer.now_ms, answer.visible_at, parts)
             self._attempts[question.attempt_id] = given
             self._attempts.move_to_end(question.attempt_id)
             while len(self._attempts) > self._config.attempt_ids_max:
@@ -168,7 +169,7 @@ class GroupTopic:
             return None
         then = given.now_ms, given.visible_at
         answer = ReceiveAnswer(ReceiveQuestion(), *then, NO_OWNER, Changes())
-        for queue, offsets, _, _ in given.parts:
+        for queue, offsets in given.parts:
             still: dict[int, int] = {}
             for offset in offsets.tolist():
                 state = queue.handed_out.state_of(offset)
