@@ -51,8 +51,8 @@ class _Block:
 
 def offsets_in(number: int, mask: int) -> list[int]:
     """Return the queue offsets of messages of a block."""
-    begin = number << BLOCK_BITS
-    return [begin + bit for bit in range(mask.bit_length()) if mask >> bit & 1]
+    begin, first = number << BLOCK_BITS, max((mask & -mask).bit_length() - 1, 0)
+    return [begin + bit for bit in range(first, mask.bit_length()) if mask >> bit & 1]
 
 
 def _up_to(number: int, queue_offset: int) -> int:

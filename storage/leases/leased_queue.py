@@ -11,10 +11,9 @@ from storage.format.leases import journal
 from storage.kernels.leases.records import (
     IS_CHOSEN,
     RECONSUME_TIMES,
-    RECORD_GROUP,
     RECORD_OFFSET,
 )
-from storage.kernels.leases.runs import BLOCK_SIZE, runs_of
+from storage.kernels.leases.runs import BLOCK_BITS, BLOCK_SIZE, Run, runs_of
 from storage.leases.handed_out import (
     BLOCKED,
     DEAD,
@@ -178,10 +177,10 @@ class LeasedQueue(KeptQueue):
         offsets, attempts = _table(due)
         found = store.records_at(self.name.source, self.name.queue_id, offsets, max_bytes=max_bytes)
         answer.damaged += found.damaged
+        if len(found.queue_offsets) == len(offsets):
+            return found, due, attempts + 1
         is_there = np.isin(offsets, found.queue_offsets, assume_unique=True)
         attempts = attempts[is_there] + 1
-        if is_there.all():
-            return found, due, attempts
         if not found.looked_at:
             for number, mask, state in due:
                 later = state._replace(visible_at=answer.now_ms + NOT_SHOWN_MS)
@@ -254,42 +253,40 @@ class LeasedQueue(KeptQueue):
         What has used up its attempts is due at once, and what is blocked waits for its message group. The caller
         notes where the queue goes on, after an error too.
         """
-        handed_out = self.handed_out
-        for number, mask, begin, end in runs_of(records, RECORD_OFFSET):
-            if not records[begin, IS_CHOSEN]:
+        taken: dict[tuple[int, State], int] = {}  # masks, by block and state
+        leased = State(LEASED, 1, answer.visible_at, answer.now_ms, answer.owner)
+        for number, mask, begin, end in self._runs_of(records):
+            offset, attempts, message_group, is_chosen = records[begin, RECORD_OFFSET:].tolist()
+            if not is_chosen:
                 continue
-            pieces = [(mask, begin, end)]
-            if handed_out.is_orderly:
-                pieces = [
-                    (1 << int(records[i, RECORD_OFFSET]) % BLOCK_SIZE, i, i + 1)
-                    for i in range(begin, end)
-                ]
-            for bits, first, after in pieces:
-                offset, attempts, message_group = records[
-                    first, RECORD_OFFSET : RECORD_GROUP + 1
-                ].tolist()
-                if handed_out.has_line(message_group):
-                    state = State(BLOCKED, attempts, NEVER)
-                elif attempts >= group.attempts_max:
-                    state = State(LEASED, attempts, answer.now_ms)
-                else:
-                    state = State(
-                        LEASED, attempts + 1, answer.visible_at, answer.now_ms, answer.owner
-                    )
-                handed_out.join_line(offset, message_group)
-                self.set(Messages(number, bits, state), state, answer.changes)
-                records[first:after, IS_CHOSEN] = state.leased_at > 0
-                records[first:after, RECONSUME_TIMES] = state.attempts
-        handed_out.next_offset = result.next_offset
+            if self.handed_out.has_line(message_group):
+                state = State(BLOCKED, attempts, NEVER)
+            elif attempts >= group.attempts_max:
+                state = State(LEASED, attempts, answer.now_ms)
+            else:
+                state = leased if not attempts else leased._replace(attempts=attempts + 1)
+            self.handed_out.join_line(offset, message_group)
+            taken[number, state] = taken.get((number, state), 0) | mask
+            if not state.leased_at:
+                records[begin:end, IS_CHOSEN] = 0
+        for (number, state), mask in taken.items():
+            self.set(Messages(number, mask, state), state, answer.changes)
+        self.handed_out.next_offset = result.next_offset
         self.last = last
         slices = chosen_slices(result.slices, records)
         chosen = records[records[:, IS_CHOSEN] != 0]
-        answer.take(
-            Part(
-                self, np.ascontiguousarray(chosen[:, RECORD_OFFSET]),
-                np.ascontiguousarray(chosen[:, RECONSUME_TIMES]), slices,
-            )
-        )  # fmt: skip
+        offsets = np.ascontiguousarray(chosen[:, RECORD_OFFSET])
+        answer.take(Part(self, offsets, chosen[:, RECONSUME_TIMES] + 1, slices))
+
+    def _runs_of(self, records: Longs) -> list[Run]:
+        """Return the runs of records; in an orderly group each record is one."""
+        if not self.handed_out.is_orderly:
+            return runs_of(records, RECORD_OFFSET)
+        offsets = records[:, RECORD_OFFSET].tolist()
+        return [
+            (offset >> BLOCK_BITS, 1 << offset % BLOCK_SIZE, line, line + 1)
+            for line, offset in enumerate(offsets)
+        ]
 
 
 def _table(messages: list[Messages]) -> tuple[Longs, Longs]:
@@ -299,8 +296,10 @@ def _table(messages: list[Messages]) -> tuple[Longs, Longs]:
         for number, mask, state in messages
         for queue_offset in offsets_in(number, mask)
     )
-    offsets, attempts = np.array(table, np.int64).reshape(-1, 2).T
-    return np.ascontiguousarray(offsets), attempts
+    return (
+        np.array([queue_offset for queue_offset, _ in table], np.int64),
+        np.array([attempts for _, attempts in table], np.int64),
+    )
 
 
 def _among(messages: list[Messages], queue_offsets: Longs) -> list[Messages]:
