@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from storage.config import LeaseConfig
 from storage.errors import GroupInUse
-from storage.format.leases.receipt_handle import ATTEMPT_MAX, HANDLE_SIZE, PACKED_SIZE
+from storage.format.leases.receipt_handle import ATTEMPT_MAX, HANDLE_SIZE, decode_handles
 from storage.kernels.leases.handles import (
     FORGED_KIND,
     HANDLE_COLUMNS,
@@ -79,7 +79,6 @@ class GroupTopic:
         self._store = store
         self._owners = owners
         self._config = config
-        self._scratch = np.zeros(PACKED_SIZE, np.uint8)
         self._attempts: OrderedDict[str, _Attempt] = OrderedDict()
         self._by_name: dict[tuple[int, int], LeasedQueue] = {}  # kind and queue id
         self._numbers: dict[tuple[str, int], int] = {}
@@ -297,7 +296,7 @@ class GroupTopic:
     ) -> tuple[list[Refusal], list[tuple[LeasedQueue, Messages]]]:
         """Do the same to all messages that receipt handles name; return the refused handles, and what is settled."""
         opened = np.empty((len(sealed) // HANDLE_SIZE, HANDLE_COLUMNS), np.int64)
-        open_handles(np.frombuffer(sealed, np.uint8), *self._key, self._scratch, opened)
+        open_handles(np.frombuffer(decode_handles(sealed), np.uint8), *self._key, opened)
         refused: list[Refusal] = []
         settled: list[tuple[LeasedQueue, Messages]] = []
         nearest_ms: dict[LeasedQueue, int] = {}

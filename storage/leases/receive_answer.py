@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.errors import QueueRebuilding
-from storage.format.leases.receipt_handle import HANDLE_SIZE, PACKED_SIZE
+from storage.format.leases.receipt_handle import PACKED_SIZE, encode_handles
 from storage.kernels.leases.handles import seal_handles
 from storage.leases.journal import Changes, KeptQueue
 from storage.leases.values import DeadMessages, ReceivedBatch, ReceiveQuestion
@@ -82,18 +82,16 @@ class ReceiveAnswer:
         if self.rebuilding is not None and not (self.parts or self.damaged or self.dead):
             raise self.rebuilding
         attempts = np.concatenate([np.empty(0, np.int64), *(each.attempts for each in self.parts)])
-        sealed = np.empty(len(attempts) * HANDLE_SIZE, np.uint8)
-        scratch = np.empty(PACKED_SIZE, np.uint8)
+        packed = np.empty(len(attempts) * PACKED_SIZE, np.uint8)
         position = 0
         for queue, offsets, times, _ in self.parts:
             position = seal_handles(
-                sealed, position, offsets, times, queue.kind, queue.name.queue_id, self.now_ms, *key,
-                scratch,
+                packed, position, offsets, times, queue.kind, queue.name.queue_id, self.now_ms, *key,
             )  # fmt: skip
         return ReceivedBatch(
             record_count=len(attempts),
             attempts=attempts.astype(np.int32),
-            receipt_handles=sealed.tobytes(),
+            receipt_handles=encode_handles(packed.tobytes()),
             lease_end_ms=self.visible_at,
             slices=tuple(view for part in self.parts for view in part.slices),
             damaged=tuple(self.damaged),

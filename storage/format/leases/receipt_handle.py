@@ -15,6 +15,7 @@ URL-safe base64 of 30 bytes, big-endian::
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Final
 
 VERSION: Final = 1
@@ -30,4 +31,18 @@ QUEUE_OFFSET_POSITION: Final = 8
 LEASED_AT_POSITION: Final = 16
 MAC_POSITION: Final = 22
 
-ALPHABET: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+_LETTERS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+_FORGED: Final = b"A" * HANDLE_SIZE  # of version 0
+
+
+def encode_handles(packed: bytes) -> bytes:
+    """Return the letters of packed handles."""
+    return urlsafe_b64encode(packed)
+
+
+def decode_handles(handles: bytes) -> bytes:
+    """Return packed handles; of one with a letter that is none a forged one."""
+    if handles.translate(None, _LETTERS):
+        each = [handles[at : at + HANDLE_SIZE] for at in range(0, len(handles), HANDLE_SIZE)]
+        handles = b"".join(_FORGED if one.translate(None, _LETTERS) else one for one in each)
+    return urlsafe_b64decode(handles)
