@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -30,7 +30,7 @@ from storage.leases.new_records import (
     records_of,
 )
 from storage.leases.owners import Owners
-from storage.leases.queues import StoreQueues
+from storage.leases.queues import NOWHERE, StoreQueues
 from storage.leases.receive_answer import PREDICATE_UNITS, Part, ReceiveAnswer
 from storage.leases.values import (
     DeadMessages,
@@ -371,9 +371,22 @@ class GroupTopic:
                 if queue.handed_out.nearest_ms < nearest_ms:
                     changes.sooner.add((self.group, self.topic))
 
-    def release(self, owner: int, visible_at: int, changes: Changes) -> int:
-        """Let all leases of an owner end at a time; return how many there were."""
-        count = sum(queue.release(owner, visible_at, changes) for queue in self.queues)
+    def end_gone(self, incarnations: Mapping[str, int], changes: Changes) -> None:
+        """End the leases of queues whose topic was deleted since: nobody can acknowledge them.
+
+        Where such a queue was stays known, and is not the group's offset any more.
+        """
+        for queue in self.queues:
+            name = queue.name
+            if incarnations.get(name.source, name.incarnation) != name.incarnation:
+                if queue.handed_out.live_count:
+                    queue.reset(queue.handed_out.next_offset, NOWHERE, changes)
+                if queue.committed_offset != queue.handed_out.group_offset:
+                    queue.note_committed(queue.handed_out.group_offset, changes)
+
+    def release(self, owners: Container[int], visible_at: int, changes: Changes) -> int:
+        """Let all leases of some owners end at a time; return how many there were."""
+        count = sum(queue.release(owners, visible_at, changes) for queue in self.queues)
         if count:
             changes.sooner.add((self.group, self.topic))
         return count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Final
 
 import numpy as np
@@ -201,12 +202,12 @@ class LeasedQueue(KeptQueue):
                     bit = 1 << queue_offset % BLOCK_SIZE
                     self.set(Messages(number, bit, state), None, changes, now_ms)
 
-    def release(self, owner: int, visible_at: int, changes: Changes) -> int:
-        """Let the leases of an owner end at a time; return how many."""
+    def release(self, owners: Container[int], visible_at: int, changes: Changes) -> int:
+        """Let the leases of some owners end at a time; return how many."""
         count = 0
         for each in self.handed_out.all():
             state = each.state
-            if state.owner == owner:
+            if state.owner in owners:
                 released = State(WAITING, state.attempts, visible_at, state.leased_at)
                 self.set(each, released, changes)
                 count += each.mask.bit_count()

@@ -333,13 +333,13 @@ class Leases:
         with self._changing() as changes:
             visible_at = self.clock.now_ms() + self.config.released_ms
             known = self._owners.known(client_ids)
-            for owner in known.values():
-                if not group:
+            if not group:
+                for owner in known.values():
                     self._owners.end(owner)
-                for held in self._topics.values():
-                    if group in ("", held.group):
-                        count += held.release(owner, visible_at, changes)
-            changes.own(self._owners.names(known))
+                changes.own(self._owners.names(known))
+            for held in self._topics.values() if known else ():
+                if group in ("", held.group):
+                    count += held.release(set(known.values()), visible_at, changes)
         return count
 
     # ---- what a service asks
@@ -529,15 +529,20 @@ class Leases:
         has_begun, self.has_begun = self.has_begun, False  # before the look at who there is
         table, moved = self._queues.offsets, []
         try:
-            with self._changing() as changes:
-                self._live_count = 0
-                for held in self._topics.values():
-                    self._sets.end_gone(held, changes)
-                    self._live_count += held.live_count
+            topics, live_count = list(self._topics.values()), 0
+            sources = {queue.name.source for held in topics for queue in held.queues}
+            incarnations = {each: self._queues.reader.incarnation_of(each) for each in sources}
+            for held in topics:  # calls go on between them
+                with self._changing() as changes:
+                    if self._topics.get((held.group, held.topic)) is not held:
+                        continue
+                    held.end_gone(incarnations, changes)
+                    live_count += held.live_count
                     for queue in held.queues:
                         offset = queue.handed_out.group_offset
                         if offset != queue.committed_offset:
                             moved.append((held, queue, offset))
+            self._live_count = live_count
             if moved:
                 self.sync()  # a power cut must not leave offsets that the journal knows nothing of
             for _, queue, offset in moved:

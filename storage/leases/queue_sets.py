@@ -213,21 +213,6 @@ class QueueSets:
         first = min(first, high)
         return first if first < next_offset else None
 
-    def end_gone(self, held: GroupTopic, changes: Changes) -> None:
-        """End the leases of queues whose topic was deleted since: nobody can acknowledge them.
-
-        Where such a queue was stays known, and is not the group's offset any more.
-        """
-        sources = {queue.name.source for queue in held.queues}
-        incarnations = {source: self._queues.reader.incarnation_of(source) for source in sources}
-        for queue in held.queues:
-            name, handed_out = queue.name, queue.handed_out
-            if incarnations[name.source] != name.incarnation:
-                if handed_out.live_count:
-                    queue.reset(handed_out.next_offset, NOWHERE, changes)
-                if queue.committed_offset != queue.handed_out.group_offset:
-                    queue.note_committed(queue.handed_out.group_offset, changes)
-
     def forget(self, held: GroupTopic, changes: Changes) -> None:
         """Forget a group's leases in a topic."""
         for queue in held.queues:
