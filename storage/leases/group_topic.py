@@ -75,6 +75,8 @@ class GroupTopic:
         self.group = group
         self.topic = topic
         self.queues: list[LeasedQueue] = []
+        self.shape: object = None  # what its queues were taken from; ``QueueSets``
+        self.looked_at: object = None  # the tables' state when that was compared last
         self._key = key
         self._store = store
         self._owners = owners

@@ -22,7 +22,7 @@ from storage.errors import (
     TopicNotFound,
 )
 from storage.files.filesystem import FileSystem, OsFileSystem
-from storage.format.leases.journal import EVENT, KEY, LEASE_DIRECTORY, encode_key
+from storage.format.leases.journal import EVENT, FORGOTTEN, KEY, LEASE_DIRECTORY, encode_key
 from storage.format.leases.receipt_handle import HANDLE_SIZE
 from storage.format.names import RETRY_PREFIX, consumer_group_problem
 from storage.journal.journal import Journal
@@ -207,10 +207,8 @@ class Leases:
         held = self._topics.get((group.name, topic))
         if held is None and (problem := consumer_group_problem(group.name)):
             raise InvalidMessage("group", problem)
-        shape = self._sets.shape(group.name, topic)
         held = held or self._new(group.name, topic)
-        if not self._sets.fits(held, shape, group):
-            self._sets.bring_up(held, shape, group, changes, self.clock.now_ms())
+        if self._sets.bring_up(held, group, changes, self.clock.now_ms()):
             self._topics[group.name, topic] = held
             self.has_begun = True
         return held
@@ -497,7 +495,8 @@ class Leases:
             with self._changing() as changes:
                 for key in list(self._topics):
                     if key[0] == group and topic in ("", key[1]):
-                        self._sets.forget(self._topics.pop(key), changes)
+                        for queue in self._topics.pop(key).queues:
+                            changes.note(FORGOTTEN, queue, 0)
             if not topic:
                 self._queues.offsets.forget(group)
                 self._queues.offsets.save()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,14 +26,8 @@ from storage.leases.values import ReceiveQuestion
 from storage.message import PullResult
 from storage.tables.groups import GroupConfig
 
-SHAPES_MAX: Final = 10_000  # kept, by group and topic
-
-
-class Shape(NamedTuple):
-    """The topics that a group's messages of a topic come from: name, incarnation and queue ids of each."""
-
-    sources: tuple[tuple[str, int, tuple[int, ...]], ...]
-    shows_all: bool
+Sources = list[tuple[str, int, tuple[int, ...]]]
+"""The topics that a group's messages of a topic come from: name, incarnation and queue ids of each."""
 
 
 class _TakenOver(NamedTuple):
@@ -52,32 +46,29 @@ class QueueSets:
         self._queues = queues
         self._orders = orders
         self._next_number = 0
-        self._known: dict[GroupTopic, tuple[Shape, bool]] = {}
-        self._shapes: dict[tuple[str, str], tuple[tuple[int, int], Shape]] = {}
 
-    def shape(self, group: str, topic: str) -> Shape:
-        """Return what there is now. Raises TopicNotFound."""
-        reader = self._queues.reader
+    def bring_up(self, held: GroupTopic, group: GroupConfig, changes: Changes, now_ms: int) -> bool:
+        """Give a group's leases the queues that the topic has now; return whether these are others than before.
+
+        Raises TopicNotFound. After an error nothing has changed.
+        """
+        reader, topic = self._queues.reader, held.topic
         state = reader.tables_state()  # first: a change after it is seen the next time
-        kept = self._shapes.get((group, topic))
-        if kept is not None and kept[0] == state:
-            return kept[1]
+        if state is not None and held.looked_at == (state, group.orderly):
+            return False
         is_in_table = topic in reader.topics
-        retries = [name for name in retry_topics(group, topic) if name in reader.topics]
+        retries = [name for name in retry_topics(group.name, topic) if name in reader.topics]
         sources = [
             (name, reader.incarnation_of(name), self._queues.queue_ids(name))
             for name in (topic, *retries)
         ]
-        shape = Shape(tuple(sources), reader.shows_all())
-        if state is not None and is_in_table:
-            if len(self._shapes) >= SHAPES_MAX:
-                self._shapes.clear()
-            self._shapes[group, topic] = state, shape
-        return shape
-
-    def fits(self, held: GroupTopic, shape: Shape, group: GroupConfig) -> bool:
-        """Return whether a group's leases are of those queues already."""
-        return self._known.get(held) == (shape, group.orderly)
+        shape = (sources, reader.shows_all(), group.orderly)
+        is_other = held.shape != shape
+        if is_other:
+            self._change(held, sources, group, changes, now_ms)
+            held.shape = shape
+        held.looked_at = (state, group.orderly) if is_in_table else None
+        return is_other
 
     def restored(self, kept: KeptQueue, changes: Changes, now_ms: int) -> LeasedQueue:
         """Return a queue of the journal, with what consumerOffset.json says of it by now.
@@ -94,23 +85,21 @@ class QueueSets:
             queue.is_handed_back = True
         return queue
 
-    def bring_up(
-        self, held: GroupTopic, shape: Shape, group: GroupConfig, changes: Changes, now_ms: int
+    def _change(
+        self, held: GroupTopic, sources: Sources, group: GroupConfig, changes: Changes, now_ms: int
     ) -> None:
-        """Take in queues that are new, and let go of those of a topic that was deleted.
-
-        After an error nothing has changed.
-        """
-        incarnations = {source: incarnation for source, incarnation, _ in shape.sources}
+        """Take in queues that are new, and let go of those of a topic that was deleted."""
+        incarnations = {source: incarnation for source, incarnation, _ in sources}
         kept: list[LeasedQueue] = []
         gone: list[LeasedQueue] = []
         for queue in held.queues:
             name = queue.name
             is_gone = incarnations.get(name.source, name.incarnation) != name.incarnation
             (gone if is_gone else kept).append(queue)
-        unchecked = [each for each in kept if shape.shows_all and not each.is_checked]
+        shows_all = self._queues.reader.shows_all()
+        unchecked = [each for each in kept if shows_all and not each.is_checked]
         ends = [(queue, self._lost_from(queue)) for queue in unchecked]
-        new = self._missing(held, shape, group, kept, gone)
+        new = self._missing(held, sources, group, kept, gone)
         added = [queue for queue, _ in new] + [each for each in kept if each.is_handed_back]
         orders = [self._order(queue, group) for queue in added]
 
@@ -134,7 +123,6 @@ class QueueSets:
             if order is not None:
                 _take_over(queue, order, group, changes)
         held.set_queues(kept + [queue for queue, _ in new])
-        self._known[held] = (shape, group.orderly)
 
     def _order(self, queue: LeasedQueue, group: GroupConfig) -> _TakenOver | None:
         """Return what a broker had handed out of a queue, and is not all acknowledged; None if nothing is.
@@ -159,14 +147,14 @@ class QueueSets:
         return _TakenOver(order, result, records, last)
 
     def _missing(
-        self, held: GroupTopic, shape: Shape, group: GroupConfig, kept: list[LeasedQueue],
+        self, held: GroupTopic, sources: Sources, group: GroupConfig, kept: list[LeasedQueue],
         gone: list[LeasedQueue],
     ) -> list[tuple[LeasedQueue, int | None]]:  # fmt: skip
         """Return the queues that a group has no leases of yet, each with its offset in consumerOffset.json."""
         known = {(queue.name.source, queue.name.queue_id) for queue in kept}
         created_again = {(queue.name.source, queue.name.queue_id) for queue in gone}
         missing = []
-        for source, incarnation, queue_ids in shape.sources:
+        for source, incarnation, queue_ids in sources:
             for queue_id in queue_ids:
                 if (source, queue_id) in known:
                     continue
@@ -212,12 +200,6 @@ class QueueSets:
         )
         first = min(first, high)
         return first if first < next_offset else None
-
-    def forget(self, held: GroupTopic, changes: Changes) -> None:
-        """Forget a group's leases in a topic."""
-        for queue in held.queues:
-            changes.note(FORGOTTEN, queue, 0)
-        self._known.pop(held, None)
 
 
 def _take_over(queue: LeasedQueue, taken: _TakenOver, group: GroupConfig, changes: Changes) -> None:
