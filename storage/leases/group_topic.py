@@ -31,7 +31,7 @@ from storage.leases.new_records import (
 )
 from storage.leases.owners import Owners
 from storage.leases.queues import NOWHERE, StoreQueues
-from storage.leases.receive_answer import PREDICATE_UNITS, Part, ReceiveAnswer
+from storage.leases.receive_answer import PREDICATE_UNITS, ReceiveAnswer, ReceivedPart
 from storage.leases.values import (
     DeadMessages,
     HandleProblem,
@@ -187,7 +187,9 @@ class GroupTopic:
                 )  # fmt: skip
                 attempts = [still[offset] for offset in found.queue_offsets.tolist()]
                 answer.take(
-                    Part(queue, found.queue_offsets, np.array(attempts, np.int64), found.slices)
+                    ReceivedPart(
+                        queue, found.queue_offsets, np.array(attempts, np.int64), found.slices
+                    )
                 )
         return answer if answer.parts else None
 

@@ -1,8 +1,9 @@
 """What is handed out of one queue to a group: ranges of its messages, each with the state that they share.
 
-Messages of 64 adjacent queue offsets are a block. A block has for each state a bitmap of the messages in it; what is
-done is in none. Messages that were received together stay one bitmap until something becomes of one of them
-alone. In an orderly group the messages of a message group form a line, and only its first one is not BLOCKED.
+Messages of 64 adjacent queue offsets are a block. A block has for each state a bitmap of the messages in it;
+what is done is in none. Messages that were received together stay one bitmap until something becomes of one
+of them alone. In an orderly group the messages of a message group form a line, and only its first one is not
+BLOCKED.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Messages(NamedTuple):
     state: State
 
 
-class _Block:
+class _Masks:
     __slots__ = ("nearest_ms", "states")
 
     def __init__(self) -> None:
@@ -69,7 +70,7 @@ class HandedOut:
         self.nearest_ms = NEVER
         self.live_count = 0
         self.blocked_count = 0
-        self._blocks: dict[int, _Block] = {}  # ascending: one is added after all others
+        self._blocks: dict[int, _Masks] = {}  # ascending: one is added after all others
         self._groups: dict[int, int] | None = {} if is_orderly else None  # by queue offset
         self._lines: dict[int, deque[int]] = {}  # queue offsets by message group
 
@@ -111,7 +112,7 @@ class HandedOut:
         if block is None:
             if state is None:
                 return
-            block = self._blocks[number] = _Block()
+            block = self._blocks[number] = _Masks()
         states, moved = block.states, 0
         for held, live in list(states.items()):
             if live & mask:

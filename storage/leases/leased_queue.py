@@ -30,7 +30,7 @@ from storage.leases.journal import Changes, KeptQueue, LeasedQueueName
 from storage.leases.new_records import chosen_slices
 from storage.leases.owners import Owners
 from storage.leases.queues import NOWHERE, Place, StoreQueues
-from storage.leases.receive_answer import Part, ReceiveAnswer
+from storage.leases.receive_answer import ReceiveAnswer, ReceivedPart
 from storage.leases.values import DeadMessages, LeaseTrack, QueueLeases, TrackState
 from storage.message import PullResult
 from storage.tables.groups import GroupConfig
@@ -148,7 +148,7 @@ class LeasedQueue(KeptQueue):
                 ),
                 answer.changes,
             )
-        answer.take(Part(self, found.queue_offsets, attempts, found.slices))
+        answer.take(ReceivedPart(self, found.queue_offsets, attempts, found.slices))
 
     def name_dead(
         self, store: StoreQueues, due: list[Messages], retry_at: int, answer: ReceiveAnswer
@@ -277,7 +277,7 @@ class LeasedQueue(KeptQueue):
         slices = chosen_slices(result.slices, records)
         chosen = records[records[:, IS_CHOSEN] != 0]
         offsets = np.ascontiguousarray(chosen[:, RECORD_OFFSET])
-        answer.take(Part(self, offsets, chosen[:, RECONSUME_TIMES] + 1, slices))
+        answer.take(ReceivedPart(self, offsets, chosen[:, RECONSUME_TIMES] + 1, slices))
 
     def _runs_of(self, records: Longs) -> list[Run]:
         """Return the runs of records; in an orderly group each record is one."""

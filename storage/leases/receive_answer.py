@@ -22,7 +22,7 @@ PREDICATE_UNITS: Final = 16  # what a record costs of these at least that a pred
 RECORD_RESERVE: Final = 64 << 10  # bytes of an answer that are not worth another pull
 
 
-class Part(NamedTuple):
+class ReceivedPart(NamedTuple):
     """Records of one queue that are handed out, in order."""
 
     queue: KeptQueue
@@ -45,7 +45,7 @@ class ReceiveAnswer:
         self.bytes_left = question.max_bytes
         self.damaged: list[Damage] = []
         self.dead: list[DeadMessages] = []
-        self.parts: list[Part] = []
+        self.parts: list[ReceivedPart] = []
         self.units_left = UNITS_MAX
         self.leaves_some = False  # what is next is too long for it
         self.rebuilding: QueueRebuilding | None = None  # of a queue that was passed over
@@ -67,7 +67,7 @@ class ReceiveAnswer:
         except QueueRebuilding as error:
             self.rebuilding = error
 
-    def take(self, part: Part) -> None:
+    def take(self, part: ReceivedPart) -> None:
         """Add records."""
         if len(part.queue_offsets):
             self.parts.append(part)

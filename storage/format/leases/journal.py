@@ -1,9 +1,9 @@
 """The blocks of the journal of leases, ``leases/<generation>`` (``storage.format.journal``).
 
-The file's first block is a KEY: the version, i32, and 16 bytes, the key of receipt handles. NAMES are JSON:
-``queues``, lists of number, group, topic, the topic that the queue is of, queue id, incarnation, whether it is
-orderly and where the group began at the latest message, else 0; ``owners``, lists of number, client id and until when it has renewed. EVENTS are 56 bytes each,
-little-endian::
+The file's first block is a KEY: the version, i32, and 16 bytes, the key of receipt handles. NAMES are JSON.
+``queues`` has lists of number, group, topic, the topic that the queue is of, queue id, incarnation, whether
+it is orderly, and where the group began at the latest message, else 0; ``owners`` lists of number, client id
+and until when it has renewed. EVENTS are 56 bytes each, little-endian::
 
     offset  type  field
     0       i64   queue number << 8 | kind

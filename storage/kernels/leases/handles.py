@@ -1,4 +1,4 @@
-"""Receipt handles: sealed for messages that are handed out, and opened; ``storage.format.leases.receipt_handle``."""
+"""Receipt handles, packed: sealed for messages that are handed out, and opened."""
 
 from __future__ import annotations
 

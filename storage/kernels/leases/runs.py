@@ -1,4 +1,4 @@
-"""Messages of a queue as bitmaps: 64 adjacent queue offsets are a block, and some messages of it a mask of 64 bits."""
+"""Messages of a queue as bitmaps: 64 adjacent queue offsets are a block, some messages of it a mask."""
 
 from __future__ import annotations
 
