@@ -19,8 +19,7 @@ from storage.kernels.leases.handles import (
     open_handles,
 )
 from storage.kernels.leases.runs import BLOCK_SIZE, runs_of
-from storage.leases.handed_out import LEASED, NEVER, NO_OWNER, WAITING, Messages, State, offsets_in
-from storage.leases.journal import Changes, KeptQueue
+from storage.leases.journal import Changes, QueueProgress
 from storage.leases.leased_queue import LeasedQueue
 from storage.leases.new_records import (
     PULLED_BYTES_MIN,
@@ -31,6 +30,7 @@ from storage.leases.new_records import (
 )
 from storage.leases.owners import Owners
 from storage.leases.queues import NOWHERE, StoreQueues
+from storage.leases.ranges import LEASED, NEVER, NO_OWNER, WAITING, Messages, State, offsets_in
 from storage.leases.receive_answer import PREDICATE_UNITS, ReceiveAnswer, ReceivedPart
 from storage.leases.values import (
     DeadMessages,
@@ -58,7 +58,7 @@ class _Attempt(NamedTuple):
 
     now_ms: int
     visible_at: int
-    parts: list[tuple[KeptQueue, Longs]]  # queue offsets
+    parts: list[tuple[QueueProgress, Longs]]  # queue offsets
 
 
 class GroupTopic:
@@ -110,7 +110,7 @@ class GroupTopic:
         """Return before when nothing is visible again of some queues and the retry topics; none: of all."""
         return min(
             (
-                queue.handed_out.nearest_ms
+                queue.ranges.nearest_ms
                 for queue in self.queues
                 if not queue_ids or queue.kind or queue.name.queue_id in queue_ids
             ),
@@ -120,7 +120,7 @@ class GroupTopic:
     @property
     def live_count(self) -> int:
         """How many messages are handed out and not done."""
-        return sum(queue.handed_out.live_count for queue in self.queues)
+        return sum(queue.ranges.live_count for queue in self.queues)
 
     def queue_of(self, source: str, queue_id: int) -> LeasedQueue | None:
         """Return the queue of a topic, which is the group's or a retry topic."""
@@ -141,7 +141,7 @@ class GroupTopic:
         due = [
             number
             for number, queue in enumerate(self.queues)
-            if queue.handed_out.nearest_ms <= answer.now_ms
+            if queue.ranges.nearest_ms <= answer.now_ms
         ]
         for queue in self._in_turn(due, question.queue_ids):
             if answer.is_full:
@@ -173,7 +173,7 @@ class GroupTopic:
         for queue, offsets in given.parts:
             still: dict[int, int] = {}
             for offset in offsets.tolist():
-                state = queue.handed_out.state_of(offset)
+                state = queue.ranges.state_of(offset)
                 if (
                     state is not None
                     and (state.kind, state.leased_at) == (LEASED, given.now_ms)
@@ -228,30 +228,30 @@ class GroupTopic:
     def _hand_out_new(
         self, queue: LeasedQueue, group: GroupConfig, question: ReceiveQuestion, answer: ReceiveAnswer
     ) -> None:  # fmt: skip
-        begin = queue.handed_out.next_offset
+        begin = queue.ranges.next_offset
         try:
             self._go_on(queue, group, question, answer)
         finally:
-            if queue.handed_out.next_offset != begin:
+            if queue.ranges.next_offset != begin:
                 queue.note_next(answer.changes)
 
     def _go_on(
         self, queue: LeasedQueue, group: GroupConfig, question: ReceiveQuestion, answer: ReceiveAnswer
     ) -> None:  # fmt: skip
-        name, handed_out = queue.name, queue.handed_out
+        name, ranges = queue.name, queue.ranges
         is_own = queue.kind == 0  # retry topics are not filtered
         predicate = question.predicate if is_own else None
         while not answer.is_full:
             if group.orderly and (
-                handed_out.blocked_count >= self._config.blocked_max
-                or handed_out.live_count >= self._config.orderly_rows_max
+                ranges.blocked_count >= self._config.blocked_max
+                or ranges.live_count >= self._config.orderly_rows_max
             ):
                 return
             messages, size = answer.messages_left, max(answer.bytes_left, 1)
             if predicate is not None:
                 messages, size = max(messages, PULLED_MIN), max(size, PULLED_BYTES_MIN)
             result = self._store.reader.pull(
-                name.source, name.queue_id, queue_offset=handed_out.next_offset,
+                name.source, name.queue_id, queue_offset=ranges.next_offset,
                 max_messages=messages, max_bytes=size,
                 tag_expression=question.tag_expression if is_own else "",
             )  # fmt: skip
@@ -265,7 +265,7 @@ class GroupTopic:
                 result = choose(result, records, predicate, answer)
                 records = records[: result.record_count]
                 cost = max(PREDICATE_UNITS, predicate.cost)
-                if result.next_offset == handed_out.next_offset:
+                if result.next_offset == ranges.next_offset:
                     answer.leaves_some = True  # what is chosen first is too long for what is left
                     return
             elif answer.parts and sum(map(len, result.slices)) > answer.bytes_left:
@@ -273,7 +273,7 @@ class GroupTopic:
                 return
             last = last_place(result, records, queue, self._store)
             answer.damaged += result.damaged
-            answer.units_left -= (result.next_offset - handed_out.next_offset) * cost
+            answer.units_left -= (result.next_offset - ranges.next_offset) * cost
             queue.hand_out(result, records, last, answer, group)
             if result.next_offset >= result.max_offset:
                 self._is_read(queue)
@@ -285,7 +285,7 @@ class GroupTopic:
 
     def _has_moved(self, queue: LeasedQueue, result: PullResult, changes: Changes) -> bool:
         """Return whether a pull has looked at anything."""
-        next_offset = queue.handed_out.next_offset
+        next_offset = queue.ranges.next_offset
         if result.status is PullStatus.OFFSET_OVERFLOW_BADLY:
             _, end = self._store.bounds(queue.name.source, queue.name.queue_id)
             if end < next_offset and self._store.reader.shows_all():
@@ -311,25 +311,25 @@ class GroupTopic:
                 problem = HandleProblem.FORGED if kind == FORGED_KIND else HandleProblem.EXPIRED
                 refused += [Refusal(index, problem) for index in range(begin, end)]
                 continue
-            nearest_ms.setdefault(queue, queue.handed_out.nearest_ms)
-            state = queue.handed_out.shared_state(number, mask)
+            nearest_ms.setdefault(queue, queue.ranges.nearest_ms)
+            state = queue.ranges.shared_state(number, mask)
             if mask.bit_count() == end - begin and self._is_good(state, attempt, leased_at, now_ms):
                 pieces = [(mask, begin)]
             else:
                 offsets = opened[begin:end, HANDLE_OFFSET].tolist()
                 pieces = [(1 << at % BLOCK_SIZE, begin + i) for i, at in enumerate(offsets)]
             for bits, index in pieces:
-                state = queue.handed_out.shared_state(number, bits)
+                state = queue.ranges.shared_state(number, bits)
                 if state is not None and self._is_good(state, attempt, leased_at, now_ms):
                     messages = Messages(number, bits, state)
                     queue.set(messages, become(state), changes, now_ms)
                     settled.append((queue, messages))
                     continue
                 offset = int(opened[index, HANDLE_OFFSET])
-                is_done = state is None and offset < queue.handed_out.next_offset
+                is_done = state is None and offset < queue.ranges.next_offset
                 problem = HandleProblem.ACKNOWLEDGED if is_done else HandleProblem.EXPIRED
                 refused.append(Refusal(index, problem))
-        if any(queue.handed_out.nearest_ms < time_ms for queue, time_ms in nearest_ms.items()):
+        if any(queue.ranges.nearest_ms < time_ms for queue, time_ms in nearest_ms.items()):
             changes.sooner.add((self.group, self.topic))
         return refused, settled
 
@@ -370,9 +370,9 @@ class GroupTopic:
         for letters in dead:
             queue = self.queue_of(letters.topic, letters.queue_id)
             if queue is not None:
-                nearest_ms = queue.handed_out.nearest_ms
+                nearest_ms = queue.ranges.nearest_ms
                 queue.end_dead(letters.queue_offsets, changes, now_ms)
-                if queue.handed_out.nearest_ms < nearest_ms:
+                if queue.ranges.nearest_ms < nearest_ms:
                     changes.sooner.add((self.group, self.topic))
 
     def end_gone(self, incarnations: Mapping[str, int], changes: Changes) -> None:
@@ -383,10 +383,10 @@ class GroupTopic:
         for queue in self.queues:
             name = queue.name
             if incarnations.get(name.source, name.incarnation) != name.incarnation:
-                if queue.handed_out.live_count:
-                    queue.reset(queue.handed_out.next_offset, NOWHERE, changes)
-                if queue.committed_offset != queue.handed_out.group_offset:
-                    queue.note_committed(queue.handed_out.group_offset, changes)
+                if queue.ranges.live_count:
+                    queue.reset(queue.ranges.next_offset, NOWHERE, changes)
+                if queue.committed_offset != queue.ranges.group_offset:
+                    queue.note_committed(queue.ranges.group_offset, changes)
 
     def release(self, owners: Container[int], visible_at: int, changes: Changes) -> int:
         """Let all leases of some owners end at a time; return how many there were."""
@@ -417,7 +417,7 @@ class GroupTopic:
         """Raise GroupInUse if a commit would set the group back while its members have messages."""
         queue = self.queue_of(offset.topic, offset.queue_id)
         if queue is not None and self.live_count:
-            group_offset = queue.handed_out.group_offset
+            group_offset = queue.ranges.group_offset
             if offset.queue_offset < group_offset:
                 raise GroupInUse(*offset[:3], group_offset=group_offset)
 
@@ -425,7 +425,7 @@ class GroupTopic:
         """Take over an offset that the group has committed, if it is in one of these queues."""
         queue = self.queue_of(offset.topic, offset.queue_id)
         if queue is not None:
-            queue.commit(offset.queue_offset, queue.handed_out.group_offset, changes, now_ms)
+            queue.commit(offset.queue_offset, queue.ranges.group_offset, changes, now_ms)
             self._begin_anew(some_gone=True)
         changes.sooner.add((self.group, self.topic))
 

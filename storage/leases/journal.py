@@ -27,16 +27,16 @@ from storage.format.leases.journal import (
     encode_names,
 )
 from storage.journal.journal_file import JournalEnd, generations
-from storage.leases.handed_out import (
+from storage.leases.queues import NOWHERE, Place, retry_topics
+from storage.leases.ranges import (
     ATTEMPTS_MAX,
     LEASED,
     NEVER,
     WAITING,
-    HandedOut,
+    LeasedRanges,
     State,
     offsets_in,
 )
-from storage.leases.queues import NOWHERE, Place, retry_topics
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +58,7 @@ class LeasedQueueName(NamedTuple):
     incarnation: int
 
 
-class KeptQueue:
+class QueueProgress:
     """One queue of a group as the journal keeps it.
 
     ``last`` is the record before ``next_offset`` when it was handed out. ``committed_offset`` is what
@@ -66,12 +66,12 @@ class KeptQueue:
     """
 
     def __init__(
-        self, number: int, name: LeasedQueueName, handed_out: HandedOut, last: Place = NOWHERE
+        self, number: int, name: LeasedQueueName, ranges: LeasedRanges, last: Place = NOWHERE
     ) -> None:
         self.number = number
         self.name = name
         self.kind = (name.topic, *retry_topics(name.group, name.topic)).index(name.source)
-        self.handed_out = handed_out
+        self.ranges = ranges
         self.last = last
         self.committed_offset = -1
         self.begin_offset = 0  # where a group began at the latest message, or was set back to since
@@ -86,11 +86,11 @@ class Changes:
         self._queues: list[list[object]] = []
         self._owners: list[tuple[int, str, int]] = []
 
-    def set(self, queue: KeptQueue, number: int, mask: int, state: State) -> None:
+    def set(self, queue: QueueProgress, number: int, mask: int, state: State) -> None:
         """Note the state of messages of a block; in an orderly group of each, as it may be the first time."""
-        handed_out = queue.handed_out
+        ranges = queue.ranges
         kind, packed = queue.number << KIND_BITS | SET, _packed(state)
-        if not handed_out.is_orderly:
+        if not ranges.is_orderly:
             self._events += EVENT.pack(
                 kind, number, mask, state.visible_at, state.leased_at, packed, 0
             )
@@ -98,14 +98,14 @@ class Changes:
         for queue_offset in offsets_in(number, mask):
             self._events += EVENT.pack(
                 kind, number, 1 << queue_offset % 64, state.visible_at, state.leased_at, packed,
-                handed_out.group_of(queue_offset),
+                ranges.group_of(queue_offset),
             )  # fmt: skip
 
-    def done(self, queue: KeptQueue, number: int, mask: int) -> None:
+    def done(self, queue: QueueProgress, number: int, mask: int) -> None:
         """Note that messages of a block are done."""
         self._events += EVENT.pack(queue.number << KIND_BITS | DONE, number, mask, 0, 0, 0, 0)
 
-    def note(self, kind: int, queue: KeptQueue, queue_offset: int) -> None:
+    def note(self, kind: int, queue: QueueProgress, queue_offset: int) -> None:
         """Note what is not about single messages."""
         place = queue.last if kind == NEXT else NOWHERE
         self._events += EVENT.pack(
@@ -113,22 +113,22 @@ class Changes:
             place.commit_offset, 0, 0,
         )  # fmt: skip
 
-    def name(self, queue: KeptQueue) -> None:
+    def name(self, queue: QueueProgress) -> None:
         """Note what a queue's number stands for, whether it is orderly, and where the group began."""
         self._queues.append(
-            [queue.number, *queue.name, queue.handed_out.is_orderly, queue.begin_offset]
+            [queue.number, *queue.name, queue.ranges.is_orderly, queue.begin_offset]
         )
 
     def own(self, owners: Iterable[tuple[int, str, int]]) -> None:
         """Note clients' numbers, and until when they have renewed."""
         self._owners += owners
 
-    def keep(self, queue: KeptQueue) -> None:
+    def keep(self, queue: QueueProgress) -> None:
         """Note all of a queue."""
         self.name(queue)
-        for number, mask, state in queue.handed_out.all():
+        for number, mask, state in queue.ranges.all():
             self.set(queue, number, mask, state)
-        self.note(NEXT, queue, queue.handed_out.next_offset)
+        self.note(NEXT, queue, queue.ranges.next_offset)
         if queue.committed_offset >= 0:
             self.note(COMMITTED_AT, queue, queue.committed_offset)
 
@@ -158,7 +158,7 @@ class LoadedJournal:
     def __init__(self, end: JournalEnd, key: bytes) -> None:
         self.end = end
         self.key = key
-        self.queues: dict[int, KeptQueue] = {}
+        self.queues: dict[int, QueueProgress] = {}
         self.owners: dict[int, tuple[str, int]] = {}  # client id, and until when it has renewed
         self.problem = ""
         self.was_set_back = False  # the clock: leases were taken later than now
@@ -171,11 +171,11 @@ class LoadedJournal:
                 self.owners[number] = client_id, until_ms
             for number, *name, is_orderly, begin_offset in names["queues"]:
                 if number in self.queues:
-                    handed_out = self.queues[number].handed_out
-                    handed_out.set_orderly(is_orderly=is_orderly, now_ms=0)
+                    ranges = self.queues[number].ranges
+                    ranges.set_orderly(is_orderly=is_orderly, now_ms=0)
                     continue
-                handed_out = HandedOut(is_orderly=is_orderly)
-                queue = KeptQueue(number, LeasedQueueName(*name), handed_out)
+                ranges = LeasedRanges(is_orderly=is_orderly)
+                queue = QueueProgress(number, LeasedQueueName(*name), ranges)
                 queue.begin_offset = begin_offset
                 self.queues[number] = queue
         elif block.kind == EVENTS and len(block.payload) % EVENT.size == 0:
@@ -189,19 +189,19 @@ class LoadedJournal:
         packed: int, message_group: int,
     ) -> None:  # fmt: skip
         queue = self.queues[queue_number]
-        handed_out = queue.handed_out
+        ranges = queue.ranges
         if kind == SET:
-            handed_out.set(first, mask, _state(packed, time_ms, second))
-            if handed_out.is_orderly:
+            ranges.set(first, mask, _state(packed, time_ms, second))
+            if ranges.is_orderly:
                 for queue_offset in offsets_in(first, mask):
-                    handed_out.join_line(queue_offset, message_group)
+                    ranges.join_line(queue_offset, message_group)
         elif kind == DONE:
-            handed_out.set(first, mask, None)
+            ranges.set(first, mask, None)
         elif kind == BEFORE:
-            handed_out.drop_before(first, 0)
+            ranges.drop_before(first, 0)
         elif kind == NEXT:
-            handed_out.drop_from(first, 0)
-            handed_out.next_offset = first
+            ranges.drop_from(first, 0)
+            ranges.next_offset = first
             queue.last = Place(second, time_ms)
             queue.begin_offset = min(queue.begin_offset, first)
         elif kind == COMMITTED_AT:
@@ -214,14 +214,14 @@ class LoadedJournal:
     def settle(self, now_ms: int) -> None:
         """Free what no event frees; if the clock was set back, let leases last no longer than they were taken for."""
         for queue in self.queues.values():
-            queue.handed_out.free_first(now_ms)
-            for number, mask, state in queue.handed_out.all():
+            queue.ranges.free_first(now_ms)
+            for number, mask, state in queue.ranges.all():
                 ahead_ms = state.leased_at - now_ms
                 if ahead_ms > 0:
                     self.was_set_back = True
                     if state.visible_at != NEVER:
                         moved = state._replace(visible_at=state.visible_at - ahead_ms)
-                        queue.handed_out.set(number, mask, moved)
+                        queue.ranges.set(number, mask, moved)
 
 
 def load_journal(

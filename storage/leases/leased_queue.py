@@ -15,21 +15,21 @@ from storage.kernels.leases.records import (
     RECORD_OFFSET,
 )
 from storage.kernels.leases.runs import BLOCK_BITS, BLOCK_SIZE, Run, runs_of
-from storage.leases.handed_out import (
+from storage.leases.journal import Changes, LeasedQueueName, QueueProgress
+from storage.leases.new_records import chosen_slices
+from storage.leases.owners import Owners
+from storage.leases.queues import NOWHERE, Place, StoreQueues
+from storage.leases.ranges import (
     BLOCKED,
     DEAD,
     LEASED,
     NEVER,
     WAITING,
-    HandedOut,
+    LeasedRanges,
     Messages,
     State,
     offsets_in,
 )
-from storage.leases.journal import Changes, KeptQueue, LeasedQueueName
-from storage.leases.new_records import chosen_slices
-from storage.leases.owners import Owners
-from storage.leases.queues import NOWHERE, Place, StoreQueues
 from storage.leases.receive_answer import ReceiveAnswer, ReceivedPart
 from storage.leases.values import DeadMessages, LeaseTrack, QueueLeases, TrackState
 from storage.message import PullResult
@@ -42,22 +42,22 @@ NOT_SHOWN_MS: Final = 100
 _ANY_SIZE: Final = 1 << 62
 
 
-class LeasedQueue(KeptQueue):
+class LeasedQueue(QueueProgress):
     """All methods run under the lock of the leases."""
 
     def __init__(
-        self, number: int, name: LeasedQueueName, handed_out: HandedOut, last: Place = NOWHERE
+        self, number: int, name: LeasedQueueName, ranges: LeasedRanges, last: Place = NOWHERE
     ) -> None:
-        super().__init__(number, name, handed_out, last)
+        super().__init__(number, name, ranges, last)
         self.is_checked = False  # whether the queue still holds what was handed out of it
         self.is_handed_back = False  # a broker has moved the group's offset since
 
     @classmethod
-    def of(cls, kept: KeptQueue) -> LeasedQueue:
+    def of(cls, found: QueueProgress) -> LeasedQueue:
         """Go on with a queue of a journal."""
-        queue = cls(kept.number, kept.name, kept.handed_out, kept.last)
-        queue.committed_offset = kept.committed_offset
-        queue.begin_offset = kept.begin_offset
+        queue = cls(found.number, found.name, found.ranges, found.last)
+        queue.committed_offset = found.committed_offset
+        queue.begin_offset = found.begin_offset
         return queue
 
     def set(
@@ -65,7 +65,7 @@ class LeasedQueue(KeptQueue):
     ) -> None:
         """Give messages a state, None for done. DEAD is not noted: after a crash they come again as they were."""
         number, mask, _ = messages
-        self.handed_out.set(number, mask, state, now_ms)
+        self.ranges.set(number, mask, state, now_ms)
         if state is None:
             changes.done(self, number, mask)
         elif state.kind != DEAD:
@@ -73,8 +73,8 @@ class LeasedQueue(KeptQueue):
 
     def note_next(self, changes: Changes) -> None:
         """Note what was handed out."""
-        self.begin_offset = min(self.begin_offset, self.handed_out.next_offset)
-        changes.note(journal.NEXT, self, self.handed_out.next_offset)
+        self.begin_offset = min(self.begin_offset, self.ranges.next_offset)
+        changes.note(journal.NEXT, self, self.ranges.next_offset)
 
     def note_committed(self, queue_offset: int, changes: Changes) -> None:
         """Note what consumerOffset.json was given."""
@@ -89,24 +89,24 @@ class LeasedQueue(KeptQueue):
         if queue_offset < before:
             self.drop_from(queue_offset, changes, now_ms)
         else:
-            self.handed_out.drop_before(queue_offset, now_ms)
+            self.ranges.drop_before(queue_offset, now_ms)
             changes.note(journal.BEFORE, self, queue_offset)
-            if self.handed_out.next_offset < queue_offset:
-                self.handed_out.next_offset = queue_offset
+            if self.ranges.next_offset < queue_offset:
+                self.ranges.next_offset = queue_offset
                 self.last = NOWHERE
             self.note_next(changes)
         self.note_committed(queue_offset, changes)
 
     def reset(self, next_offset: int, last: Place, changes: Changes) -> None:
         """Forget all messages, and go on at a queue offset; ``last`` is the record before it."""
-        self.handed_out = HandedOut(next_offset, is_orderly=self.handed_out.is_orderly)
+        self.ranges = LeasedRanges(next_offset, is_orderly=self.ranges.is_orderly)
         self.last = last
         changes.note(journal.BEFORE, self, NEVER)
         self.note_next(changes)
 
     def drop_from(self, queue_offset: int, changes: Changes, now_ms: int) -> None:
         """Forget what was handed out from a queue offset on, and go on there."""
-        self.handed_out.drop_from(queue_offset, now_ms)
+        self.ranges.drop_from(queue_offset, now_ms)
         self.last = NOWHERE
         self.note_next(changes)
 
@@ -120,7 +120,7 @@ class LeasedQueue(KeptQueue):
         A lease that was renewed for as long as one may be is given back by the group's backoff.
         """
         alive, dead = [], []
-        for each in self.handed_out.due(answer.now_ms, answer.messages_left, owners.end_of):
+        for each in self.ranges.due(answer.now_ms, answer.messages_left, owners.end_of):
             state = each.state
             if owners.is_used_up(state):
                 wait_ms = group.backoff.delay_ms(state.attempts)
@@ -185,7 +185,7 @@ class LeasedQueue(KeptQueue):
         if not found.looked_at:
             for number, mask, state in due:
                 later = state._replace(visible_at=answer.now_ms + NOT_SHOWN_MS)
-                self.handed_out.set(number, mask, later)
+                self.ranges.set(number, mask, later)
             return found, [], attempts
         is_gone = ~is_there
         is_gone[found.looked_at :] = False
@@ -197,7 +197,7 @@ class LeasedQueue(KeptQueue):
         """Take messages that are dead letters by now for acknowledged."""
         for number, mask, _, _ in runs_of(queue_offsets.reshape(-1, 1)):
             for queue_offset in offsets_in(number, mask):
-                state = self.handed_out.state_of(queue_offset)
+                state = self.ranges.state_of(queue_offset)
                 if state is not None and state.kind == DEAD:
                     bit = 1 << queue_offset % BLOCK_SIZE
                     self.set(Messages(number, bit, state), None, changes, now_ms)
@@ -205,7 +205,7 @@ class LeasedQueue(KeptQueue):
     def release(self, owners: Container[int], visible_at: int, changes: Changes) -> int:
         """Let the leases of some owners end at a time; return how many."""
         count = 0
-        for each in self.handed_out.all():
+        for each in self.ranges.all():
             state = each.state
             if state.owner in owners:
                 released = State(WAITING, state.attempts, visible_at, state.leased_at)
@@ -217,18 +217,18 @@ class LeasedQueue(KeptQueue):
         """Return where the group is in the queue."""
         leased = sum(
             mask.bit_count()
-            for _, mask, state in self.handed_out.all()
+            for _, mask, state in self.ranges.all()
             if state.kind == LEASED and state.leased_at and owners.end_of(state) > now_ms
         )
         return QueueLeases(
-            self.name.source, self.name.queue_id, self.handed_out.group_offset,
-            self.handed_out.next_offset, leased, self.handed_out.live_count - leased,
+            self.name.source, self.name.queue_id, self.ranges.group_offset,
+            self.ranges.next_offset, leased, self.ranges.live_count - leased,
         )  # fmt: skip
 
     def track(self, queue_offset: int, now_ms: int, owners: Owners) -> LeaseTrack:
         """Return what the group did with the message of a queue offset."""
-        group, state = self.name.group, self.handed_out.state_of(queue_offset)
-        if queue_offset >= self.handed_out.next_offset:
+        group, state = self.name.group, self.ranges.state_of(queue_offset)
+        if queue_offset >= self.ranges.next_offset:
             return LeaseTrack(group, TrackState.READY)
         if state is None:
             is_before = queue_offset < self.begin_offset
@@ -260,19 +260,19 @@ class LeasedQueue(KeptQueue):
             offset, attempts, message_group, is_chosen = records[begin, RECORD_OFFSET:].tolist()
             if not is_chosen:
                 continue
-            if self.handed_out.has_line(message_group):
+            if self.ranges.has_line(message_group):
                 state = State(BLOCKED, attempts, NEVER)
             elif attempts >= group.attempts_max:
                 state = State(LEASED, attempts, answer.now_ms)
             else:
                 state = leased if not attempts else leased._replace(attempts=attempts + 1)
-            self.handed_out.join_line(offset, message_group)
+            self.ranges.join_line(offset, message_group)
             taken[number, state] = taken.get((number, state), 0) | mask
             if not state.leased_at:
                 records[begin:end, IS_CHOSEN] = 0
         for (number, state), mask in taken.items():
             self.set(Messages(number, mask, state), state, answer.changes)
-        self.handed_out.next_offset = result.next_offset
+        self.ranges.next_offset = result.next_offset
         self.last = last
         slices = chosen_slices(result.slices, records)
         chosen = records[records[:, IS_CHOSEN] != 0]
@@ -281,7 +281,7 @@ class LeasedQueue(KeptQueue):
 
     def _runs_of(self, records: Longs) -> list[Run]:
         """Return the runs of records; in an orderly group each record is one."""
-        if not self.handed_out.is_orderly:
+        if not self.ranges.is_orderly:
             return runs_of(records, RECORD_OFFSET)
         offsets = records[:, RECORD_OFFSET].tolist()
         return [

@@ -30,12 +30,12 @@ from storage.journal.journal_file import JournalEnd, generations, remove_others
 from storage.kernels.leases.siphash import hash_of
 from storage.leases.broker_orders import BrokerOrders
 from storage.leases.group_topic import Become, GroupTopic
-from storage.leases.handed_out import DEAD, LEASED, NEVER, NO_OWNER, WAITING, State
 from storage.leases.journal import Changes, load_journal
 from storage.leases.leased_queue import LeasedQueue
 from storage.leases.owners import Owners
 from storage.leases.queue_sets import QueueSets
 from storage.leases.queues import StoreQueues, retry_topics
+from storage.leases.ranges import DEAD, LEASED, NEVER, NO_OWNER, WAITING, State
 from storage.leases.receive_answer import ReceiveAnswer
 from storage.leases.values import (
     DeadMessages,
@@ -147,7 +147,7 @@ class Leases:
             for kept in loaded.queues.values():
                 queue = self._sets.restored(kept, changes, now_ms)
                 queues.setdefault(kept.name[:2], []).append(queue)
-                for _, _, state in queue.handed_out.all():
+                for _, _, state in queue.ranges.all():
                     self._owners.skip(state.owner)
             for (group, topic), known in queues.items():
                 self._topics[group, topic] = self._new(group, topic)
@@ -538,7 +538,7 @@ class Leases:
                     held.end_gone(incarnations, changes)
                     live_count += held.live_count
                     for queue in held.queues:
-                        offset = queue.handed_out.group_offset
+                        offset = queue.ranges.group_offset
                         if offset != queue.committed_offset:
                             moved.append((held, queue, offset))
             self._live_count = live_count
@@ -579,7 +579,7 @@ class Leases:
         for held in self._topics.values():
             for queue in held.queues:
                 changes.keep(queue)
-                owners.update(state.owner for _, _, state in queue.handed_out.all())
+                owners.update(state.owner for _, _, state in queue.ranges.all())
         self._owners.keep(owners, self.clock.now_ms())
         changes.own(self._owners.names())
         journal.replace([(KEY, encode_key(self._key)), *changes.blocks()])

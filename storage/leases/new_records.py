@@ -18,7 +18,7 @@ from storage.kernels.leases.records import (
     RECORD_OFFSET,
     walk_records,
 )
-from storage.leases.journal import KeptQueue
+from storage.leases.journal import QueueProgress
 from storage.leases.queues import NOWHERE, Place, StoreQueues
 from storage.leases.receive_answer import ReceiveAnswer
 from storage.leases.values import RecordPredicate
@@ -93,7 +93,9 @@ def chosen_slices(slices: tuple[memoryview, ...], records: Longs) -> tuple[memor
     return join_pieces(pieces, size)
 
 
-def last_place(result: PullResult, records: Longs, queue: KeptQueue, store: StoreQueues) -> Place:
+def last_place(
+    result: PullResult, records: Longs, queue: QueueProgress, store: StoreQueues
+) -> Place:
     """Return where the last record that a pull has looked at lies."""
     if (
         result.status is PullStatus.FOUND

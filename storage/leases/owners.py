@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from storage.leases.handed_out import NO_OWNER, State
+from storage.leases.ranges import NO_OWNER, State
 
 
 class Owners:

@@ -16,11 +16,11 @@ from storage.kernels.leases.records import (
 )
 from storage.leases.broker_orders import BrokerOrder, BrokerOrders
 from storage.leases.group_topic import GroupTopic
-from storage.leases.handed_out import NO_OWNER, HandedOut
-from storage.leases.journal import Changes, KeptQueue, LeasedQueueName
+from storage.leases.journal import Changes, LeasedQueueName, QueueProgress
 from storage.leases.leased_queue import LeasedQueue
 from storage.leases.new_records import last_place, records_of
 from storage.leases.queues import NOWHERE, Place, StoreQueues, retry_topics
+from storage.leases.ranges import NO_OWNER, LeasedRanges
 from storage.leases.receive_answer import ReceiveAnswer
 from storage.leases.values import ReceiveQuestion
 from storage.message import PullResult
@@ -70,7 +70,7 @@ class QueueSets:
         held.looked_at = (state, group.orderly) if is_in_table else None
         return is_other
 
-    def restored(self, kept: KeptQueue, changes: Changes, now_ms: int) -> LeasedQueue:
+    def restored(self, kept: QueueProgress, changes: Changes, now_ms: int) -> LeasedQueue:
         """Return a queue of the journal, with what consumerOffset.json says of it by now.
 
         Our own last word there counts for nothing new; another one, a broker's, counts: what lies before it
@@ -106,8 +106,8 @@ class QueueSets:
         for queue in gone:  # from here on nothing is read of the store
             changes.note(FORGOTTEN, queue, 0)
         for queue in kept:
-            if queue.handed_out.is_orderly != group.orderly:
-                queue.handed_out.set_orderly(is_orderly=group.orderly, now_ms=now_ms)
+            if queue.ranges.is_orderly != group.orderly:
+                queue.ranges.set_orderly(is_orderly=group.orderly, now_ms=now_ms)
                 changes.name(queue)
         for queue, lost_from in ends:
             if lost_from is not None:
@@ -129,8 +129,8 @@ class QueueSets:
 
         Also when the lease is over: what was acknowledged of it is done.
         """
-        name, begin = queue.name, queue.handed_out.next_offset
-        if not group.orderly or queue.handed_out.live_count:
+        name, begin = queue.name, queue.ranges.next_offset
+        if not group.orderly or queue.ranges.live_count:
             return None
         order = self._orders.find(name.group, name.source, name.queue_id)
         if order is None or begin not in order.repeats:
@@ -171,7 +171,7 @@ class QueueSets:
                 queue = LeasedQueue(
                     self._next_number,
                     LeasedQueueName(held.group, held.topic, source, queue_id, incarnation),
-                    HandedOut(begin, is_orderly=group.orderly),
+                    LeasedRanges(begin, is_orderly=group.orderly),
                     self._queues.place_before(source, queue_id, begin),
                 )
                 queue.begin_offset = begin_offset
@@ -185,7 +185,7 @@ class QueueSets:
 
         Records that come after a loss have the queue offsets of those that are lost; they are stored later.
         """
-        name, next_offset = queue.name, queue.handed_out.next_offset
+        name, next_offset = queue.name, queue.ranges.next_offset
         low, high = self._queues.bounds(name.source, name.queue_id)
         if queue.last == NOWHERE or low == high:
             return high if next_offset > high else None

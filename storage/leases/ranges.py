@@ -61,7 +61,7 @@ def _up_to(number: int, queue_offset: int) -> int:
     return (1 << max(0, min(queue_offset - (number << BLOCK_BITS), BLOCK_SIZE))) - 1
 
 
-class HandedOut:
+class LeasedRanges:
     """Messages of one queue that are not done. ``nearest_ms``: none of them is due before; it may be too early."""
 
     def __init__(self, next_offset: int = 0, *, is_orderly: bool = False) -> None:
