@@ -19,7 +19,7 @@ from storage.kernels.leases.handles import (
     open_handles,
 )
 from storage.kernels.leases.runs import BLOCK_SIZE, runs_of
-from storage.leases.journal import Changes, QueueProgress
+from storage.leases.journal import Changes, JournaledQueue
 from storage.leases.leased_queue import LeasedQueue
 from storage.leases.new_records import (
     PULLED_BYTES_MIN,
@@ -58,7 +58,7 @@ class _Attempt(NamedTuple):
 
     now_ms: int
     visible_at: int
-    parts: list[tuple[QueueProgress, Longs]]  # queue offsets
+    parts: list[tuple[JournaledQueue, Longs]]  # queue offsets
 
 
 class GroupTopic:

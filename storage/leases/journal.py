@@ -58,7 +58,7 @@ class LeasedQueueName(NamedTuple):
     incarnation: int
 
 
-class QueueProgress:
+class JournaledQueue:
     """One queue of a group as the journal keeps it.
 
     ``last`` is the record before ``next_offset`` when it was handed out. ``committed_offset`` is what
@@ -86,7 +86,7 @@ class Changes:
         self._queues: list[list[object]] = []
         self._owners: list[tuple[int, str, int]] = []
 
-    def set(self, queue: QueueProgress, number: int, mask: int, state: State) -> None:
+    def set(self, queue: JournaledQueue, number: int, mask: int, state: State) -> None:
         """Note the state of messages of a block; in an orderly group of each, as it may be the first time."""
         ranges = queue.ranges
         kind, packed = queue.number << KIND_BITS | SET, _packed(state)
@@ -101,11 +101,11 @@ class Changes:
                 ranges.group_of(queue_offset),
             )  # fmt: skip
 
-    def done(self, queue: QueueProgress, number: int, mask: int) -> None:
+    def done(self, queue: JournaledQueue, number: int, mask: int) -> None:
         """Note that messages of a block are done."""
         self._events += EVENT.pack(queue.number << KIND_BITS | DONE, number, mask, 0, 0, 0, 0)
 
-    def note(self, kind: int, queue: QueueProgress, queue_offset: int) -> None:
+    def note(self, kind: int, queue: JournaledQueue, queue_offset: int) -> None:
         """Note what is not about single messages."""
         place = queue.last if kind == NEXT else NOWHERE
         self._events += EVENT.pack(
@@ -113,7 +113,7 @@ class Changes:
             place.commit_offset, 0, 0,
         )  # fmt: skip
 
-    def name(self, queue: QueueProgress) -> None:
+    def name(self, queue: JournaledQueue) -> None:
         """Note what a queue's number stands for, whether it is orderly, and where the group began."""
         self._queues.append(
             [queue.number, *queue.name, queue.ranges.is_orderly, queue.begin_offset]
@@ -123,7 +123,7 @@ class Changes:
         """Note clients' numbers, and until when they have renewed."""
         self._owners += owners
 
-    def keep(self, queue: QueueProgress) -> None:
+    def keep(self, queue: JournaledQueue) -> None:
         """Note all of a queue."""
         self.name(queue)
         for number, mask, state in queue.ranges.all():
@@ -158,7 +158,7 @@ class LoadedJournal:
     def __init__(self, end: JournalEnd, key: bytes) -> None:
         self.end = end
         self.key = key
-        self.queues: dict[int, QueueProgress] = {}
+        self.queues: dict[int, JournaledQueue] = {}
         self.owners: dict[int, tuple[str, int]] = {}  # client id, and until when it has renewed
         self.problem = ""
         self.was_set_back = False  # the clock: leases were taken later than now
@@ -175,7 +175,7 @@ class LoadedJournal:
                     ranges.set_orderly(is_orderly=is_orderly, now_ms=0)
                     continue
                 ranges = LeasedRanges(is_orderly=is_orderly)
-                queue = QueueProgress(number, LeasedQueueName(*name), ranges)
+                queue = JournaledQueue(number, LeasedQueueName(*name), ranges)
                 queue.begin_offset = begin_offset
                 self.queues[number] = queue
         elif block.kind == EVENTS and len(block.payload) % EVENT.size == 0:

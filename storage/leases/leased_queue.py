@@ -15,7 +15,7 @@ from storage.kernels.leases.records import (
     RECORD_OFFSET,
 )
 from storage.kernels.leases.runs import BLOCK_BITS, BLOCK_SIZE, Run, runs_of
-from storage.leases.journal import Changes, LeasedQueueName, QueueProgress
+from storage.leases.journal import Changes, LeasedQueueName, JournaledQueue
 from storage.leases.new_records import chosen_slices
 from storage.leases.owners import Owners
 from storage.leases.queues import NOWHERE, Place, StoreQueues
@@ -42,7 +42,7 @@ NOT_SHOWN_MS: Final = 100
 _ANY_SIZE: Final = 1 << 62
 
 
-class LeasedQueue(QueueProgress):
+class LeasedQueue(JournaledQueue):
     """All methods run under the lock of the leases."""
 
     def __init__(
@@ -53,7 +53,7 @@ class LeasedQueue(QueueProgress):
         self.is_handed_back = False  # a broker has moved the group's offset since
 
     @classmethod
-    def of(cls, found: QueueProgress) -> LeasedQueue:
+    def of(cls, found: JournaledQueue) -> LeasedQueue:
         """Go on with a queue of a journal."""
         queue = cls(found.number, found.name, found.ranges, found.last)
         queue.committed_offset = found.committed_offset

@@ -18,7 +18,7 @@ from storage.kernels.leases.records import (
     RECORD_OFFSET,
     walk_records,
 )
-from storage.leases.journal import QueueProgress
+from storage.leases.journal import JournaledQueue
 from storage.leases.queues import NOWHERE, Place, StoreQueues
 from storage.leases.receive_answer import ReceiveAnswer
 from storage.leases.values import RecordPredicate
@@ -94,7 +94,7 @@ def chosen_slices(slices: tuple[memoryview, ...], records: Longs) -> tuple[memor
 
 
 def last_place(
-    result: PullResult, records: Longs, queue: QueueProgress, store: StoreQueues
+    result: PullResult, records: Longs, queue: JournaledQueue, store: StoreQueues
 ) -> Place:
     """Return where the last record that a pull has looked at lies."""
     if (

@@ -16,7 +16,7 @@ from storage.kernels.leases.records import (
 )
 from storage.leases.broker_orders import BrokerOrder, BrokerOrders
 from storage.leases.group_topic import GroupTopic
-from storage.leases.journal import Changes, LeasedQueueName, QueueProgress
+from storage.leases.journal import Changes, LeasedQueueName, JournaledQueue
 from storage.leases.leased_queue import LeasedQueue
 from storage.leases.new_records import last_place, records_of
 from storage.leases.queues import NOWHERE, Place, StoreQueues, retry_topics
@@ -70,7 +70,7 @@ class QueueSets:
         held.looked_at = (state, group.orderly) if is_in_table else None
         return is_other
 
-    def restored(self, kept: QueueProgress, changes: Changes, now_ms: int) -> LeasedQueue:
+    def restored(self, kept: JournaledQueue, changes: Changes, now_ms: int) -> LeasedQueue:
         """Return a queue of the journal, with what consumerOffset.json says of it by now.
 
         Our own last word there counts for nothing new; another one, a broker's, counts: what lies before it

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from storage.errors import QueueRebuilding
 from storage.format.leases.receipt_handle import PACKED_SIZE, encode_handles
 from storage.kernels.leases.handles import seal_handles
-from storage.leases.journal import Changes, QueueProgress
+from storage.leases.journal import Changes, JournaledQueue
 from storage.leases.values import DeadMessages, ReceivedBatch, ReceiveQuestion
 from storage.message import Damage
 
@@ -25,7 +25,7 @@ RECORD_RESERVE: Final = 64 << 10  # bytes of an answer that are not worth anothe
 class ReceivedPart(NamedTuple):
     """Records of one queue that are handed out, in order."""
 
-    queue: QueueProgress
+    queue: JournaledQueue
     queue_offsets: Longs
     attempts: Longs
     slices: tuple[memoryview, ...]
