@@ -15,7 +15,7 @@ from storage.kernels.leases.records import (
     RECORD_OFFSET,
 )
 from storage.kernels.leases.runs import BLOCK_BITS, BLOCK_SIZE, Run, runs_of
-from storage.leases.journal import Changes, LeasedQueueName, JournaledQueue
+from storage.leases.journal import Changes, JournaledQueue, LeasedQueueName
 from storage.leases.new_records import chosen_slices
 from storage.leases.owners import Owners
 from storage.leases.queues import NOWHERE, Place, StoreQueues

@@ -16,7 +16,7 @@ from storage.kernels.leases.records import (
 )
 from storage.leases.broker_orders import BrokerOrder, BrokerOrders
 from storage.leases.group_topic import GroupTopic
-from storage.leases.journal import Changes, LeasedQueueName, JournaledQueue
+from storage.leases.journal import Changes, JournaledQueue, LeasedQueueName
 from storage.leases.leased_queue import LeasedQueue
 from storage.leases.new_records import last_place, records_of
 from storage.leases.queues import NOWHERE, Place, StoreQueues, retry_topics
