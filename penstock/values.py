@@ -23,6 +23,7 @@ __all__ = [
     "ReaderStatus",
     "Stored",
     "StoredBatch",
+    "StoredQueue",
     "TimerCounts",
     "Topic",
     "TopicDescription",
@@ -147,6 +148,18 @@ class TopicDescription:
 
     topic: Topic
     queues: Mapping[int, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredQueue:
+    """A queue of which ``[min_offset, max_offset)`` can be pulled; its records lie within the commit offsets, 0: none."""
+
+    topic: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    min_commit_offset: int
+    end_commit_offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

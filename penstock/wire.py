@@ -26,6 +26,7 @@ from penstock.v1 import (
     settings_pb2,
     staged_commits_pb2,
     timers_pb2,
+    traffic_pb2,
     transactions_pb2,
     writer_pb2,
 )
@@ -92,7 +93,7 @@ def _of(
 
 
 _w, _r, _i, _t = writer_pb2, reader_pb2, indexer_pb2, staged_commits_pb2
-_a, _s = accounts_pb2, settings_pb2
+_a, _s, _f = accounts_pb2, settings_pb2, traffic_pb2
 _g, _l, _x, _d = groups_pb2, leases_pb2, transactions_pb2, timers_pb2
 
 PRODUCE: Final = Method(
@@ -215,6 +216,8 @@ RELEASE_LEASES: Final = _of(
 LEASE_STATUS: Final = _of(
     "reader", "Leases/GetLeaseStatus", _l.GetLeaseStatusRequest, _l.LeaseStatus
 )
+TRAFFIC_IN: Final = _of("writer", "Traffic/GetTraffic", _f.GetTrafficRequest, _f.TrafficReport)
+TRAFFIC_OUT: Final = _of("reader", "Traffic/GetTraffic", _f.GetTrafficRequest, _f.TrafficReport)
 TRACK_MESSAGE: Final = _of(
     "reader", "Leases/TrackMessage", _l.TrackMessageRequest, _l.TrackMessageResponse
 )

@@ -80,12 +80,19 @@ class AsyncLeaseCalls(AsyncConnection):
         return await self.run(call, timeout_s=timeout_s)
 
     async def track(
-        self, topic: str, queue_id: int, queue_offset: int, *, timeout_s: float | None = None
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        *,
+        commit_offset: int | None = None,
+        timeout_s: float | None = None,
     ) -> list[MessageTrack]:
         """Return what each consumer group that reads a queue did with one of its messages, by group.
 
-        A record has the three as ``topic``, ``queue_id`` and ``queue_offset``. Groups that the user may not see are
-        left out, and so are those that never read the queue. Raises TopicNotFound, or InvalidArgument if the queue
-        has no such message.
+        A record has all four under these names; with ``commit_offset`` no message of a former topic is taken for one of the
+        topic that has its name now. Groups that the user may not see are left out, and so are those that never read the
+        queue. Raises TopicNotFound, or InvalidArgument if the queue has no such message.
         """
-        return await self.run(leases.track(topic, queue_id, queue_offset), timeout_s=timeout_s)
+        call = leases.track(topic, queue_id, queue_offset, commit_offset)
+        return await self.run(call, timeout_s=timeout_s)

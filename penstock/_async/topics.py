@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from penstock._async.connection import AsyncConnection
-from penstock.calls import topics
-from penstock.values import Topic, TopicDescription
+from penstock.calls import topics as topic_calls
+from penstock.values import StoredQueue, Topic, TopicDescription
 
 
 class AsyncTopics(AsyncConnection):
@@ -21,7 +21,7 @@ class AsyncTopics(AsyncConnection):
         timeout_s: float | None = None,
     ) -> Topic:
         """Create a topic; raises TopicExists if there is one of that name."""
-        call = topics.create(name, queue_count=queues, attributes=attributes or {})
+        call = topic_calls.create(name, queue_count=queues, attributes=attributes or {})
         return await self.run(call, timeout_s=timeout_s)
 
     async def create_topics(
@@ -36,18 +36,27 @@ class AsyncTopics(AsyncConnection):
 
         A thousand cost about as much as one.
         """
-        call = topics.create_all(names, queue_count=queues, attributes=attributes or {})
+        call = topic_calls.create_all(names, queue_count=queues, attributes=attributes or {})
         return await self.run(call, timeout_s=timeout_s)
 
     async def topics(self, *, timeout_s: float | None = None) -> list[Topic]:
         """Return all topics by name."""
-        return await self.run(topics.list_all(), timeout_s=timeout_s)
+        return await self.run(topic_calls.list_all(), timeout_s=timeout_s)
 
     async def describe_topic(
         self, name: str, *, timeout_s: float | None = None
     ) -> TopicDescription:
         """Return a topic and the offsets of its queues."""
-        return await self.run(topics.describe(name), timeout_s=timeout_s)
+        return await self.run(topic_calls.describe(name), timeout_s=timeout_s)
+
+    async def stored_queues(
+        self, topics: Iterable[str] = (), *, timeout_s: float | None = None
+    ) -> list[StoredQueue]:
+        """Return the queues that have or had a message, by topic and queue id: of all topics, or of those given.
+
+        The reader answers it, with what consumers can see. Topics that do not exist are left out.
+        """
+        return await self.run(topic_calls.stored_queues(topics), timeout_s=timeout_s)
 
     async def update_topic(
         self,
@@ -66,7 +75,7 @@ class AsyncTopics(AsyncConnection):
         Raises FailedPrecondition if read queues would go that are written to or that a group has not read to
         the end, unless ``force`` is set; the message names group, count and queue.
         """
-        call = topics.update(
+        call = topic_calls.update(
             name,
             queue_count=queues,
             read_queue_count=read_queues,
@@ -81,7 +90,7 @@ class AsyncTopics(AsyncConnection):
 
     async def delete_topic(self, name: str, *, timeout_s: float | None = None) -> None:
         """Delete a topic; its records stay in the commit log until that is cut."""
-        await self.run(topics.delete(name), timeout_s=timeout_s)
+        await self.run(topic_calls.delete(name), timeout_s=timeout_s)
         self._queue_counts.forget(name)
 
     async def queue_count(self, topic: str) -> int:

@@ -9,6 +9,7 @@ from penstock._sync.connection import Connection
 from penstock.addresses import Service
 from penstock.calls import retention, status
 from penstock.group_values import LeaseStatus
+from penstock.traffic_values import OutTraffic, StoredTraffic
 from penstock.values import (
     IndexerStatus,
     ReaderStatus,
@@ -55,6 +56,17 @@ class Status(Connection):
     def lease_status(self, *, timeout_s: float | None = None) -> LeaseStatus:
         """Return what groups were handed and have not done, and how the journal of leases is."""
         return self.run(status.leases(), timeout_s=timeout_s)
+
+    def traffic_in(self, *, timeout_s: float | None = None) -> list[StoredTraffic]:
+        """Return what was stored since the writer's start, by topic. It costs little: rates come from two calls."""
+        return self.run(status.traffic_in(), timeout_s=timeout_s)
+
+    def traffic_out(self, *, timeout_s: float | None = None) -> OutTraffic:
+        """Return what consumers were sent since the reader's start, and where groups are.
+
+        However many ask, the reader looks where groups are at most so often that it takes a twentieth of a core.
+        """
+        return self.run(status.traffic_out(), timeout_s=timeout_s)
 
     def indexer_status(self, *, timeout_s: float | None = None) -> IndexerStatus:
         """Return how far the index is."""

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from penstock._sync.connection import Connection
-from penstock.calls import topics
-from penstock.values import Topic, TopicDescription
+from penstock.calls import topics as topic_calls
+from penstock.values import StoredQueue, Topic, TopicDescription
 
 
 class Topics(Connection):
@@ -22,7 +22,7 @@ class Topics(Connection):
         timeout_s: float | None = None,
     ) -> Topic:
         """Create a topic; raises TopicExists if there is one of that name."""
-        call = topics.create(name, queue_count=queues, attributes=attributes or {})
+        call = topic_calls.create(name, queue_count=queues, attributes=attributes or {})
         return self.run(call, timeout_s=timeout_s)
 
     def create_topics(
@@ -37,16 +37,25 @@ class Topics(Connection):
 
         A thousand cost about as much as one.
         """
-        call = topics.create_all(names, queue_count=queues, attributes=attributes or {})
+        call = topic_calls.create_all(names, queue_count=queues, attributes=attributes or {})
         return self.run(call, timeout_s=timeout_s)
 
     def topics(self, *, timeout_s: float | None = None) -> list[Topic]:
         """Return all topics by name."""
-        return self.run(topics.list_all(), timeout_s=timeout_s)
+        return self.run(topic_calls.list_all(), timeout_s=timeout_s)
 
     def describe_topic(self, name: str, *, timeout_s: float | None = None) -> TopicDescription:
         """Return a topic and the offsets of its queues."""
-        return self.run(topics.describe(name), timeout_s=timeout_s)
+        return self.run(topic_calls.describe(name), timeout_s=timeout_s)
+
+    def stored_queues(
+        self, topics: Iterable[str] = (), *, timeout_s: float | None = None
+    ) -> list[StoredQueue]:
+        """Return the queues that have or had a message, by topic and queue id: of all topics, or of those given.
+
+        The reader answers it, with what consumers can see. Topics that do not exist are left out.
+        """
+        return self.run(topic_calls.stored_queues(topics), timeout_s=timeout_s)
 
     def update_topic(
         self,
@@ -65,7 +74,7 @@ class Topics(Connection):
         Raises FailedPrecondition if read queues would go that are written to or that a group has not read to
         the end, unless ``force`` is set; the message names group, count and queue.
         """
-        call = topics.update(
+        call = topic_calls.update(
             name,
             queue_count=queues,
             read_queue_count=read_queues,
@@ -80,7 +89,7 @@ class Topics(Connection):
 
     def delete_topic(self, name: str, *, timeout_s: float | None = None) -> None:
         """Delete a topic; its records stay in the commit log until that is cut."""
-        self.run(topics.delete(name), timeout_s=timeout_s)
+        self.run(topic_calls.delete(name), timeout_s=timeout_s)
         self._queue_counts.forget(name)
 
     def queue_count(self, topic: str) -> int:

@@ -118,13 +118,16 @@ def release(client_ids: Sequence[str], group: str = "") -> Call[int]:
     return Call(wire.RELEASE_LEASES, request, lambda answer: int(answer.released_count))
 
 
-def track(topic: str, queue_id: int, queue_offset: int) -> Call[list[MessageTrack]]:
+def track(
+    topic: str, queue_id: int, queue_offset: int, commit_offset: int | None
+) -> Call[list[MessageTrack]]:
     """Ask what each group that reads a queue did with one message of it."""
     request = build(
         leases_pb2.TrackMessageRequest,
         topic=topic,
         queue_id=queue_id,
         queue_offset=queue_offset,
+        commit_offset=commit_offset,
     )
     return Call(
         wire.TRACK_MESSAGE,

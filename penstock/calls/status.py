@@ -12,7 +12,15 @@ from penstock.addresses import Service
 from penstock.calls.call import Call
 from penstock.group_values import GroupLeases, LeaseStatus
 from penstock.requests import build
-from penstock.v1 import indexer_pb2, leases_pb2, reader_pb2, settings_pb2, writer_pb2
+from penstock.traffic_values import GroupLag, OutTraffic, SentTraffic, StoredTraffic
+from penstock.v1 import (
+    indexer_pb2,
+    leases_pb2,
+    reader_pb2,
+    settings_pb2,
+    traffic_pb2,
+    writer_pb2,
+)
 from penstock.values import IndexerStatus, ReaderStatus, RunningSettings, WriterStatus
 from penstock.wire import Method
 
@@ -80,6 +88,30 @@ def leases() -> Call[LeaseStatus]:
         )
 
     return Call(wire.LEASE_STATUS, leases_pb2.GetLeaseStatusRequest(), interpret)
+
+
+def traffic_in() -> Call[list[StoredTraffic]]:
+    """Ask the writer what was stored, by topic."""
+    kind = _plain(StoredTraffic)
+    return Call(
+        wire.TRAFFIC_IN,
+        traffic_pb2.GetTrafficRequest(),
+        lambda answer: list(map(kind, answer.stored)),
+    )
+
+
+def traffic_out() -> Call[OutTraffic]:
+    """Ask the reader what consumers were sent, and where groups are."""
+    sent, lag = _plain(SentTraffic), _plain(GroupLag)
+    return Call(
+        wire.TRAFFIC_OUT,
+        traffic_pb2.GetTrafficRequest(),
+        lambda answer: OutTraffic(
+            sent=tuple(map(sent, answer.sent)),
+            lags=tuple(map(lag, answer.lags)),
+            lags_at_ms=answer.lags_at_ms,
+        ),
+    )
 
 
 def indexer() -> Call[IndexerStatus]:

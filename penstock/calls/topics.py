@@ -10,7 +10,7 @@ from penstock.errors import TopicNotFound
 from penstock.requests import build
 from penstock.retry import Repeat
 from penstock.v1 import common_pb2, reader_pb2, writer_pb2
-from penstock.values import Topic, TopicDescription
+from penstock.values import StoredQueue, Topic, TopicDescription
 
 
 def create(name: str, *, queue_count: int, attributes: Mapping[str, str]) -> Call[Topic]:
@@ -104,6 +104,26 @@ def queues_to_read(name: str) -> Call[tuple[int, ...]]:
 
     request = build(reader_pb2.ListQueuesRequest, topics=[name])
     return Call(wire.LIST_QUEUES, request, queue_ids, not_found=TopicNotFound)
+
+
+def stored_queues(topics: Iterable[str]) -> Call[list[StoredQueue]]:
+    """Ask a reader for the queues with a message, or that had one, of some topics or of all."""
+    return Call(
+        wire.LIST_QUEUES,
+        build(reader_pb2.ListQueuesRequest, topics=list(topics)),
+        lambda answer: [
+            StoredQueue(
+                topic=each.topic,
+                queue_id=each.queue_id,
+                min_offset=each.min_offset,
+                max_offset=each.max_offset,
+                min_commit_offset=each.min_commit_offset,
+                end_commit_offset=each.end_commit_offset,
+            )
+            for each in answer.queues
+        ],
+        not_found=TopicNotFound,
+    )
 
 
 def list_all() -> Call[list[Topic]]:

@@ -199,14 +199,16 @@ class GroupLeases(_message.Message):
     def __init__(self, group: _Optional[str] = ..., leased: _Optional[int] = ..., waiting: _Optional[int] = ...) -> None: ...
 
 class TrackMessageRequest(_message.Message):
-    __slots__ = ("topic", "queue_id", "queue_offset")
+    __slots__ = ("topic", "queue_id", "queue_offset", "commit_offset")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     QUEUE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     queue_offset: int
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ...) -> None: ...
+    commit_offset: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., commit_offset: _Optional[int] = ...) -> None: ...
 
 class TrackMessageResponse(_message.Message):
     __slots__ = ("groups",)

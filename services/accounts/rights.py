@@ -216,6 +216,16 @@ _BY_SERVICE: Final = {
         "DeletePolicies": _SUPER,
         "ListPolicies": _SUPER,
     },
+    "penstock.v1.Traffic": {
+        "GetTraffic": Right(
+            shown=(
+                _shown(Resource.topic, "stored", "topic"),
+                _shown(Resource.topic, "sent", "topic"),
+                _shown(Resource.group, "sent", "group"),
+                _shown(Resource.group, "lags", "group"),
+            )
+        )
+    },
     "penstock.v1.Settings": {"GetSettings": _STATUS, "UpdateSettings": _cluster(Action.UPDATE)},
     "penstock.v1.Authentication": {
         "GetRules": Right(who=Who.SERVICES),

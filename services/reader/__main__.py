@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from penstock.v1 import groups_pb2, leases_pb2, reader_pb2
+from penstock.v1 import groups_pb2, leases_pb2, reader_pb2, traffic_pb2
 from services import process
 from services.accounts.opening import gateway_interceptors, read_accounts
 from services.accounts.page_guard import page_guard
@@ -21,12 +21,13 @@ from services.metrics.service import ServiceMetrics
 from services.reader.budget import Budget
 from services.reader.catch_up import CatchUp
 from services.reader.leasing import Leasing
-from services.reader.metrics import ReaderCollector
+from services.reader.metrics import GroupLags, ReaderCollector
 from services.reader.pulls import Pulls
 from services.reader.read_threads import ReadThreads
 from services.reader.servicer import ReaderServicer
 from services.reader.source import Source
 from services.reader.traffic import Traffic
+from services.reader.traffic_servicer import SentTrafficServicer
 from services.rpc.calls import Interceptor
 from services.rpc.in_process import InProcessService
 from services.rpc.ports import check_free
@@ -100,7 +101,8 @@ async def _serve(
         leasing = Leasing(
             source.reader, settings, writer, arrivals, catch_up, reads, draining, traffic
         )
-        metrics.add(ReaderCollector(source, leasing, traffic, arrivals, budget, looks))
+        lags = GroupLags(source.reader, leasing)
+        metrics.add(ReaderCollector(source, leasing, traffic, arrivals, budget, lags, looks))
         servicer = ReaderServicer(
             source,
             Pulls(
@@ -122,6 +124,10 @@ async def _serve(
             Contract(reader_pb2.DESCRIPTOR.services_by_name["Reader"], servicer),
             Contract(leases_pb2.DESCRIPTOR.services_by_name["Leases"], leasing.servicer),
             Contract(groups_pb2.DESCRIPTOR.services_by_name["Groups"], leasing.groups),
+            Contract(
+                traffic_pb2.DESCRIPTOR.services_by_name["Traffic"],
+                SentTrafficServicer(traffic, lags, looks),
+            ),
             authentication,
             settings_contract(running),
         ]

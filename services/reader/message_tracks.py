@@ -56,7 +56,14 @@ class MessageTracks:
         StoreClosed once ``is_wanted`` says no.
         """
         topic, queue_id, queue_offset = request.topic, request.queue_id, request.queue_offset
-        letter = _letter_of(self._record(topic, queue_id, queue_offset))
+        record = self._record(topic, queue_id, queue_offset)
+        if request.HasField("commit_offset") and request.commit_offset != record.commit_offset:
+            raise InvalidArgument(
+                "commit_offset",
+                f"is {request.commit_offset}, and the queue has the message of {record.commit_offset} there: the"
+                " topic was deleted and created again since",
+            )
+        letter = _letter_of(record)
         response = leases_pb2.TrackMessageResponse()
         for track in self._tracks(topic, queue_id, queue_offset):
             state, commit_offset = track.state, None

@@ -37,10 +37,11 @@ WAIT_S: Final = 0.05  # for groups' numbers of now
 
 
 @dataclass(slots=True)
-class GroupLag:
+class TopicLag:
     """Where a group is in a topic: messages, and when the oldest was stored, 0: there is none."""
 
     undone: int = 0
+    done: int = 0  # sum of the offsets before which all is done
     leased: int = 0
     ready: int = 0
     undone_since_ms: int = 0
@@ -70,7 +71,7 @@ class GroupLags:
         self._seen: tuple[object, ...] = ()  # what they are of
         self.seconds = 0.0  # that the last look took
 
-    def look(self) -> tuple[set[str], list[tuple[tuple[str, ...], GroupLag]]]:
+    def look(self) -> tuple[set[str], list[tuple[tuple[str, ...], TopicLag]]]:
         """Return the names of all groups, and where each is in its topics; those beyond the most together.
 
         Raises StoreClosed once the reader is at its end.
@@ -82,20 +83,19 @@ class GroupLags:
         }
         ends = self._ends_of({place.topic for place in places})
         times: dict[tuple[str, int, int], int] = {}
-        found: dict[tuple[str, str], GroupLag] = {}
+        found: dict[tuple[str, str], TopicLag] = {}
         for place in paced(places):
             key = place.group, place.topic
             if key not in found and len(found) >= SERIES_MAX:
                 key = REST, REST
-            lag = found.setdefault(key, GroupLag())
+            lag = found.setdefault(key, TopicLag())
             end = ends.get((place.topic, place.queue_id), 0)
             ready = max(0, end - place.handed_out)
             undone = ready + place.leased + place.waiting
-            lag.undone, lag.ready, lag.leased = (
-                lag.undone + undone,
-                lag.ready + ready,
-                lag.leased + place.leased,
-            )
+            lag.undone += undone
+            lag.ready += ready
+            lag.leased += place.leased
+            lag.done += place.done
             if undone:
                 since = self._time(times, place.topic, place.queue_id, place.done)
                 lag.undone_since_ms = _older(lag.undone_since_ms, since)
@@ -158,7 +158,7 @@ class ReaderCollector:
 
     def __init__(
         self, source: Source, leasing: Leasing, traffic: Traffic, arrivals: Arrivals, budget: Budget,
-        thread: Executor,
+        lags: GroupLags, thread: Executor,
     ) -> None:  # fmt: skip
         self._source = source
         self._leasing = leasing
@@ -166,9 +166,9 @@ class ReaderCollector:
         self._arrivals = arrivals
         self._budget = budget
         self._thread = thread
-        self._lags = GroupLags(source.reader, leasing)
-        self._looking: Future[tuple[set[str], list[tuple[tuple[str, ...], GroupLag]]]] | None = None
-        self._found: tuple[set[str], list[tuple[tuple[str, ...], GroupLag]]] | None = None
+        self._lags = lags
+        self._looking: Future[tuple[set[str], list[tuple[tuple[str, ...], TopicLag]]]] | None = None
+        self._found: tuple[set[str], list[tuple[tuple[str, ...], TopicLag]]] | None = None
 
     def collect(self) -> Iterator[Metric]:
         """Yield the families."""

@@ -12,6 +12,7 @@ from penstock.v1 import (
     gateway_pb2,
     retention_pb2,
     timers_pb2,
+    traffic_pb2,
     transactions_pb2,
     writer_pb2,
 )
@@ -40,6 +41,7 @@ from services.writer.metrics import WriterCollector
 from services.writer.retention import RetentionServicer
 from services.writer.servicer import WriterServicer
 from services.writer.timers import TimerServicer
+from services.writer.traffic_servicer import StoredTrafficServicer
 from services.writer.transactions import TransactionServicer
 from storage.writer import StoreWriter
 
@@ -52,6 +54,7 @@ _SERVICES: Final = {
         ("Transactions", transactions_pb2),
         ("Timers", timers_pb2),
         ("Retention", retention_pb2),
+        ("Traffic", traffic_pb2),
     )
 }
 _MESSAGING_SERVICES: Final = (
@@ -125,6 +128,7 @@ async def _serve(
             ),
             Contract(_SERVICES["Timers"], TimerServicer(store.timers, acks)),
             Contract(_SERVICES["Retention"], RetentionServicer(store.retention)),
+            Contract(_SERVICES["Traffic"], StoredTrafficServicer(store)),
             accounts_contract,
             settings_contract(running),
         ]

@@ -261,6 +261,19 @@ def test_a_message_s_way_shows_the_groups_one_may_see(ann, root):
     assert {"group-d", "group-e"} <= {track.group for track in root.track("orders", 0, 0)}
 
 
+def test_traffic_shows_the_topics_and_groups_one_may_see(ann, root):
+    for group in ("group-f", "group-g"):
+        root.receive("orders", group=group, max_messages=1)
+    allow(root, "Group:group-f", "Get")
+    assert ann.traffic_in() == []
+    assert [lag.group for lag in ann.traffic_out().lags] == ["group-f"]
+    assert ann.traffic_out().sent == ()
+    allow(root, "Topic:orders", "Get")
+    assert [each.topic for each in ann.traffic_in()] == ["orders"]
+    assert {each.group for each in ann.traffic_out().sent} == {"group-f"}
+    assert {"group-f", "group-g"} <= {each.group for each in root.traffic_out().sent}
+
+
 def test_checks_are_given_back_by_gateways_alone(guarded, ann, root):
     allow(root, "*", "All")
     metadata = Credentials("ann", guarded.keys["ann"]).metadata()

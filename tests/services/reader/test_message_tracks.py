@@ -123,8 +123,9 @@ def test_a_message_whose_attempts_are_used_up_ends_as_a_dead_letter(
         ({"queue_id": 9}, grpc.StatusCode.INVALID_ARGUMENT),
         ({"queue_offset": 1}, grpc.StatusCode.INVALID_ARGUMENT),
         ({"queue_offset": -1}, grpc.StatusCode.INVALID_ARGUMENT),
+        ({"commit_offset": 1}, grpc.StatusCode.INVALID_ARGUMENT),
     ],
-    ids=["topic", "queue", "beyond", "negative"],
+    ids=["topic", "queue", "beyond", "negative", "another"],
 )
 def test_a_message_that_is_not_there_is_refused(
     services: ThreeServices, topic: str, named: dict[str, object], code: grpc.StatusCode
