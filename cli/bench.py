@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import secrets
-import statistics
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from cli.failures import CommandFailed
-from cli.session import Session, counted, session_of
+from cli.failures import CommandFailed, ExitCode
+from cli.session import Session, counted, print_json, session_of
 
 if TYPE_CHECKING:
     from penstock import Client
 
 PULL_BYTES: Final = 1 << 20
+PERCENTILES: Final = (50.0, 90.0, 99.0, 99.9)
+FORMAT: Final = 1  # of a result file
+_STEP: Final = 2**0.5  # between two bounds of the histogram
+_BAR_MAX: Final = 40  # characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +36,7 @@ class Load:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("bench", rich_help_panel="Topics and messages")(bench)
+    app.command("bench")(bench)
 
 
 def bench(
@@ -43,26 +48,127 @@ def bench(
         int, typer.Option(min=0, help="Messages stored one by one, to see the latency.")
     ] = 500,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the topic.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the result, for --compare.")
+    ] = None,
+    compare: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Show each number beside that of an earlier result."),
+    ] = None,
 ) -> None:
-    """Store and read back messages in a topic of its own, and print rates and latencies."""
+    """Store and read back messages in a topic of its own, and print rates and latencies.
+
+    A ratio of --compare is this run's number by the earlier one's. Runs of another load are not compared.
+    """
     session = session_of(context)
     topic = f"bench-{secrets.token_hex(4)}"
     load = Load(messages=messages, body_size=size, queues=queues, singles=singles)
+    earlier = None if compare is None else _earlier(compare, load)
     with session.client() as client:
         client.create_topic(topic, queues=queues)
         try:
-            rows = [
-                _stream(session, client, topic, load),
-                _pull(session, client, topic, load),
-                *_latency(client, topic, load),
-            ]
+            rows = [_stream(session, client, topic, load), _pull(session, client, topic, load)]
+            took_ms = _latency(client, topic, load)
         finally:
             if not keep:
                 client.delete_topic(topic)
+    if took_ms:
+        seconds = sum(took_ms) / 1e3
+        rows.append(_rate("store, one by one", load.singles, load, seconds) | _percentiles(took_ms))
+    result = {
+        "format": FORMAT,
+        "load": asdict(load),
+        "rows": rows,
+        "histogram": _histogram(took_ms),
+    }
+    if out is not None:
+        out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    if session.as_json:
+        print_json(result | ({} if earlier is None else {"compared": _compared(rows, earlier)}))
+        return
+    title = f"{counted(messages, 'message')} of {counted(size, 'byte')}, {counted(queues, 'queue')}"
+    session.show([{name: row.get(name, "") for name in _names(rows)} for row in rows], title=title)
+    if took_ms:
+        _show_histogram(session, _histogram(took_ms))
+    if earlier is not None:
+        session.show(_compared(rows, earlier), title=f"beside {compare}")
+
+
+def _earlier(path: Path, load: Load) -> list[dict[str, Any]]:
+    """Return the rows of a result file. Raises CommandFailed for another load, or what is none."""
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+        found, rows = result["load"], result["rows"]
+        for row in rows:
+            _ = [float(value) for name, value in row.items() if name != "what"]
+        if result["format"] != FORMAT or not all("what" in row for row in rows):
+            raise ValueError("another format")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CommandFailed(
+            f"{path}: no result of penstock bench: {error}", ExitCode.USAGE
+        ) from error
+    if found != asdict(load):
+        raise CommandFailed(f"{path}: of another load: {found}", ExitCode.USAGE)
+    return list(rows)
+
+
+def _compared(rows: list[dict[str, Any]], earlier: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return each number with the earlier one, and their ratio."""
+    before = {row["what"]: row for row in earlier}
+    return [
+        {
+            "what": row["what"],
+            "number": name.replace("_", " "),
+            "before": before[row["what"]][name],
+            "now": value,
+            "ratio": round(value / before[row["what"]][name], 2)
+            if before[row["what"]][name]
+            else "",
+        }
+        for row in rows
+        for name, value in row.items()
+        if name not in ("what", "messages") and name in before.get(row["what"], {})
+    ]
+
+
+def _names(rows: list[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def _percentiles(took_ms: list[float]) -> dict[str, float]:
+    """Return latencies that so many of a hundred messages had at most."""
+    took_ms = sorted(took_ms)
+    found = {}
+    for percent in PERCENTILES:
+        place = min(len(took_ms) - 1, int(len(took_ms) * percent / 100))
+        found[f"p{percent:g}_ms"] = round(took_ms[place], 3)
+    return found | {"max_ms": round(took_ms[-1], 3)}
+
+
+def _histogram(took_ms: list[float]) -> list[dict[str, Any]]:
+    """Return how many messages took up to each bound, and longer than the one before; empty ends are left out."""
+    found: list[dict[str, Any]] = []
+    left = sorted(took_ms)
+    bound = 0.01
+    while left:
+        count = sum(each <= bound for each in left)
+        if count or found:
+            found.append({"up_to_ms": round(bound, 3), "messages": count})
+        left = left[count:]
+        bound *= _STEP
+    return found
+
+
+def _show_histogram(session: Session, histogram: list[dict[str, Any]]) -> None:
+    most = max((each["messages"] for each in histogram), default=0)
     session.show(
-        rows,
-        title=f"{counted(messages, 'message')} of {counted(size, 'byte')},"
-        f" {counted(queues, 'queue')}",
+        [
+            each | {"": "█" * round(each["messages"] / most * _BAR_MAX) or "▏"}
+            for each in histogram
+            if each["messages"]
+        ],
+        title="store, one by one: latencies",
+        empty="",
     )
 
 
@@ -103,22 +209,15 @@ def _pull(session: Session, client: Client, topic: str, load: Load) -> dict[str,
     return _rate("pull, 1 MiB answers", read, load, time.monotonic() - began)
 
 
-def _latency(client: Client, topic: str, load: Load) -> list[dict[str, Any]]:
-    """Store messages one after the other and return how long each took."""
-    if load.singles < 2:
-        return []
+def _latency(client: Client, topic: str, load: Load) -> list[float]:
+    """Store messages one after the other and return how long each took, in milliseconds."""
     body = secrets.token_bytes(load.body_size)
     took_ms = []
-    began = time.monotonic()
     for _ in range(load.singles):
         start = time.monotonic()
         client.produce(topic, body)
         took_ms.append((time.monotonic() - start) * 1000)
-    row = _rate("store, one by one", load.singles, load, time.monotonic() - began)
-    cuts = statistics.quantiles(took_ms, n=100, method="inclusive")
-    row["median_ms"] = round(statistics.median(took_ms), 3)
-    row["p99_ms"] = round(cuts[98], 3)
-    return [row]
+    return took_ms
 
 
 def _rate(what: str, count: int, load: Load, seconds: float) -> dict[str, Any]:
@@ -128,6 +227,4 @@ def _rate(what: str, count: int, load: Load, seconds: float) -> dict[str, Any]:
         "seconds": round(seconds, 3),
         "per_second": round(count / seconds),
         "mib_per_second": round(count * load.body_size / seconds / 2**20, 1),
-        "median_ms": "",
-        "p99_ms": "",
     }

@@ -18,7 +18,7 @@ _CLIENT: Final = re.compile(r"(?!(?:ca|server)$|[-.])[\w.@+-]{1,64}", re.ASCII)
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("certs", rich_help_panel="Services")(certs)
+    app.command("certs")(certs)
 
 
 def certs(

@@ -6,8 +6,6 @@ import re
 from enum import IntEnum
 from typing import Final
 
-from penstock.tls import BadTlsFile
-
 _TOO_LATE: Final = "TOO_LATE_TO_RECALL"  # a message that waits no more
 _REFUSED: Final = re.compile(r"ipv[46]:(\S+): .*Connection refused( \(\d+\))?$")
 
@@ -46,11 +44,13 @@ def describe(error: Exception) -> tuple[str, ExitCode]:
         return f"{error.filename}: no such file or directory", ExitCode.NOT_FOUND
     if isinstance(error, IsADirectoryError | NotADirectoryError):
         return f"{error.filename}: {error.strerror}", ExitCode.USAGE
-    if isinstance(error, BadTlsFile):
-        return str(error), ExitCode.USAGE
     if isinstance(error, OSError):
         name = f"{error.filename}: " if error.filename else ""
         return f"{name}{error.strerror or error}", ExitCode.FAILED
+    from penstock.tls import BadTlsFile
+
+    if isinstance(error, BadTlsFile):
+        return str(error), ExitCode.USAGE
     return _of_client(error) or _of_store(error) or _unexpected(error)
 
 

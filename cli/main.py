@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -11,49 +10,48 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from cli import bench, certs, offline, pub, query, serving, staged, status, sub, topics
-from cli.accounts import acl, users
-from cli.consumers import clients, dead_letters, groups, offsets
-from cli.delays import timers
-from cli.failures import ExitCode, describe
-from cli.jobs import app as jobs
-from cli.producers import transactions
+from cli import completion, profiles
+from cli.commands import COMMANDS, PASSED_THROUGH, listed, loaded
+from cli.failures import CommandFailed, ExitCode, describe
 from cli.session import DEFAULT_TIMEOUT_S, Session, check_address
-from cli.upkeep import retention, running_settings
 from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
-from penstock.tls import tls_of
 from services.config.usage import CONTEXT, wrong_usage_in_one_line
 from services.stdio import open_standard_streams, stdout_problem
 from storage import modes
 
 GLOBAL_FLAGS = ("--json", "--debug", "--shared-files")
 GLOBAL_VALUES = (
-    "--writer", "--reader", "--indexer", "--timeout", "--tls-ca", "--tls-cert", "--tls-key", "--tls-server-name",
+    "--profile", "--writer", "--reader", "--indexer", "--timeout", "--tls-ca", "--tls-cert", "--tls-key",
+    "--tls-server-name",
 )  # fmt: skip
+_IS_SERVICE = "penstock.is_service"  # of a context: a service is called, which takes no profile
 COMMON_OPTIONS = (
     f"Every command takes {', '.join((*GLOBAL_FLAGS, *GLOBAL_VALUES))}, too: penstock --help."
 )
-PASSED_THROUGH = frozenset(
-    serving.SERVICES
-)  # these commands parse everything after them themselves
 
 
 class PenstockGroup(TyperGroup):
     """The top-level command: global options anywhere, every error one line and an exit code."""
 
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands = {**{name: listed(name) for name in COMMANDS}, **self.commands}
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Move global options to the front, so that ``penstock topic list --json`` works too."""
-        with wrong_usage_in_one_line():
-            return super().parse_args(ctx, hoisted(args))
+        try:
+            with wrong_usage_in_one_line():
+                front, rest = hoisted(args)
+                ctx.meta[_IS_SERVICE] = bool(rest) and rest[0] in PASSED_THROUGH
+                return super().parse_args(ctx, front + rest)
+        except CommandFailed as error:  # of a profile
+            raise _reported(error) from None
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command whose help breaks lines between paragraphs alone, and names the options of all."""
-        command = super().get_command(ctx, cmd_name)
-        for each in (command, *getattr(command, "commands", {}).values()):
-            if each is not None and each.help:
-                each.help = re.sub(r"(?<!\n)\n(?!\n)", " ", each.help)
-                each.epilog = COMMON_OPTIONS
-        return command
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Import the command that is called."""
+        if args[0] in COMMANDS:
+            self.commands[args[0]] = loaded(args[0], COMMON_OPTIONS)
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; never a traceback unless --debug asks for it."""
@@ -69,10 +67,15 @@ class PenstockGroup(TyperGroup):
         except Exception as error:
             if is_for_typer(error) or (isinstance(ctx.obj, Session) and ctx.obj.debug):
                 raise
-            line, code = describe(error)
-            print(f"penstock: {line}", file=sys.stderr)  # noqa: T201
-            raise typer.Exit(code) from None
+            raise _reported(error) from None
         return result
+
+
+def _reported(error: Exception) -> typer.Exit:
+    """Print an error's line and return the exit with its code."""
+    line, code = describe(error)
+    print(f"penstock: {line}", file=sys.stderr)  # noqa: T201
+    return typer.Exit(code)
 
 
 app = typer.Typer(
@@ -95,9 +98,32 @@ def print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def use_profile(context: typer.Context, name: str) -> str:
+    """Let what a profile says count where neither the command line nor the environment says it."""
+    if not context.resilient_parsing and not context.meta[_IS_SERVICE]:
+        profile = profiles.load_profiles().chosen(name)
+        context.default_map = {
+            option: profile[option] for option in profiles.OPTIONS if option in profile
+        }
+        context.obj = tuple(profile.get(key, "") for key in profiles.KEYS)
+    return name
+
+
 @app.callback()
 def options(
     context: typer.Context,
+    _profile: Annotated[
+        str,
+        typer.Option(
+            "--profile",
+            envvar="PENSTOCK_PROFILE",
+            metavar="NAME",
+            autocompletion=completion.profile_names,
+            is_eager=True,
+            callback=use_profile,
+            help="Take the other options from a profile: penstock profile --help.",
+        ),
+    ] = "",
     writer: Annotated[
         str, typer.Option(envvar="PENSTOCK_WRITER", help="Address of the writer.")
     ] = DEFAULT_WRITER,
@@ -159,19 +185,27 @@ def options(
     for flag, address in (("--writer", writer), ("--reader", reader), ("--indexer", indexer)):
         check_address(flag, address)
     modes.share(shared=shared_files)
+    tls = None
+    if tls_ca:
+        from penstock.tls import tls_of
+
+        tls = tls_of(tls_ca, tls_cert, tls_key, tls_server_name)
+    access_key, secret_key = context.obj or ("", "")
     context.obj = Session(
         writer=writer,
         reader=reader,
         indexer=indexer,
         timeout_s=timeout,
-        tls=tls_of(tls_ca, tls_cert, tls_key, tls_server_name),
+        tls=tls,
+        access_key=access_key,
+        secret_key=secret_key,
         as_json=as_json,
         debug=debug,
     )
 
 
-def hoisted(args: Sequence[str]) -> list[str]:
-    """Return the arguments with global options first; what follows ``--`` stays as it is."""
+def hoisted(args: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the global options, and the other arguments; what follows ``--`` is one of these."""
     front: list[str] = []
     rest: list[str] = []
     words = iter(args)
@@ -185,35 +219,12 @@ def hoisted(args: Sequence[str]) -> list[str]:
             front += [word, *([value] if (value := next(words, None)) is not None else [])]
         else:
             rest.append(word)
-    return front + rest
+    return front, rest
 
 
 def is_for_typer(error: Exception) -> bool:
     """Tell usage errors and exits, which typer reports itself, from all others."""
     return isinstance(error, typer.Exit | typer.Abort) or hasattr(error, "exit_code")
-
-
-app.add_typer(topics.app, name="topic", rich_help_panel="Topics and messages")
-app.add_typer(groups.app, name="group", rich_help_panel="Topics and messages")
-app.add_typer(dead_letters.app, name="dlq", rich_help_panel="Topics and messages")
-app.add_typer(transactions.app, name="transactions", rich_help_panel="Topics and messages")
-app.add_typer(users.app, name="user", rich_help_panel="Accounts")
-app.add_typer(acl.app, name="acl", rich_help_panel="Accounts")
-pub.register(app)
-sub.register(app)
-query.register(app)
-timers.register(app)
-offsets.register(app)
-status.register(app)
-staged.register(app)
-retention.register(app)
-clients.register(app)
-app.add_typer(running_settings.app, name="config", rich_help_panel="Services")
-serving.register(app)
-certs.register(app)
-offline.register(app)
-bench.register(app)
-app.add_typer(jobs.app, name="job", rich_help_panel=offline.PANEL)
 
 
 def main() -> None:

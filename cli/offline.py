@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from storage.offline.repair import RepairReport
 
-PANEL: Final = "Offline"
 SEVERITY_STYLES: Final = {"ok": "green", "note": "cyan", "warning": "yellow", "damage": "red"}
 SHOWN_OF_A_KIND_MAX: Final = 20  # findings, before the rest is counted
 KIND_STYLES: Final = {"message": "green", "damaged": "bold red", "gap": "red", "unqueued": "yellow"}
@@ -36,8 +35,8 @@ Spec = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("dump", rich_help_panel=PANEL)(dump)
-    app.command("doctor", rich_help_panel=PANEL)(doctor)
+    app.command("dump")(dump)
+    app.command("doctor")(doctor)
 
 
 def dump(context: typer.Context, directory: Directory, spec: Spec = None) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
+from cli.completion import topic_names
 from cli.failures import CommandFailed, ExitCode
 from cli.line_ranges import LineRanges
 from cli.pub_lines import ALL_LINES, Outgoing, send_lines
@@ -23,7 +24,6 @@ from cli.topics import name_values
 if TYPE_CHECKING:
     from penstock import Client
 
-PANEL: Final = "Topics and messages"
 Numbered = tuple[int, Outgoing]
 
 
@@ -39,12 +39,14 @@ NOW: Final = Later(None, None)
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("pub", rich_help_panel=PANEL)(pub)
+    app.command("pub")(pub)
 
 
 def pub(
     context: typer.Context,
-    topic: Annotated[str, typer.Argument(help="Topic to store into; it must exist.")],
+    topic: Annotated[
+        str, typer.Argument(help="Topic to store into; it must exist.", autocompletion=topic_names)
+    ],
     body: Annotated[str | None, typer.Argument(help="Body of one message.")] = None,
     key: Annotated[
         list[str] | None, typer.Option("--key", "-k", help="Business key; may be repeated.")

@@ -1,35 +1,32 @@
-"""``penstock query TOPIC KEY`` and ``penstock message ID``: find messages without a queue."""
+"""``penstock query TOPIC KEY``: find messages without a queue."""
 
 from __future__ import annotations
 
 import itertools
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.completion import topic_names
 from cli.failures import CommandFailed, ExitCode
-from cli.records import damage_json, printable, record_json, record_rows, shown_body, time_text
+from cli.records import damage_json, record_json, record_rows
 from cli.session import print_json, session_of
 from cli.times import parse_time_ms
 
 if TYPE_CHECKING:
     from storage.message import Damage, UncoveredRange
 
-PANEL: Final = "Topics and messages"
-MESSAGE_ID_LENGTH_MIN: Final = 32  # hexadecimal digits; anything shorter is a commit offset
-
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command("query", rich_help_panel=PANEL)(query)
-    app.command("message", rich_help_panel=PANEL)(message)
+    """Add the command."""
+    app.command("query")(query)
 
 
 def query(
     context: typer.Context,
-    topic: Annotated[str, typer.Argument(help="Topic to look in.")],
+    topic: Annotated[str, typer.Argument(help="Topic to look in.", autocompletion=topic_names)],
     key: Annotated[str, typer.Argument(help="Business key, or unique id with --unique.")],
     unique: Annotated[bool, typer.Option("--unique", help="KEY is a unique id.")] = False,
     since: Annotated[
@@ -84,40 +81,3 @@ def query(
         raise typer.Exit(ExitCode.DAMAGED)
     if not count:
         raise CommandFailed(f"no message of {topic} has the key {key}", ExitCode.NOT_FOUND)
-
-
-def message(
-    context: typer.Context,
-    identifier: Annotated[
-        str, typer.Argument(metavar="ID", help="Message id, or commit offset as a number.")
-    ],
-) -> None:
-    """Show one message."""
-    session = session_of(context)
-    with session.client() as client:
-        try:
-            by: str | int = (
-                identifier if len(identifier) >= MESSAGE_ID_LENGTH_MIN else int(identifier)
-            )
-        except ValueError:
-            raise CommandFailed(
-                f"{identifier!r} is neither a message id nor a commit offset", ExitCode.USAGE
-            ) from None
-        record = client.message(by)
-    if session.as_json:
-        print_json(record_json(record))
-        return
-    value = record_json(record)
-    value["stored"] = time_text(value.pop("store_timestamp_ms"))
-    value["born"] = time_text(value.pop("born_timestamp_ms"))
-    value["keys"] = " ".join(record.keys)
-    for name in ("properties", "system_properties"):
-        value[name] = " ".join(f"{k}={v}" for k, v in value[name].items())
-    for name in ("body", "body_base64", "body_problem"):
-        value.pop(name, None)
-    console = session.console()
-    for name, part in value.items():
-        console.print(f"[cyan]{name.replace('_', ' '):<17}[/]", end=" ")
-        console.print(str(part), markup=False)
-    console.print(f"[cyan]{'body':<17}[/]", end=" ")
-    console.print(shown_body(record, printable), markup=False, soft_wrap=True)

@@ -12,7 +12,6 @@ from cli.failures import CommandFailed, ExitCode, nobody_answers
 from cli.session import check_address, session_of
 from penstock.addresses import DEFAULT_GATEWAY
 
-PANEL: Final = "Services"
 SERVICES: Final = {
     "serve": ("services.supervisor", "Run all services under one supervisor."),
     "writer": ("services.writer.__main__", "Run the writer: the one process that appends."),
@@ -28,7 +27,6 @@ def register(app: typer.Typer) -> None:
         app.command(
             name,
             help=help_line,
-            rich_help_panel=PANEL,
             add_help_option=False,
             context_settings={
                 "allow_extra_args": True,
@@ -36,7 +34,7 @@ def register(app: typer.Typer) -> None:
                 "allow_interspersed_args": False,
             },
         )(_runner(module))
-    app.command("health", rich_help_panel=PANEL)(health)
+    app.command("health")(health)
 
 
 def _runner(module: str) -> Callable[[typer.Context], None]:

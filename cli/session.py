@@ -7,7 +7,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from penstock import TLS, Client
+    from penstock.credentials import Credentials
 
 DEFAULT_TIMEOUT_S = 10.0
 UNREACHABLE_S_MAX = 1.5  # somebody looks on; long enough for a service that is being restarted
@@ -43,26 +44,35 @@ class Session:
     indexer: str = DEFAULT_INDEXER
     timeout_s: float = DEFAULT_TIMEOUT_S
     tls: TLS | None = None
+    access_key: str = ""
+    secret_key: str = field(default="", repr=False)
     as_json: bool = False
     debug: bool = False
 
     def client(self) -> Client:
         """Return a client of the three addresses; nothing is connected yet."""
         from penstock import Client, RetryPolicy
-        from penstock.credentials import given_credentials
 
-        try:
-            given_credentials()
-        except ValueError as error:
-            raise CommandFailed(f"PENSTOCK_ACCESS_KEY: {error}", ExitCode.USAGE) from error
+        credentials = self.credentials()
         return Client(
             writer=self.writer,
             reader=self.reader,
             indexer=self.indexer,
             tls=self.tls,
+            access_key=credentials.access_key if credentials else "",
+            secret_key=credentials.secret_key if credentials else "",
             timeout_s=self.timeout_s,
             retry=RetryPolicy(unreachable_s_max=UNREACHABLE_S_MAX),
         )
+
+    def credentials(self) -> Credentials | None:
+        """Return the keys of the environment, or else those of a profile; None without."""
+        from penstock.credentials import given_credentials
+
+        try:
+            return given_credentials() or given_credentials(self.access_key, self.secret_key)
+        except ValueError as error:
+            raise CommandFailed(f"PENSTOCK_ACCESS_KEY: {error}", ExitCode.USAGE) from error
 
     @contextlib.contextmanager
     def channel(self, address: str) -> Iterator[grpc.Channel]:

@@ -11,7 +11,7 @@ from cli.session import session_of
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("staged", rich_help_panel="Services")(staged)
+    app.command("staged")(staged)
 
 
 def staged(context: typer.Context) -> None:

@@ -23,7 +23,7 @@ _TIMES: Final = ("scrub_completed_ms", "next_timer_due_ms", "oldest_half_ms")
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("status", rich_help_panel="Services")(status)
+    app.command("status")(status)
 
 
 def status(context: typer.Context) -> None:

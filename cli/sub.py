@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import sys
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.completion import topic_names
 from cli.failures import CommandFailed, ExitCode
 from cli.records import body_of, body_text, damage_json, record_json, shown_body, time_text
 from cli.session import Session, print_json, session_of
@@ -22,17 +23,15 @@ if TYPE_CHECKING:
     from penstock import Client, Record
     from storage.message import Damage
 
-PANEL: Final = "Topics and messages"
-
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("sub", rich_help_panel=PANEL)(sub)
+    app.command("sub")(sub)
 
 
 def sub(
     context: typer.Context,
-    topic: Annotated[str, typer.Argument(help="Topic to read.")],
+    topic: Annotated[str, typer.Argument(help="Topic to read.", autocompletion=topic_names)],
     start: Annotated[
         str,
         typer.Option(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from cli.completion import topic_names
 from cli.failures import CommandFailed, ExitCode
 from cli.session import counted, print_json, session_of
 
@@ -19,7 +20,7 @@ PERMISSIONS: Final = {0: "none", 2: "write", 4: "read", 6: "read, write"}
 _ADVICE: Final = re.compile(r", to be stored there|; (let them|lower the) [a-z ]+")  # of a refusal
 
 app = typer.Typer(help="Create, list, describe, change and delete topics.", no_args_is_help=True)
-Name = Annotated[str, typer.Argument(help="Name of the topic.")]
+Name = Annotated[str, typer.Argument(help="Name of the topic.", autocompletion=topic_names)]
 Attributes = Annotated[
     list[str] | None, typer.Option("--attribute", metavar="NAME=VALUE", help="May be repeated.")
 ]

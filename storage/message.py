@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:  # for a client, which would take a tenth of a second longer to start
+    import numpy as np
+    import numpy.typing as npt
 
 NO_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType({})
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("clients", rich_help_panel="Services")(clients)
+    app.command("clients")(clients)
 
 
 def clients(
@@ -78,12 +78,12 @@ def clients(
 
 
 def _list(address: str, group: str, session: Session) -> gateway_pb2.ListClientsResponse:
-    from penstock.credentials import given_credentials, signed
+    from penstock.credentials import signed
     from penstock.v1 import gateway_pb2, gateway_pb2_grpc
 
     with session.channel(address) as channel:
         stub = gateway_pb2_grpc.GatewayStub(channel)  # type: ignore[no-untyped-call]  # generated
-        list_clients = signed(stub.ListClients, given_credentials())
+        list_clients = signed(stub.ListClients, session.credentials())
         request = gateway_pb2.ListClientsRequest(group=group)
         return cast(
             "gateway_pb2.ListClientsResponse", list_clients(request, timeout=session.timeout_s)

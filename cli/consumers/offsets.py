@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from cli.failures import CommandFailed, ExitCode
 from cli.session import session_of
 
-PANEL: Final = "Topics and messages"
-
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("offsets", rich_help_panel=PANEL)(offsets)
+    app.command("offsets")(offsets)
 
 
 def offsets(

@@ -9,7 +9,6 @@ import typer
 from cli.session import session_of
 from cli.times import local_time_text
 
-PANEL: Final = "Topics and messages"
 MINUTE: Final = 60
 DAY: Final = 86_400
 EDGES_S: Final = {
@@ -19,8 +18,8 @@ EDGES_S: Final = {
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("timers", rich_help_panel=PANEL)(timers)
-    app.command("recall", rich_help_panel=PANEL)(recall)
+    app.command("timers")(timers)
+    app.command("recall")(recall)
 
 
 def timers(context: typer.Context) -> None:

@@ -26,7 +26,7 @@ KEEPS_ALL: Final = "nothing is deleted: --retention-ms of the writer is 0"
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("retention", rich_help_panel="Services")(retention)
+    app.command("retention")(retention)
 
 
 def retention(

@@ -19,6 +19,14 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServices
         yield started
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_profiles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nobody's own profiles count in a test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        yield
+
+
 @pytest.fixture
 def run(services: LocalServices) -> Penstock:
     """Runs a command against the services."""

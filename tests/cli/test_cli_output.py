@@ -150,7 +150,7 @@ def test_a_body_that_cannot_be_unpacked_is_found_and_shown_as_it_is_stored(
     assert line["body_problem"].startswith("it is no zlib stream")
     assert run("message", line["message_id"]).exit_code == ExitCode.DONE
     (by_id,) = json_lines(run("--json", "message", line["commit_offset"]))
-    assert by_id == line
+    assert by_id.items() >= line.items()
 
     received = client.receive(topic, group=f"of-{topic}", wait_ms=25_000)
     assert client.dead_letter(received) == []

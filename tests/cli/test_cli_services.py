@@ -266,9 +266,9 @@ def test_health_of_a_serving_service_is_exit_code_0(run: Penstock, services: obj
 def test_bench_measures_and_leaves_no_topic(run: Penstock) -> None:
     """bench reads back what it stored and deletes its topic."""
     before = run("topic", "list", "--json").stdout
-    rows = json_lines(run("bench", "-n", 3_000, "-s", 100, "--singles", 5, "--json"))
+    [result] = json_lines(run("bench", "-n", 3_000, "-s", 100, "--singles", 5, "--json"))
 
-    assert [row["messages"] for row in rows] == [3_000, 3_000, 5]
+    assert [row["messages"] for row in result["rows"]] == [3_000, 3_000, 5]
     assert run("topic", "list", "--json").stdout == before
 
 

@@ -1,0 +1,192 @@
+"""Profiles: what is kept, which of flag, environment and profile counts, and what a bad file says."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from run_cli import json_lines, penstock
+from typer.testing import Result
+
+from cli.failures import ExitCode
+from cli.main import app
+from cli.session import Session
+
+
+@pytest.fixture(autouse=True)
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for name in ("PENSTOCK_ACCESS_KEY", "PENSTOCK_SECRET_KEY", "PENSTOCK_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path / "penstock" / "profiles.toml"
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> list[Session]:
+    """The sessions of the commands that a test runs; they do not call anybody."""
+    made: list[Session] = []
+
+    def client(self: Session) -> None:
+        made.append(self)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Session, "client", client)
+    return made
+
+
+def add(name: str, *options: object) -> Result:
+    done = penstock("profile", "add", name, *options)
+    assert done.exit_code == ExitCode.DONE, done.stderr
+    return done
+
+
+def test_a_profile_keeps_the_options_that_are_given_and_no_others(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_READER", "elsewhere:2")
+    monkeypatch.setenv("PENSTOCK_SECRET_KEY", "s3cret")
+    add("prod", "--writer", "store:1", "--timeout", 3, "--tls-ca", "ca.pem", "--access-key", "ann")
+
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    [shown] = json_lines(penstock("profile", "show", "prod", "--json"))
+    assert shown == {
+        "profile": "prod",
+        "in_use": False,
+        "writer": "store:1",
+        "timeout": 3.0,
+        "tls_ca": str(Path.cwd() / "ca.pem"),
+        "access_key": "ann",
+        "secret_key": "(kept)",
+    }
+    assert "s3cret" in file.read_text()
+
+
+def test_a_flag_counts_before_the_environment_and_that_before_the_profile(
+    session: list[Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add("prod", "--writer", "profile:1", "--reader", "profile:2", "--indexer", "profile:3")
+    monkeypatch.setenv("PENSTOCK_WRITER", "environment:1")
+    monkeypatch.setenv("PENSTOCK_READER", "environment:2")
+
+    penstock("topic", "list", "--profile", "prod", "--writer", "flag:1")
+    monkeypatch.setenv("PENSTOCK_PROFILE", "prod")
+    penstock("topic", "list")
+    penstock("--profile", "none", "topic", "list")
+
+    assert [(each.writer, each.reader, each.indexer) for each in session] == [
+        ("flag:1", "environment:2", "profile:3"),
+        ("environment:1", "environment:2", "profile:3"),
+        ("environment:1", "environment:2", "127.0.0.1:5803"),
+    ]
+
+
+def test_the_profile_in_use_is_taken_where_none_is_named(session: list[Session]) -> None:
+    add("prod", "--writer", "prod:1")
+    add("test", "--writer", "test:1")
+    assert penstock("profile", "use", "prod").exit_code == ExitCode.DONE
+    for named in ((), ("--profile", "test")):
+        penstock("topic", "list", *named)
+    penstock("profile", "use", "none")
+    penstock("topic", "list")
+    penstock("profile", "use", "prod")
+    assert penstock("profile", "remove", "prod").exit_code == ExitCode.DONE
+    penstock("topic", "list")
+
+    default = "127.0.0.1:5801"
+    assert [each.writer for each in session] == ["prod:1", "test:1", default, default]
+    listed = json_lines(penstock("profile", "list", "--json"))
+    assert [(each["profile"], each["in_use"]) for each in listed] == [("test", False)]
+
+
+def test_the_keys_of_the_environment_count_before_those_of_a_profile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PENSTOCK_SECRET_KEY", "kept")
+    add("prod", "--access-key", "ann")
+    monkeypatch.delenv("PENSTOCK_SECRET_KEY")
+    given: list[tuple[str, str]] = []
+
+    class Client:
+        def __init__(self, *, access_key: str, secret_key: str, **_: object) -> None:
+            given.append((access_key, secret_key))
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("penstock.Client", Client)
+    penstock("topic", "list", "--profile", "prod")
+    monkeypatch.setenv("PENSTOCK_ACCESS_KEY", "bob")
+    monkeypatch.setenv("PENSTOCK_SECRET_KEY", "own")
+    penstock("topic", "list", "--profile", "prod")
+
+    assert given == [("ann", "kept"), ("bob", "own")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--profile", "gone", "topic", "list"), "no profile 'gone'; penstock profile list: prod"),
+        (("profile", "use", "gone"), "no profile 'gone'"),
+        (("profile", "add", "prod", "--writer", "h:1"), "there is a profile 'prod'"),
+        (("profile", "add", "none", "--writer", "h:1"), "cannot be named 'none'"),
+        (("profile", "add", "more"), "nothing to keep"),
+        (("profile", "add", "more", "--access-key", "ann"), "set PENSTOCK_SECRET_KEY"),
+        (("profile", "add", "more", "--writer", "nowhere"), "is not HOST:PORT"),
+    ],
+)
+def test_wrong_use_of_profiles_is_one_line_and_changes_nothing(
+    file: Path, arguments: tuple[str, ...], told: str
+) -> None:
+    add("prod", "--writer", "store:1")
+    before = file.read_bytes()
+
+    done = penstock(*arguments)
+
+    assert (done.exit_code, done.stdout) == (ExitCode.USAGE, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert told in done.stderr
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("profiles", "not TOML"),
+        ("\udcff", "not TOML"),
+        ("[profile.prod]\nwriter = 'a:1'\n", "has use and [profiles.NAME]"),
+        ("[profiles]\nprod = 'a:1'\n", "profiles.prod is no table"),
+        ("[profiles.prod]\nwrite = 'a:1'\n", "profiles.prod cannot have write"),
+        ("[profiles.prod]\nwriter = 5801\n", "profiles.prod.writer is no text"),
+        ("[profiles.prod]\ntimeout = '5'\n", "profiles.prod.timeout is no number"),
+        ("use = 'gone'\n", "no profile 'gone'"),
+    ],
+)
+def test_a_file_that_cannot_be_meant_is_a_usage_error_that_names_it(
+    file: Path, text: str, told: str
+) -> None:
+    file.parent.mkdir()
+    file.write_bytes(text.encode(errors="surrogateescape"))
+
+    done = penstock("topic", "list")
+
+    assert (done.exit_code, done.stdout) == (ExitCode.USAGE, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert told in done.stderr
+    assert str(file) in done.stderr or "gone" in told
+
+
+def test_a_service_starts_whatever_the_file_says(file: Path) -> None:
+    file.parent.mkdir()
+    file.write_text("use = 'gone'")
+    assert penstock("writer", "--help").exit_code == ExitCode.DONE
+
+
+def test_a_file_that_is_not_one_s_own_is_named(file: Path) -> None:
+    file.mkdir(parents=True)
+    done = penstock("topic", "list")
+    assert (done.exit_code, str(file) in done.stderr) == (ExitCode.USAGE, True)
+
+
+def test_the_command_line_has_no_secret_flag() -> None:
+    """It would stand in the list of processes."""
+    assert app.registered_callback is not None
+    assert "--secret-key" not in penstock("profile", "add", "--help").stdout
