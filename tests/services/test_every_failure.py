@@ -32,6 +32,7 @@ from penstock.v1 import (
     leases_pb2,
     reader_pb2,
     staged_commits_pb2,
+    traffic_pb2,
     writer_pb2,
 )
 from storage.files.filesystem import OsFile, OsFileSystem
@@ -46,7 +47,7 @@ from storage.writer import StoreWriter
 CODES = grpc.StatusCode
 PROCESS_OF = {
     "Writer": "writer", "Reader": "reader", "Leases": "reader", "Groups": "reader",
-    "Indexer": "indexer",
+    "Traffic": "reader", "Indexer": "indexer",
 }  # fmt: skip
 SERVICES = [
     writer_pb2.DESCRIPTOR.services_by_name["Writer"],
@@ -54,6 +55,7 @@ SERVICES = [
     reader_pb2.DESCRIPTOR.services_by_name["Reader"],
     leases_pb2.DESCRIPTOR.services_by_name["Leases"],
     groups_pb2.DESCRIPTOR.services_by_name["Groups"],
+    traffic_pb2.DESCRIPTOR.services_by_name["Traffic"],
     indexer_pb2.DESCRIPTOR.services_by_name["Indexer"],
     health_pb2.DESCRIPTOR.services_by_name["Health"],
     reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"],
@@ -109,6 +111,8 @@ REQUESTS: dict[str, list[Any]] = {
     "RenewLeases": [leases_pb2.RenewLeasesRequest(client_ids=["c"])],
     "ReleaseLeases": [leases_pb2.ReleaseLeasesRequest(client_ids=["c"])],
     "GetLeaseStatus": [leases_pb2.GetLeaseStatusRequest()],
+    "TrackMessage": [leases_pb2.TrackMessageRequest(**QUEUE)],
+    "GetTraffic": [traffic_pb2.GetTrafficRequest()],
     "CreateGroup": [groups_pb2.CreateGroupRequest(settings=groups_pb2.GroupSettings(name="new"))],
     "UpdateGroup": [
         groups_pb2.UpdateGroupRequest(

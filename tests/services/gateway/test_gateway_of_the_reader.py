@@ -40,6 +40,7 @@ READING = [
     "penstock.v1.Leases",
     "penstock.v1.Reader",
     "penstock.v1.Settings",
+    "penstock.v1.Traffic",
 ]
 
 
