@@ -108,23 +108,25 @@ class MessageTracks:
         if topic not in self._reader.topics:
             return None
         if letter.key and self._reader.indexed_offset >= self._reader.visible_offset:
-            return self._found_by_key(topic, letter, is_wanted)
+            found, is_covered = self._found_by_key(topic, letter, is_wanted)
+            if found is not None or is_covered:
+                return found
         return self._found_by_scan(topic, letter, is_wanted)
 
     def _found_by_key(
         self, topic: str, letter: _Letter, is_wanted: Callable[[], bool]
-    ) -> int | None:
-        token = ""
+    ) -> tuple[int | None, bool]:
+        """Also return whether the index is whole."""
+        token, is_covered = "", True
         while True:
             _check(is_wanted)
             page = self._reader.query_by_key(
-                topic, letter.key, unique=letter.is_unique,
-                begin_timestamp_ms=letter.stored_ms, page_token=token,
-            )  # fmt: skip
+                topic, letter.key, unique=letter.is_unique, page_token=token
+            )
             found = _letter_among(page.slices, letter)
-            token = page.next_page_token
+            token, is_covered = page.next_page_token, is_covered and not page.uncovered
             if found is not None or not token:
-                return found
+                return found, is_covered
 
     def _found_by_scan(
         self, topic: str, letter: _Letter, is_wanted: Callable[[], bool]
