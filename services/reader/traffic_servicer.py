@@ -34,6 +34,7 @@ class SentTrafficServicer:
         looking = self._looking
         if looking is None or (looking.done() and self._loop.time() >= self._looks_again_at):
             looking = self._looking = asyncio.create_task(self._look())
+            looking.add_done_callback(_seen)
         report = traffic_pb2.TrafficReport()
         report.CopyFrom(await asyncio.shield(looking))
         report.sent.extend(
@@ -55,3 +56,9 @@ class SentTrafficServicer:
                 for (group, topic, *_), lag in found
             ],
         )  # fmt: skip
+
+
+def _seen(looking: asyncio.Task[traffic_pb2.TrafficReport]) -> None:
+    """Take note of how a look ended: who asked for it may have gone."""
+    if not looking.cancelled():
+        looking.exception()
