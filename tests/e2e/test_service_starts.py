@@ -11,10 +11,9 @@ from pathlib import Path
 
 import grpc
 import pytest
-from real_processes import SMALL_STORE, Running, one_service, until
+from real_processes import SMALL_STORE, one_service, until
 from steps_to_try import cases_to_try
 
-from penstock import Client
 from penstock.v1 import common_pb2, reader_pb2, reader_pb2_grpc, writer_pb2, writer_pb2_grpc
 
 
@@ -156,20 +155,3 @@ def test_readers_may_start_before_the_writer_and_outlive_it(tmp_path: Path) -> N
             until(lambda: not stub.GetReaderStatus(status, timeout=10).writer_alive)
         assert reader.stop() == 0
         assert indexer.stop() == 0
-
-
-def test_it_serves_on_grpc_aio_and_says_so_once(tmp_path: Path) -> None:
-    support = Path(__file__).parents[1] / "support" / "service_support"
-    writer = Running(
-        "writer_on_changed_grpc", "--store", str(tmp_path / "store"), "--listen", "127.0.0.1:0", *SMALL_STORE,
-        environment={"PYTHONPATH": str(support)},
-    )  # fmt: skip
-    with writer:
-        address, _ = writer.wait_serving("writer")
-        with Client(writer=address) as client:
-            client.create_topic("orders", queues=1)
-            assert client.produce("orders", b"1").queue_offset == 0
-        assert writer.stop() == 0
-    [said] = [line for line in writer.output if "SendStatusFromServerOperation" in line]
-    assert "calls are taken by grpc.aio" in said
-    assert '"level": "warning"' in said
