@@ -20,7 +20,9 @@ LOG_FILE_SIZE = 1 << 14
 class FaultLife:
     """``store`` is open after ``open()``; ``cut``, ``kill`` and ``close`` end it."""
 
-    def __init__(self, root: Path, mode: FlushMode = "sync", *, pool: bool = False) -> None:
+    def __init__(
+        self, root: Path, mode: FlushMode = "sync", *, pool: bool = False, seed: int = 1
+    ) -> None:
         self._root = root
         self._lives = 0
         self._mode = mode
@@ -28,7 +30,7 @@ class FaultLife:
         self._number = 0
         self.clock = SteppedClock()
         self.ledger = Ledger()
-        disk = SimulatedDisk(root / "0", random.Random(1), memory=root / "0" / "shm")
+        disk = SimulatedDisk(root / "0", random.Random(seed), memory=root / "0" / "shm")
         disk.new_root = self._next_root
         self.disk = disk
         self.open()
