@@ -126,7 +126,7 @@ def no_flip_of_a_lease_journal_is_believed(root: Path) -> None:
     try:
         for position in range(before + HEAD.size, last, 8):
             data = bytearray(whole)
-            data[position] ^= 2
+            data[position] ^= 16
             path.write_bytes(data)
             (queue,) = store.leases.progress(GROUP, TOPIC)
             found = (queue.group_offset, queue.next_offset)
