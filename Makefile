@@ -38,12 +38,15 @@ demo: setup $(if $(filter 0,$(SPARK)),,setup-spark) ## Store and read back 336,7
 
 test: setup $(if $(filter 0,$(SPARK)),,setup-spark) ## Run the tests (PYTEST_ARGS="-k name" for some; SPARK=0 saves 0.8 GB and leaves out the pipeline)
 	@GRPC_VERBOSITY=NONE $(and $(MEMORY),PYTEST_DEBUG_TEMPROOT=$(MEMORY)) $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal \
-	  -m "not conformance and not compose and not slow$(if $(filter 0,$(SPARK)), and not spark)" \
+	  -m "not conformance and not compose and not slow and not browser$(if $(filter 0,$(SPARK)), and not spark)" \
 	  $(if $(filter 0,$(SPARK)),--ignore tests/pipeline) $(PYTEST_ARGS)
 
 test-spark: setup-spark ## Run every test that starts Spark, also the slow ones: kills, speculation, clusters
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "spark and not conformance" \
 	  $(PYTEST_ARGS)
+
+test-console: setup ## Drive the console with a Chromium: the whole way of a message; screenshots into docs/console/ (Debian: apt install chromium)
+	@GRPC_VERBOSITY=NONE PENSTOCK_SCREENSHOTS=docs/console $(BIN)/python -m pytest -q -p no:cacheprovider -m browser tests/console $(PYTEST_ARGS)
 
 kill-streams: setup-spark ## Kill KILLS=500 drivers of streams at seeded points (10 s each)
 	@PENSTOCK_STREAM_KILLS=$(or $(KILLS),500) $(BIN)/python -m pytest -q --timeout 600 \
@@ -157,4 +160,4 @@ $(STAMPS)/spark: $(STAMPS)/kernels requirements-spark.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-spark.lock
 	@touch $@
 
-.PHONY: help setup setup-spark demo test test-spark kill-streams kill-test power-cuts faults check format client protos docs lock audit conformance clients-test bench bench-peers compose-test wheel-test clean
+.PHONY: help setup setup-spark demo test test-console test-spark kill-streams kill-test power-cuts faults check format client protos docs lock audit conformance clients-test bench bench-peers compose-test wheel-test clean

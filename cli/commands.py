@@ -114,6 +114,7 @@ COMMANDS: Final = {
     "gateway": CommandPlace(
         "cli.serving", SERVICES, "Run the gateway: serves RocketMQ's own clients."
     ),
+    "console": CommandPlace("cli.serving", SERVICES, "Run the console: pages for a browser."),
     "health": CommandPlace(
         "cli.serving", SERVICES, "Ask a service how it is; exit code 0 only if it is SERVING."
     ),

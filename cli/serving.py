@@ -1,4 +1,4 @@
-"""``penstock serve|writer|reader|indexer|gateway|health``: the services behind one command name."""
+"""``penstock serve|writer|reader|indexer|gateway|console|health``: the services behind one command name."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ from cli.failures import CommandFailed, ExitCode, nobody_answers
 from cli.session import check_address, session_of
 from penstock.addresses import DEFAULT_GATEWAY
 
+CALLERS: Final = ("console",)  # they call the services as every command does
+COMMON_TO_CALLERS: Final = (
+    "writer", "reader", "indexer", "tls_ca", "tls_cert", "tls_key", "tls_server_name",
+)  # fmt: skip
 SERVICES: Final = {
     "serve": ("services.supervisor", "Run all services under one supervisor."),
     "writer": ("services.writer.__main__", "Run the writer: the one process that appends."),
     "reader": ("services.reader.__main__", "Run the reader: serves what is stored."),
     "indexer": ("services.indexer.__main__", "Run the indexer: builds the index files."),
     "gateway": ("services.gateway.__main__", "Run the gateway: serves RocketMQ's own clients."),
+    "console": ("services.console.__main__", "Run the console: pages for a browser."),
 }
 
 
@@ -33,17 +38,30 @@ def register(app: typer.Typer) -> None:
                 "ignore_unknown_options": True,
                 "allow_interspersed_args": False,
             },
-        )(_runner(module))
+        )(_runner(name, module))
     app.command("health")(health)
 
 
-def _runner(module: str) -> Callable[[typer.Context], None]:
+def _runner(name: str, module: str) -> Callable[[typer.Context], None]:
     def run(context: typer.Context) -> None:
         entry = importlib.import_module(module).main
-        code = entry(list(context.args))
+        before = _options_before(context) if name in CALLERS else []
+        code = entry([*before, *context.args])
         raise typer.Exit(code or ExitCode.DONE)
 
     return run
+
+
+def _options_before(context: typer.Context) -> list[str]:
+    """Return the options of all commands that were given before the command, for a process that takes them, too."""
+    given = context.parent
+    assert given is not None
+    flags = []
+    for option in COMMON_TO_CALLERS:
+        source = given.get_parameter_source(option)
+        if source is not None and source.name in ("COMMANDLINE", "DEFAULT_MAP"):
+            flags += [f"--{option.replace('_', '-')}", str(given.params[option])]
+    return flags
 
 
 def health(

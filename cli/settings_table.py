@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +32,7 @@ def table() -> str:
                 for service, kind in KINDS.items()
                 if name in kind.model_fields
             }
-            services = "all" if len(fields) == len(KINDS) else ", ".join(fields)
+            services = _services(fields)
             cells = f"`{flag_of(name)}`", _defaults(fields), services, entry.meaning
             lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
@@ -45,6 +46,12 @@ def with_table(page: str) -> str:
     if not (found and closed):
         raise ValueError(f"{PAGE} has lost its markers {BEGIN} and {END}")
     return f"{head}{BEGIN}\n\n{table()}\n\n{END}{tail}"
+
+
+def _services(fields: Iterable[str]) -> str:
+    """Return who takes a setting, shorter where it is all, or all but the console."""
+    others = KINDS.keys() - set(fields)
+    return "all services" if others == {"console"} else "all" if not others else ", ".join(fields)
 
 
 def _defaults(fields: dict[str, FieldInfo]) -> str:

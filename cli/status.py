@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from cli.consumers.dead_letters import dead_letter_counts
 from cli.failures import ExitCode, describe
 from cli.records import time_text
 from cli.session import Session, print_json, session_of
@@ -63,7 +62,7 @@ def status(context: typer.Context) -> None:
 def _leases(client: Client) -> dict[str, Any]:
     """Return the state of the journal, and of each group that has messages in hand, waiting or dead."""
     leases = client.lease_status()
-    dead = {each.group: each for each in dead_letter_counts(client)}
+    dead = {each.group: each for each in client.dead_letter_counts()}
     handed_out = {each.group: each for each in leases.groups}
     groups = []
     for name in sorted({*dead, *handed_out}):

@@ -15,6 +15,7 @@ DEFAULT_READER: Final = "127.0.0.1:5802"
 DEFAULT_INDEXER: Final = "127.0.0.1:5803"
 DEFAULT_GATEWAY: Final = "127.0.0.1:8081"
 DEFAULT_METRICS: Final = "127.0.0.1:5804"
+DEFAULT_CONSOLE: Final = "127.0.0.1:5805"
 
 WITHOUT_PROXY: Final = ("grpc.enable_http_proxy", 0)  # of channels between our own services
 

@@ -101,6 +101,32 @@ class LeaseStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterCount:
+    """The dead letters of a group that are kept, and those of them that were not sent again."""
+
+    group: str
+    messages: int
+    to_resend: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectedClient:
+    """What a client of RocketMQ's said of itself to the gateway, and for how long it has been silent.
+
+    ``kind`` is ``producer``, ``push_consumer`` or ``simple_consumer``; what it did not say is empty.
+    """
+
+    client_id: str
+    kind: str
+    group: str
+    topics: tuple[str, ...]
+    language: str
+    version: str
+    peer: str
+    silent_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueReset:
     """A reset's effect on one queue."""
 

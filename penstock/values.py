@@ -167,7 +167,8 @@ class WriterStatus:
     """The writer's positions in the commit log, whether it takes writes, and what it has that is not shown yet.
 
     Delayed messages and messages of transactions are pending; times are Unix milliseconds, 0: none. ``held_by`` needs
-    the log from ``needed_commit_offset`` on, which retention keeps.
+    the log from ``needed_commit_offset`` on, which retention keeps. ``stored_record_count`` is since the writer's
+    start, but for topics that were deleted.
     """
 
     min_commit_offset: int
@@ -192,6 +193,7 @@ class WriterStatus:
     oldest_half_ms: int
     needed_commit_offset: int
     held_by: str
+    stored_record_count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,12 +235,14 @@ class RetentionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderStatus:
-    """The reader's view of the store."""
+    """The reader's view of the store, and what it sent to consumers since its start."""
 
     min_commit_offset: int
     visible_offset: int
     indexed_offset: int
     writer_alive: bool
+    sent_record_count: int
+    sent_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from penstock.framing import WithRecords, framed_batch, split_records
 from penstock.v1 import (
     accounts_pb2,
     common_pb2,
+    gateway_pb2,
     groups_pb2,
     indexer_pb2,
     leases_pb2,
@@ -233,6 +234,12 @@ LIST_GROUP_SETTINGS: Final = _of(
     "reader", "Groups/ListGroupSettings", _g.ListGroupSettingsRequest, _g.ListGroupSettingsResponse
 )
 RESET_GROUP: Final = _of("reader", "Groups/ResetGroup", _g.ResetGroupRequest, _g.ResetGroupResponse)
+LIST_CLIENTS: Final = _of(
+    "reader",
+    "Gateway/ListClients",
+    gateway_pb2.ListClientsRequest,
+    gateway_pb2.ListClientsResponse,
+)
 CREATE_USER: Final = _of("writer", "Accounts/CreateUser", _a.CreateUserRequest, _a.UserWithSecret)
 UPDATE_USER: Final = _of("writer", "Accounts/UpdateUser", _a.UpdateUserRequest, _a.UserWithSecret)
 DELETE_USER: Final = _of(

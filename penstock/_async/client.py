@@ -8,9 +8,7 @@ from typing import Literal
 
 from penstock._async.accounts import AsyncAccounts
 from penstock._async.consumer import AsyncConsumer, AsyncKeyRecords
-from penstock._async.groups import AsyncGroups
-from penstock._async.leases import AsyncLeaseCalls
-from penstock._async.offsets import AsyncOffsets
+from penstock._async.dead_letters import AsyncDeadLetters
 from penstock._async.pull_stream import AsyncPullStream
 from penstock._async.staged_commit import AsyncStagedCommit
 from penstock._async.status import AsyncStatus
@@ -32,9 +30,7 @@ from penstock.values import Message, PullResult, StagedApplication, Stored, Stor
 
 class AsyncClient(
     AsyncTransactionCalls,
-    AsyncOffsets,
-    AsyncLeaseCalls,
-    AsyncGroups,
+    AsyncDeadLetters,
     AsyncAccounts,
     AsyncStatus,
     AsyncTableCalls,

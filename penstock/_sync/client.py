@@ -9,9 +9,7 @@ from typing import Literal
 
 from penstock._sync.accounts import Accounts
 from penstock._sync.consumer import Consumer, KeyRecords
-from penstock._sync.groups import Groups
-from penstock._sync.leases import LeaseCalls
-from penstock._sync.offsets import Offsets
+from penstock._sync.dead_letters import DeadLetters
 from penstock._sync.pull_stream import PullStream
 from penstock._sync.staged_commit import StagedCommit
 from penstock._sync.status import Status
@@ -33,9 +31,7 @@ from penstock.values import Message, PullResult, StagedApplication, Stored, Stor
 
 class Client(
     TransactionCalls,
-    Offsets,
-    LeaseCalls,
-    Groups,
+    DeadLetters,
     Accounts,
     Status,
     TableCalls,

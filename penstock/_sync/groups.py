@@ -9,6 +9,7 @@ from penstock._sync.connection import Connection
 from penstock.calls import groups
 from penstock.group_values import (
     Begin,
+    ConnectedClient,
     ExponentialBackoff,
     Group,
     GroupDescription,
@@ -77,6 +78,15 @@ class Groups(Connection):
     def group_settings(self, *, timeout_s: float | None = None) -> list[Group]:
         """Return the settings of all groups that have some, by name."""
         return self.run(groups.list_all(), timeout_s=timeout_s)
+
+    def connected_clients(
+        self, group: str = "", *, timeout_s: float | None = None
+    ) -> list[ConnectedClient]:
+        """Return RocketMQ's clients that the reader's gateway has heard of lately: of one group, or all.
+
+        Those silent for longest come first. Raises Unimplemented where the reader has no gateway.
+        """
+        return self.run(groups.clients(group), timeout_s=timeout_s)
 
     def delete_group(self, name: str, *, timeout_s: float | None = None) -> None:
         """Delete a group's settings, leases and offsets; its dead letters stay."""

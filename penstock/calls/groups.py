@@ -11,6 +11,7 @@ from penstock.calls.call import Call
 from penstock.calls.offsets import timestamp_ms
 from penstock.errors import GroupNotFound, InvalidArgument, NotFound
 from penstock.group_values import (
+    ConnectedClient,
     ExponentialBackoff,
     Group,
     GroupDescription,
@@ -20,7 +21,7 @@ from penstock.group_values import (
 )
 from penstock.requests import build
 from penstock.retry import Repeat
-from penstock.v1 import groups_pb2
+from penstock.v1 import gateway_pb2, groups_pb2
 
 _BEGINS = {"earliest": groups_pb2.FROM_EARLIEST, "latest": groups_pb2.FROM_LATEST}
 
@@ -66,6 +67,27 @@ def list_all() -> Call[list[Group]]:
         wire.LIST_GROUP_SETTINGS,
         groups_pb2.ListGroupSettingsRequest(),
         lambda answer: [_group(each) for each in answer.groups],
+    )
+
+
+def clients(group: str) -> Call[list[ConnectedClient]]:
+    """Ask the reader's gateway which of RocketMQ's clients it has heard of lately."""
+    return Call(
+        wire.LIST_CLIENTS,
+        build(gateway_pb2.ListClientsRequest, group=group),
+        lambda answer: [
+            ConnectedClient(
+                client_id=each.client_id,
+                kind=each.kind,
+                group=each.group,
+                topics=tuple(each.topics),
+                language=each.language,
+                version=each.version,
+                peer=each.peer,
+                silent_ms=each.silent_ms,
+            )
+            for each in answer.clients
+        ],
     )
 
 

@@ -295,13 +295,17 @@ class GetReaderStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ReaderStatus(_message.Message):
-    __slots__ = ("min_commit_offset", "visible_offset", "indexed_offset", "writer_alive")
+    __slots__ = ("min_commit_offset", "visible_offset", "indexed_offset", "writer_alive", "sent_record_count", "sent_bytes")
     MIN_COMMIT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     VISIBLE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     INDEXED_OFFSET_FIELD_NUMBER: _ClassVar[int]
     WRITER_ALIVE_FIELD_NUMBER: _ClassVar[int]
+    SENT_RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SENT_BYTES_FIELD_NUMBER: _ClassVar[int]
     min_commit_offset: int
     visible_offset: int
     indexed_offset: int
     writer_alive: bool
-    def __init__(self, min_commit_offset: _Optional[int] = ..., visible_offset: _Optional[int] = ..., indexed_offset: _Optional[int] = ..., writer_alive: _Optional[bool] = ...) -> None: ...
+    sent_record_count: int
+    sent_bytes: int
+    def __init__(self, min_commit_offset: _Optional[int] = ..., visible_offset: _Optional[int] = ..., indexed_offset: _Optional[int] = ..., writer_alive: _Optional[bool] = ..., sent_record_count: _Optional[int] = ..., sent_bytes: _Optional[int] = ...) -> None: ...

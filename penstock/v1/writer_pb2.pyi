@@ -201,7 +201,7 @@ class GetWriterStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class WriterStatus(_message.Message):
-    __slots__ = ("min_commit_offset", "appended_offset", "committed_offset", "flushed_offset", "dispatched_offset", "writable", "problem", "flush_mode", "transient_pool", "scrub_position", "scrub_end", "scrub_completed_ms", "scrub_finding_count", "scrub_repaired_count", "scrub_last_finding", "pending_timer_count", "next_timer_due_ms", "timers_late_ms", "pending_half_count", "oldest_half_ms", "needed_commit_offset", "held_by")
+    __slots__ = ("min_commit_offset", "appended_offset", "committed_offset", "flushed_offset", "dispatched_offset", "writable", "problem", "flush_mode", "transient_pool", "scrub_position", "scrub_end", "scrub_completed_ms", "scrub_finding_count", "scrub_repaired_count", "scrub_last_finding", "pending_timer_count", "next_timer_due_ms", "timers_late_ms", "pending_half_count", "oldest_half_ms", "needed_commit_offset", "held_by", "stored_record_count")
     MIN_COMMIT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     APPENDED_OFFSET_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -224,6 +224,7 @@ class WriterStatus(_message.Message):
     OLDEST_HALF_MS_FIELD_NUMBER: _ClassVar[int]
     NEEDED_COMMIT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     HELD_BY_FIELD_NUMBER: _ClassVar[int]
+    STORED_RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
     min_commit_offset: int
     appended_offset: int
     committed_offset: int
@@ -246,4 +247,5 @@ class WriterStatus(_message.Message):
     oldest_half_ms: int
     needed_commit_offset: int
     held_by: str
-    def __init__(self, min_commit_offset: _Optional[int] = ..., appended_offset: _Optional[int] = ..., committed_offset: _Optional[int] = ..., flushed_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., writable: _Optional[bool] = ..., problem: _Optional[str] = ..., flush_mode: _Optional[str] = ..., transient_pool: _Optional[bool] = ..., scrub_position: _Optional[int] = ..., scrub_end: _Optional[int] = ..., scrub_completed_ms: _Optional[int] = ..., scrub_finding_count: _Optional[int] = ..., scrub_repaired_count: _Optional[int] = ..., scrub_last_finding: _Optional[str] = ..., pending_timer_count: _Optional[int] = ..., next_timer_due_ms: _Optional[int] = ..., timers_late_ms: _Optional[int] = ..., pending_half_count: _Optional[int] = ..., oldest_half_ms: _Optional[int] = ..., needed_commit_offset: _Optional[int] = ..., held_by: _Optional[str] = ...) -> None: ...
+    stored_record_count: int
+    def __init__(self, min_commit_offset: _Optional[int] = ..., appended_offset: _Optional[int] = ..., committed_offset: _Optional[int] = ..., flushed_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., writable: _Optional[bool] = ..., problem: _Optional[str] = ..., flush_mode: _Optional[str] = ..., transient_pool: _Optional[bool] = ..., scrub_position: _Optional[int] = ..., scrub_end: _Optional[int] = ..., scrub_completed_ms: _Optional[int] = ..., scrub_finding_count: _Optional[int] = ..., scrub_repaired_count: _Optional[int] = ..., scrub_last_finding: _Optional[str] = ..., pending_timer_count: _Optional[int] = ..., next_timer_due_ms: _Optional[int] = ..., timers_late_ms: _Optional[int] = ..., pending_half_count: _Optional[int] = ..., oldest_half_ms: _Optional[int] = ..., needed_commit_offset: _Optional[int] = ..., held_by: _Optional[str] = ..., stored_record_count: _Optional[int] = ...) -> None: ...

@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 
 from services import stdio
 from services.config.groups import ESSENTIALS, HelpEntry, help_entries
-from services.config.settings import KINDS, ProcessSettings
+from services.config.settings import KINDS, SecureSettings
 from services.config.usage import CONTEXT, EXIT_USAGE, wrong_usage_in_one_line
 from services.config.values import Metavar, size_text
 
@@ -26,7 +26,7 @@ _EPILOG: Final = (
     "A SIZE is bytes, for instance 64MiB. The variable of --store is PENSTOCK_STORE, its key in the file is store."
     " Flags win over variables, variables over the file. All settings, and exit codes: docs/operations.md."
 )
-_S = TypeVar("_S", bound=ProcessSettings)
+_S = TypeVar("_S", bound=SecureSettings)
 
 
 class Given(NamedTuple):
@@ -73,7 +73,7 @@ def default_text(field: FieldInfo) -> str | None:
 
 
 def _flags_and_variables(
-    kind: type[ProcessSettings], argv: Sequence[str] | None, prog: str
+    kind: type[SecureSettings], argv: Sequence[str] | None, prog: str
 ) -> dict[str, Given]:
     given: dict[str, Given] = {}
 

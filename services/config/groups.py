@@ -100,6 +100,24 @@ class ReaderAddressSettings(SettingsGroup):
     """HOST:PORT of the reader."""
 
 
+class CalledServicesSettings(SettingsGroup):
+    """Where the services are, under the names that all commands have for them."""
+
+    writer: Address = DEFAULT_WRITER
+    """Address of the writer."""
+    reader: Address = DEFAULT_READER
+    """Address of the reader."""
+    indexer: Address = DEFAULT_INDEXER
+    """Address of the indexer."""
+
+
+class ConsolePageSettings(SettingsGroup):
+    """What the console's pages do."""
+
+    read_only: bool = False
+    """Whether the pages change nothing."""
+
+
 class StoreWaitSettings(SettingsGroup):
     """What a process does until there is a store."""
 
@@ -107,13 +125,18 @@ class StoreWaitSettings(SettingsGroup):
     """How long to wait for the writer to make the store."""
 
 
-class LogSettings(SettingsGroup):
+class LogLevelSettings(SettingsGroup):
     """Events that are logged."""
 
     log_level: LogLevel = "info"
     """Least severe event to log."""
     log_format: Literal["auto", "json", "console"] = "auto"
     """How events are written; auto: console on a terminal, else json."""
+
+
+class LogSettings(LogLevelSettings):
+    """Events that are logged, calls among them."""
+
     access_log: AccessLog = "failures"
     """Which calls are logged, each with its request id."""
     slow_call_ms: NotNegative = 0
@@ -387,7 +410,12 @@ GROUPS: Final[dict[str, tuple[type[SettingsGroup], ...]]] = {
         GatewayPortSettings,
         ConfigFileSettings,
     ),
-    "Other services": (WriterAddressSettings, ReaderAddressSettings, StoreWaitSettings),
+    "Other services": (
+        WriterAddressSettings,
+        ReaderAddressSettings,
+        CalledServicesSettings,
+        StoreWaitSettings,
+    ),
     "TLS": (TlsSettings, ClientCertificateSettings, GatewayCertificateSettings),
     "Accounts": (AccountSettings,),
     "Logs and traces": (LogSettings, TraceSettings),
@@ -401,6 +429,7 @@ GROUPS: Final[dict[str, tuple[type[SettingsGroup], ...]]] = {
     "Scrub": (ScrubSettings,),
     "Transactions": (TransactionSettings,),
     "RocketMQ's clients": (RocketmqSettings,),
+    "Console": (ConsolePageSettings,),
 }
 
 

@@ -9,6 +9,7 @@ from typing import Final, Self
 from pydantic import model_validator
 
 from penstock.addresses import (
+    DEFAULT_CONSOLE,
     DEFAULT_GATEWAY,
     DEFAULT_INDEXER,
     DEFAULT_METRICS,
@@ -32,16 +33,8 @@ LOOPBACK: Final = "127.0.0.1:0"
 WARM_SHARE: Final = 8  # of the memory, one part for page cache filled ahead of the appends
 
 
-class ProcessSettings(
-    groups.ConfigFileSettings,
-    groups.LogSettings,
-    groups.TraceSettings,
-    groups.MetricsSettings,
-    groups.CallSettings,
-    groups.LimitSettings,
-    groups.TlsSettings,
-):
-    """What every process takes."""
+class SecureSettings(groups.ConfigFileSettings, groups.LogLevelSettings, groups.TlsSettings):
+    """What every process takes that listens, a service or not, and what keeps its ports secure."""
 
     @model_validator(mode="after")
     def _tls_files_are_good(self) -> Self:
@@ -99,6 +92,17 @@ class ProcessSettings(
             str(self.tls_key or ""),
             self.tls_server_name,
         )
+
+
+class ProcessSettings(
+    SecureSettings,
+    groups.LogSettings,
+    groups.TraceSettings,
+    groups.MetricsSettings,
+    groups.CallSettings,
+    groups.LimitSettings,
+):
+    """What every service takes."""
 
 
 class ListenSettings(ProcessSettings, groups.PortSettings, groups.SupervisionSettings):
@@ -285,10 +289,32 @@ class ServeSettings(
         return self
 
 
-KINDS: Final[dict[str, type[ProcessSettings]]] = {
+class ConsoleSettings(
+    SecureSettings,
+    groups.PortSettings,
+    groups.AccountSettings,
+    groups.CalledServicesSettings,
+    groups.ConsolePageSettings,
+):
+    """The console: pages for a browser, over the calls that every client can make."""
+
+    listen: Address = DEFAULT_CONSOLE
+
+    @model_validator(mode="after")
+    def _nobody_changes_the_store_unknown(self) -> Self:
+        if is_open_to_network(self.listen) and not self.accounts and not self.read_only:
+            raise ValueError(
+                f"--listen: {self.listen} is not of this machine alone: give --accounts, so that people sign in,"
+                " or --read-only"
+            )
+        return self
+
+
+KINDS: Final[dict[str, type[SecureSettings]]] = {
     "writer": WriterSettings,
     "reader": ReaderSettings,
     "indexer": IndexerSettings,
     "gateway": GatewaySettings,
     "serve": ServeSettings,
+    "console": ConsoleSettings,
 }

@@ -116,6 +116,7 @@ async def _serve(
             ),
             catch_up,
             leasing.leases,
+            traffic,
             pull_bytes_max=settings.pull_bytes_max,
             wait_ms_max=settings.wait_ms_max,
         )

@@ -14,6 +14,7 @@ from services.reader.leases import ReaderLeases
 from services.reader.pulls import PullQuestion, Pulls
 from services.reader.records import ask_decoded, record_message
 from services.reader.source import Source
+from services.reader.traffic import Traffic
 from services.rpc.servicer import Context
 from services.rpc.status import InvalidArgument
 from storage.errors import StoreClosed, TopicNotFound
@@ -54,6 +55,7 @@ class ReaderServicer:
         pulls: Pulls,
         catch_up: CatchUp,
         leases: ReaderLeases,
+        traffic: Traffic,
         *,
         pull_bytes_max: int,
         wait_ms_max: int,
@@ -63,6 +65,7 @@ class ReaderServicer:
         self._pulls = pulls
         self._catch_up = catch_up
         self._leases = leases
+        self._traffic = traffic
         self._commits = GroupCommits(leases)
         self._pull_bytes_max = pull_bytes_max
         self._wait_ms_max = wait_ms_max
@@ -136,7 +139,11 @@ class ReaderServicer:
         self, _request: reader_pb2.GetReaderStatusRequest, _context: Context
     ) -> reader_pb2.ReaderStatus:
         """Return what can be read now."""
-        return reader_pb2.ReaderStatus(**self._source.status())
+        return reader_pb2.ReaderStatus(
+            **self._source.status(),
+            sent_record_count=self._traffic.record_count,
+            sent_bytes=self._traffic.size,
+        )
 
     async def _while_wanted(
         self, ask: Callable[[_Request, Callable[[], bool]], _Answer], request: _Request

@@ -10,6 +10,8 @@ class Traffic:
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str], list[int]] = {}
+        self.record_count = 0
+        self.size = 0
 
     def add(self, topic: str, group: str, record_count: int, size: int) -> None:
         """Count an answer of so many records and bytes."""
@@ -19,6 +21,8 @@ class Traffic:
             counts = self._counts.setdefault(key, [0, 0])
         counts[0] += record_count
         counts[1] += size
+        self.record_count += record_count
+        self.size += size
 
     def counts(self) -> list[tuple[tuple[str, str], list[int]]]:
         """Return topic and group, with records and bytes; from any thread."""

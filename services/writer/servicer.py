@@ -121,6 +121,7 @@ class WriterServicer(StagedCommitMethods, TopicMethods):
             timers_late_ms=now.timers.late_ms,
             pending_half_count=now.halves.pending_count,
             oldest_half_ms=now.halves.oldest_ms,
+            stored_record_count=self._store.counts.appended_count(),
             needed_commit_offset=now.needed_commit_offset,
             held_by=now.held_by,
         )

@@ -82,6 +82,7 @@ class Appender:
         self._store_host = engine.store_host
         self._ends = QueueEnds(engine.queues, engine.topics, self.lock)
         self.appended = self._ends.appended
+        self.appended_count = self._ends.appended_count
         self.seconds = Histogram()  # from the wait for the lock until records are stored
         self._park: Callable[[Prepared], Prepared | None] | None = None
         self._expect_parked: Callable[[int], None] = lambda _: None

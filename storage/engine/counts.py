@@ -34,6 +34,7 @@ class StoreCounts:
         self.sync: Histogram = engine.flusher.seconds
         self.checkpoint: Histogram = engine.checkpointer.seconds
         self.appended = appender.appended
+        self.appended_count = appender.appended_count
 
     def offsets(self) -> Mapping[str, int]:
         """Return the positions of the log, as the checkpoint page has them, and what is durable of log and queues."""

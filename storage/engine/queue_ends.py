@@ -131,6 +131,12 @@ class QueueEnds:
                 )  # fmt: skip
         return found
 
+    def appended_count(self) -> int:
+        """Return how many records were appended since the start, from any thread; a deleted topic's may be left out."""
+        next_offsets, firsts = self._next_offsets[:], self._first_offsets[:]
+        count = min(len(next_offsets), len(firsts))  # a queue is just being met
+        return int(np.sum(next_offsets[:count]) - np.sum(firsts[:count])) if count else 0
+
     def forget_topic(self, name: str) -> None:
         """Forget the ends of a deleted topic's queues."""
         self._deletion_count += 1
