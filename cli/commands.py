@@ -151,8 +151,10 @@ COMMANDS: Final = {
         "cli.jobs.app", OFFLINE, "Jobs over whole stores, with Spark (make setup-spark)."
     ),
 }
-PASSED_THROUGH: Final = frozenset({"serve", "writer", "reader", "indexer", "gateway"})
+PASSED_THROUGH: Final = frozenset({"serve", "writer", "reader", "indexer", "gateway", "console"})
 """These commands parse everything after them themselves."""
+CALLERS: Final = frozenset({"console"})
+"""Of these, those that call the services as every command does, by profiles and options of all commands."""
 
 
 def listed(name: str) -> TyperCommand:

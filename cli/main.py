@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from cli import completion, profiles
-from cli.commands import COMMANDS, PASSED_THROUGH, listed, loaded
+from cli.commands import CALLERS, COMMANDS, PASSED_THROUGH, listed, loaded
 from cli.failures import CommandFailed, ExitCode, describe
 from cli.session import DEFAULT_TIMEOUT_S, Session, check_address
 from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
@@ -42,7 +42,7 @@ class PenstockGroup(TyperGroup):
         try:
             with wrong_usage_in_one_line():
                 front, rest = hoisted(args)
-                ctx.meta[_IS_SERVICE] = bool(rest) and rest[0] in PASSED_THROUGH
+                ctx.meta[_IS_SERVICE] = bool(rest) and rest[0] in PASSED_THROUGH - CALLERS
                 return super().parse_args(ctx, front + rest)
         except CommandFailed as error:  # of a profile
             raise _reported(error) from None

@@ -8,11 +8,11 @@ from typing import Annotated, Final
 
 import typer
 
+from cli.commands import CALLERS
 from cli.failures import CommandFailed, ExitCode, nobody_answers
 from cli.session import check_address, session_of
 from penstock.addresses import DEFAULT_GATEWAY
 
-CALLERS: Final = ("console",)  # they call the services as every command does
 COMMON_TO_CALLERS: Final = (
     "writer", "reader", "indexer", "tls_ca", "tls_cert", "tls_key", "tls_server_name",
 )  # fmt: skip

@@ -14,7 +14,7 @@ from engine_store import (
     records_on_disk,
     small_config,
 )
-from service_support.real_processes import until
+from real_processes import until
 
 from storage.errors import (
     InvalidBatch,
