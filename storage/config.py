@@ -128,10 +128,10 @@ class LeaseConfig:
     journal_bytes_max: int = 16 << 20
     """A journal is written again when it is longer than this and than what it would be then by far."""
     blocked_max: int = 4_096
-    """Rows of one queue that wait for their message group; then the queue waits."""
+    """Messages of one queue that wait for their message group; then the queue waits."""
     orderly_rows_max: int = 65_536
-    """Rows of one queue of an orderly group; then only what was handed out before is."""
+    """Messages of one queue of an orderly group; then only what was handed out before is."""
     rows_max: int = 8_000_000
-    """Rows of all groups; then only what was handed out before is."""
+    """Messages of all groups under lease or waiting; then only what was handed out before is."""
     attempt_ids_max: int = 1_024
     """Receives of an orderly group that are known by their attempt id."""

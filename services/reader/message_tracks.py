@@ -22,7 +22,7 @@ from storage.format.properties import (
     split_keys,
 )
 from storage.format.record import Record, decode_record
-from storage.leases.queues import StoreQueues
+from storage.leases.queues import NOWHERE, StoreQueues
 from storage.leases.values import LeaseTrack, TrackState
 from storage.reader import StoreReader
 
@@ -89,6 +89,8 @@ class MessageTracks:
                 f"is {queue_offset}, and the queue has messages from {low} to {high}",
             )
         place = self._queues.place(topic, queue_id, queue_offset)
+        if place == NOWHERE:
+            raise InvalidArgument("queue_offset", f"is {queue_offset}, whose record cannot be read")
         return decode_record(self._reader.message(place.commit_offset))
 
     def _tracks(self, topic: str, queue_id: int, queue_offset: int) -> list[LeaseTrack]:
@@ -142,8 +144,10 @@ class MessageTracks:
                 records = self._queues.records_at(topic, queue_id, offsets, max_bytes=_LETTER_BYTES)
                 views = [view for view in records.slices if needle in bytes(view)]
                 found = _letter_among(views, letter)
-                if found is not None or not records.looked_at:
+                if found is not None:
                     return found
+                if not records.looked_at:  # nothing more of this queue is shown
+                    break
                 at += records.looked_at
         return None
 

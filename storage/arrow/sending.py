@@ -131,9 +131,9 @@ def _batch_of(given: Any, schema: pa.Schema, first_row: int) -> pa.RecordBatch:
     arrays = []
     for field in schema:
         try:
-            # Of times what is less than a millisecond is left out.
-            is_time = pa.types.is_temporal(field.type)
-            array = given.column(field.name).cast(field.type, safe=not is_time)
+            # Of times what is less than a millisecond is left out; too large ones are refused.
+            options = pc.CastOptions(target_type=field.type, allow_time_truncate=True)
+            array = pc.cast(given.column(field.name), options=options)
             array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
         except pa.ArrowException as error:
             raise InvalidMessage(

@@ -48,8 +48,6 @@ Longs = npt.NDArray[np.int64]
 Become = Callable[[State], State | None]
 """What becomes of a message, None for done."""
 
-FEW: Final = 1
-"""So many queues are all looked at."""
 _LOOK_AT_ALL_MS: Final = 1_000
 
 
@@ -195,7 +193,7 @@ class GroupTopic:
 
     def _may_have_new(self, now_ms: int) -> list[int]:
         """Return the numbers of queues that may have new messages."""
-        if len(self.queues) <= FEW:
+        if len(self.queues) == 1:
             return list(range(len(self.queues)))
         self._look, queues = self._store.arrived.since(self._look)
         if queues is None or not 0 <= now_ms - self._looked_at_all_ms < _LOOK_AT_ALL_MS:
@@ -382,7 +380,8 @@ class GroupTopic:
         """
         for queue in self.queues:
             name = queue.name
-            if incarnations.get(name.source, name.incarnation) != name.incarnation:
+            # A greater one than what was read is of a topic that was made again since.
+            if name.incarnation < incarnations.get(name.source, name.incarnation):
                 if queue.ranges.live_count:
                     queue.reset(queue.ranges.next_offset, NOWHERE, changes)
                 if queue.committed_offset != queue.ranges.group_offset:

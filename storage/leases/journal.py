@@ -87,7 +87,7 @@ class Changes:
         self._owners: list[tuple[int, str, int]] = []
 
     def set(self, queue: JournaledQueue, number: int, mask: int, state: State) -> None:
-        """Note the state of messages of a block; in an orderly group of each, as it may be the first time."""
+        """Note the state of messages of a block; in an orderly group of each, with its message group."""
         ranges = queue.ranges
         kind, packed = queue.number << KIND_BITS | SET, _packed(state)
         if not ranges.is_orderly:

@@ -63,7 +63,7 @@ class LeasedQueue(JournaledQueue):
     def set(
         self, messages: Messages, state: State | None, changes: Changes, now_ms: int = 0
     ) -> None:
-        """Give messages a state, None for done. DEAD is not noted: after a crash they come again as they were."""
+        """Give messages a state, None for done. DEAD is noted by a new journal alone: after a crash they may come again."""
         number, mask, _ = messages
         self.ranges.set(number, mask, state, now_ms)
         if state is None:

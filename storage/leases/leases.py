@@ -152,6 +152,7 @@ class Leases:
             for (group, topic), known in queues.items():
                 self._topics[group, topic] = self._new(group, topic)
                 self._topics[group, topic].set_queues(known)
+            self._live_count = sum(held.live_count for held in self._topics.values())
             journal.append(changes.blocks())
             if loaded.problem:
                 with suppress(StoreFull):  # what is not whole goes with the file
@@ -455,6 +456,7 @@ class Leases:
                 for offset, outcome in zip(offsets, outcomes, strict=True):
                     for held in self._held_by(offset) if outcome is None else ():
                         held.commit(offset, self.clock.now_ms(), changes)
+            self.sync()  # else a power cut may leave a set-back that looks like a step forward
             return outcomes
 
     def _commit_one(self, offset: OffsetCommit, changes: Changes | None = None) -> Exception | None:

@@ -173,9 +173,10 @@ class LeasedRanges:
             self.set(number, mask, State(LEASED, state.attempts, now_ms))
 
     def free_first(self, now_ms: int) -> None:
-        """Free the first message of each line: events do not say who is free."""
-        for line in self._lines.values():
-            self._free(line[0], now_ms)
+        """Free the first message of each line, by queue offset: the order of a journal's events is another."""
+        for message_group, line in self._lines.items():
+            self._lines[message_group] = deque(sorted(line))
+            self._free(self._lines[message_group][0], now_ms)
 
     def set_orderly(self, *, is_orderly: bool, now_ms: int) -> None:
         """Have message groups or not; messages that there are have none, and are free."""

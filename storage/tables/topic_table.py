@@ -222,8 +222,9 @@ class TopicTable:
                 self.get(name)
                 topics = {k: v for k, v in self._topics.items() if k != name}
                 self._write(topics, self._counter + 1, now_ms)
-                self._topics, self._counter, self._changed_ms = topics, self._counter + 1, now_ms
-            self._forget_saved(self._counter)
+                counter = self._counter + 1
+                self._topics, self._counter, self._changed_ms = topics, counter, now_ms
+            self._forget_saved(counter)
 
     def save(self, *, always: bool = False) -> None:
         """Write ``topics.json`` where it lacks a change, or ``always``; durable on return.

@@ -14,14 +14,12 @@ from storage.errors import InvalidMessage
 from storage.format.config_json import encode_config
 from storage.format.limits import NOT_SENT_TO
 from storage.format.names import topic_name_problem
-from storage.tables.table_files import (
-    table_in,
-)
+from storage.tables.table_files import table_in
 
 PERM_WRITE: Final = 2
 PERM_READ: Final = 4
 QUEUE_COUNT_MAX: Final = 65_536
-ATTRIBUTES_SIZE_MAX: Final = 32_767  # each change of a topic writes the whole table
+ATTRIBUTES_SIZE_MAX: Final = 32_767  # of names and values together
 NO_ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType({})
 QUEUE_TYPE: Final = "queue.type"
 BATCH_QUEUES: Final = "BatchCQ"

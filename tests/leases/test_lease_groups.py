@@ -121,6 +121,24 @@ def test_a_group_that_becomes_orderly_or_not_goes_on(tmp_path: Path) -> None:
     assert bodies(store.receive(8)) == [3]
 
 
+def test_a_line_keeps_its_order_whatever_the_order_of_the_journal(tmp_path: Path) -> None:
+    """States of one receive are noted together, blocked ones first; a new journal notes state by state."""
+    store = of_groups(tmp_path / "received", "aabb")
+    assert bodies(store.receive(1, ORDERLY)) == [0]
+    assert bodies(store.receive(8, ORDERLY)) == [2]
+    store.kill()
+    assert bodies(store.receive(8, ORDERLY)) == []
+
+    store = of_groups(tmp_path / "compacted", "aaa")
+    first = store.receive(8, ORDERLY)
+    assert bodies(first) == [0]
+    store.acknowledge(first.receipt_handles)
+    assert bodies(store.receive(8, ORDERLY)) == [1]
+    store.leases.compact(always=True)
+    store.kill()
+    assert bodies(store.receive(8, ORDERLY)) == []
+
+
 # ---- owners
 
 

@@ -26,6 +26,7 @@ from steps_to_try import examples_to_try
 
 from storage import Message
 from storage.errors import GroupInUse
+from storage.leases.ranges import BLOCKED, offsets_in
 from storage.leases.values import HandleProblem, OffsetCommit
 
 QUEUES = 2
@@ -304,6 +305,19 @@ class LeaseMachine(RuleBasedStateMachine):
             )
             assert found[queue_id].leased_count == leased
             assert found[queue_id].waiting_count == len(queue.rows) - leased
+        for held in self.store.leases._topics[self.group.name, TOPIC].queues:
+            blocked = {
+                offset
+                for number, mask, state in held.ranges.all()
+                if state.kind == BLOCKED
+                for offset in offsets_in(number, mask)
+            }
+            queue_id = held.name.queue_id
+            assert blocked == {
+                offset
+                for offset, row in self.queues[queue_id].rows.items()
+                if row.waits and self.is_blocked(queue_id, offset)
+            }
 
 
 @pytest.mark.parametrize("is_orderly", [False, True], ids=["plain", "orderly"])
