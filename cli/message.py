@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -13,13 +12,13 @@ from cli.completion import topic_names
 from cli.failures import CommandFailed, ExitCode, describe
 from cli.records import body_of, record_json, time_text
 from cli.session import Session, print_json, session_of
+from services.bodies import hex_dump, indented, printable
 
 if TYPE_CHECKING:
     from penstock import Client, Record
 
 MESSAGE_ID_LENGTH_MIN: Final = 32  # hexadecimal digits; anything shorter is a commit offset
 DUMPED_BYTES_MAX: Final = 4_096  # of a body that is no text
-_DUMP_WIDTH: Final = 16
 
 
 def register(app: typer.Typer) -> None:
@@ -53,7 +52,7 @@ def message(
     session = session_of(context)
     with session.client() as client:
         record = _by_key(client, topic, key) if key else _by_id(client, identifier, topic)
-        way = _way(client, record)
+        way = message_way(client, record)
     if session.as_json:
         print_json(record_json(record) | way)
     else:
@@ -111,14 +110,15 @@ def _by_unique_id(client: Client, unique_id: str, topic: str) -> Record:
     raise CommandFailed(f"no message has the id {unique_id}", ExitCode.NOT_FOUND)
 
 
-def _way(client: Client, record: Record) -> dict[str, Any]:
+def message_way(client: Client, record: Record) -> dict[str, Any]:
     """Return whether a message is flushed and found by key, where the user may know, and its tracks."""
     from penstock.errors import PenstockError
 
     way: dict[str, Any] = {}
     with suppress(PenstockError):  # the writer is away, or the user may not see the cluster
-        way["flushed"] = record.commit_offset < client.writer_status().flushed_offset
-        way["found_by_key"] = record.commit_offset < client.reader_status().indexed_offset
+        end = record.commit_offset + record.size
+        way["flushed"] = end <= client.writer_status().flushed_offset
+        way["found_by_key"] = end <= client.reader_status().indexed_offset
     try:
         tracks = client.track(
             record.topic, record.queue_id, record.queue_offset, commit_offset=record.commit_offset
@@ -143,7 +143,7 @@ def _show(session: Session, record: Record, way: dict[str, Any]) -> None:
     console = session.console()
     for name, part in value.items():
         console.print(f"[cyan]{name.replace('_', ' '):<17}[/]", end=" ")
-        console.print(str(part), markup=False, soft_wrap=True)
+        console.print(printable(str(part)), markup=False, soft_wrap=True)
     body, problem = body_of(record)
     kind, text = body_text(body)
     if problem:
@@ -182,21 +182,7 @@ def body_text(body: bytes) -> tuple[str, str]:
         text = body.decode()
     except UnicodeDecodeError:
         more = "" if len(body) <= DUMPED_BYTES_MAX else f", the first {DUMPED_BYTES_MAX:,}"
-        return f"hexadecimal{more}", _dump(body[:DUMPED_BYTES_MAX])
-    if text.lstrip()[:1] in ("{", "["):
-        with suppress(ValueError, RecursionError):
-            return "JSON", _escaped(json.dumps(json.loads(text), ensure_ascii=False, indent=2))
-    return "text", _escaped(text)
-
-
-def _escaped(text: str) -> str:
-    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
-
-
-def _dump(body: bytes) -> str:
-    lines = []
-    for begin in range(0, len(body), _DUMP_WIDTH):
-        piece = body[begin : begin + _DUMP_WIDTH]
-        shown = "".join(chr(c) if 32 <= c < 127 else "." for c in piece)
-        lines.append(f"{begin:08x}  {piece.hex(' '):<{3 * _DUMP_WIDTH}} {shown}")
-    return "\n".join(lines)
+        return f"hexadecimal{more}", hex_dump(body[:DUMPED_BYTES_MAX])
+    lines = indented(text)
+    kind = "text" if lines is None else "JSON"
+    return kind, printable(text if lines is None else lines, keeps="\n\t")

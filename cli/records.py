@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from services.bodies import printable
 from storage.format.properties import KEYS, TAGS, UNIQ_KEY, WAIT, is_reserved
 
 if TYPE_CHECKING:
@@ -98,16 +99,10 @@ def record_rows(records: Iterable[Record]) -> list[dict[str, Any]]:
 
 def body_text(body: bytes) -> str:
     """Return the beginning of a body, printable and on one line."""
-    text = printable(body[: BODY_SHOWN_MAX * 4])
+    text = printable(body[: BODY_SHOWN_MAX * 4].decode(errors="backslashreplace"))
     if len(text) > BODY_SHOWN_MAX or len(body) > BODY_SHOWN_MAX * 4:
         return f"{text[:BODY_SHOWN_MAX]}… {len(body):,} bytes"
     return text
-
-
-def printable(body: bytes) -> str:
-    """Return all of a body on one line, with escapes for what cannot be printed."""
-    text = body.decode(errors="backslashreplace")
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def time_text(timestamp_ms: int) -> str:

@@ -21,6 +21,7 @@ from penstock.addresses import (
     address_problem,
     channel_options,
 )
+from services.bodies import printable
 
 if TYPE_CHECKING:
     import grpc
@@ -238,4 +239,4 @@ def _cell(value: Any) -> str:
         return f"{value:,}"
     from rich.markup import escape
 
-    return escape(str(value))
+    return escape(printable(str(value)))

@@ -14,6 +14,7 @@ from cli.failures import CommandFailed, ExitCode
 from cli.records import body_of, body_text, damage_json, record_json, shown_body, time_text
 from cli.session import Session, print_json, session_of
 from cli.times import parse_place
+from services.bodies import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -137,4 +138,4 @@ def _print(session: Session, console: Console, record: Record, *, bodies: bool) 
 
 
 def _labels(record: Record) -> list[str]:
-    return [part for part in (record.tag, " ".join(record.keys)) if part]
+    return [printable(part) for part in (record.tag, " ".join(record.keys)) if part]

@@ -11,6 +11,7 @@ import typer
 from cli.failures import CommandFailed, ExitCode
 from cli.records import body_text, record_json, shown_body, time_text
 from cli.session import counted, print_json, session_of
+from services.bodies import printable
 from storage.tables.groups import RETRY_MAX_TIMES
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def show(
                 print_json(record_json(record) | {"origin_topic": origin, "attempts": attempts})
             else:
                 session.console().print(
-                    f"{time_text(record.store_timestamp_ms)} {origin} after {counted(attempts, 'attempt')}:"
+                    f"{time_text(record.store_timestamp_ms)} {printable(origin)} after {counted(attempts, 'attempt')}:"
                     f" {shown_body(record, body_text)}",
                     markup=False,
                     soft_wrap=True,

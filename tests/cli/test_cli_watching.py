@@ -13,12 +13,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from run_cli import Penstock, json_lines, penstock
 
 from cli.failures import ExitCode
-from cli.message import body_text
+from cli.message import body_text, message_way
 from cli.rates import Looks, ServicesLook
 from penstock import Client, GroupLag, Message
 from services.local_services import LocalServices
@@ -100,6 +101,41 @@ def test_a_message_that_is_not_there_is_one_line(
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize(("short_by", "is_done"), [(0, True), (1, False)])
+def test_a_message_is_flushed_and_indexed_from_its_last_byte_on(
+    client: Client, topic: str, monkeypatch: pytest.MonkeyPatch, short_by: int, is_done: bool
+) -> None:
+    stored = client.produce(topic, b"some")
+    record = client.message(stored.commit_offset)
+    end = record.commit_offset + record.size - short_by
+    monkeypatch.setattr(client, "writer_status", lambda: SimpleNamespace(flushed_offset=end))
+    monkeypatch.setattr(client, "reader_status", lambda: SimpleNamespace(indexed_offset=end))
+
+    way = message_way(client, record)
+
+    assert (way["flushed"], way["found_by_key"]) == (is_done, is_done)
+
+
+def test_what_a_producer_chose_does_not_steer_the_terminal(
+    run: Penstock, client: Client, topic: str
+) -> None:
+    stored = client.produce(
+        topic, b"\x1b[2J", keys=["k\x1b[1A"], tag="t\x1b[2K", properties={"p\x1b": "\u202ev"}
+    )
+    client.wait_indexed(client.writer_status().appended_offset)
+
+    for command in (
+        ("message", stored.commit_offset),
+        ("query", topic, "k\x1b[1A"),
+        ("sub", topic),
+    ):
+        shown = run(*command).stdout
+        assert "\x1b" not in shown
+        assert "\u202e" not in shown
+        assert r"k\x1b[1A" in shown
+        assert r"t\x1b[2K" in shown
+
+
 def test_the_way_of_a_message_of_a_deleted_topic_is_not_that_of_the_next_one(
     run: Penstock, client: Client, topic: str
 ) -> None:
@@ -124,12 +160,22 @@ def test_the_way_of_a_message_of_a_deleted_topic_is_not_that_of_the_next_one(
             "JSON",
             '{\n  "a": [\n    1,\n    {\n      "b": "é"\n    }\n  ]\n}',
         ),
+        (
+            b'{"a":1,"a":2, "b":1.10,"c":12345678901234567.5,"d":{},"e":"\\u00e9 , [\\"]"}',
+            "JSON",
+            '{\n  "a": 1,\n  "a": 2,\n  "b": 1.10,\n  "c": 12345678901234567.5,\n  "d": {},\n  "e": "\\u00e9 , [\\"]"\n}',
+        ),
+        (
+            b"[" * 700 + b"1," * 700 + b"1" + b"]" * 700,
+            "text",
+            "[" * 700 + "1," * 700 + "1" + "]" * 700,
+        ),
         (b"{not json", "text", "{not json"),
         (b"[" * 100_000, "text", "[" * 100_000),
         (b"\xff\x00ab", "hexadecimal", f"00000000  {'ff 00 61 62':<48} ..ab"),
         (b"", "text", ""),
     ],
-    ids=["text", "json", "broken", "deep", "bytes", "empty"],
+    ids=["text", "json", "tokens", "wide", "broken", "deep", "bytes", "empty"],
 )
 def test_a_body_is_shown_as_what_it_is(body: bytes, kind: str, text: str) -> None:
     assert body_text(body) == (kind, text)
