@@ -155,6 +155,11 @@ PASSED_THROUGH: Final = frozenset({"serve", "writer", "reader", "indexer", "gate
 """These commands parse everything after them themselves."""
 CALLERS: Final = frozenset({"console"})
 """Of these, those that call the services as every command does, by profiles and options of all commands."""
+WITHOUT_PROFILE: Final = frozenset(
+    {*(PASSED_THROUGH - CALLERS), "profile", "certs"}
+    | {name for name, place in COMMANDS.items() if place.panel == OFFLINE}
+)
+"""These commands call nobody: a file of profiles that is wrong does not stop them."""
 
 
 def listed(name: str) -> TyperCommand:

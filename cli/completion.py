@@ -7,9 +7,8 @@ from contextlib import suppress
 import typer
 
 from cli.failures import CommandFailed
-from cli.profiles import load_profiles
+from cli.profiles import keys_for, load_profiles
 from cli.session import Session
-from penstock.addresses import DEFAULT_WRITER
 
 COMPLETION_SECONDS = 1.0
 """Somebody waits at a prompt: a store that does not answer by then completes nothing."""
@@ -20,21 +19,19 @@ def topic_names(context: typer.Context, incomplete: str) -> list[str]:
     from penstock.errors import PenstockError
     from penstock.tls import tls_of
 
-    given = context.find_root().params
+    root = context.find_root()
+    given = root.params
+    addresses = given["writer"], given["reader"], given["indexer"]
     with suppress(CommandFailed, PenstockError, OSError, ValueError):
-        profile = load_profiles().chosen(given.get("_profile") or "")
-
-        def value(name: str, default: str = "") -> str:
-            return str(given.get(name) or profile.get(name) or default)
-
+        access_key, secret_key = keys_for(root.obj or {}, *addresses)
         session = Session(
-            writer=value("writer", DEFAULT_WRITER),
+            writer=given["writer"],
             timeout_s=COMPLETION_SECONDS,
             tls=tls_of(
-                value("tls_ca"), value("tls_cert"), value("tls_key"), value("tls_server_name")
+                *(given[name] for name in ("tls_ca", "tls_cert", "tls_key", "tls_server_name"))
             ),
-            access_key=value("access_key"),
-            secret_key=value("secret_key"),
+            access_key=access_key,
+            secret_key=secret_key,
         )
         with session.client() as client:
             return [each.name for each in client.topics() if each.name.startswith(incomplete)]

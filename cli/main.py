@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from cli import completion, profiles
-from cli.commands import CALLERS, COMMANDS, PASSED_THROUGH, listed, loaded
+from cli.commands import COMMANDS, PASSED_THROUGH, WITHOUT_PROFILE, listed, loaded
 from cli.failures import CommandFailed, ExitCode, describe
 from cli.session import DEFAULT_TIMEOUT_S, Session, check_address
 from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
@@ -24,7 +24,7 @@ GLOBAL_VALUES = (
     "--profile", "--writer", "--reader", "--indexer", "--timeout", "--tls-ca", "--tls-cert", "--tls-key",
     "--tls-server-name",
 )  # fmt: skip
-_IS_SERVICE = "penstock.is_service"  # of a context: a service is called, which takes no profile
+_TAKES_PROFILE = "penstock.takes_profile"  # of a context: the command does
 COMMON_OPTIONS = (
     f"Every command takes {', '.join((*GLOBAL_FLAGS, *GLOBAL_VALUES))}, too: penstock --help."
 )
@@ -42,7 +42,7 @@ class PenstockGroup(TyperGroup):
         try:
             with wrong_usage_in_one_line():
                 front, rest = hoisted(args)
-                ctx.meta[_IS_SERVICE] = bool(rest) and rest[0] in PASSED_THROUGH - CALLERS
+                ctx.meta[_TAKES_PROFILE] = not rest or rest[0] not in WITHOUT_PROFILE
                 return super().parse_args(ctx, front + rest)
         except CommandFailed as error:  # of a profile
             raise _reported(error) from None
@@ -99,13 +99,25 @@ def print_version(wanted: bool) -> None:
 
 
 def use_profile(context: typer.Context, name: str) -> str:
-    """Let what a profile says count where neither the command line nor the environment says it."""
-    if not context.resilient_parsing and not context.meta[_IS_SERVICE]:
+    """Let what a profile says count where neither the command line nor the environment says it.
+
+    A profile that the command line names counts before the environment.
+    """
+    if not context.meta[_TAKES_PROFILE]:
+        return name
+    try:
         profile = profiles.load_profiles().chosen(name)
-        context.default_map = {
-            option: profile[option] for option in profiles.OPTIONS if option in profile
-        }
-        context.obj = tuple(profile.get(key, "") for key in profiles.KEYS)
+    except CommandFailed:
+        if context.resilient_parsing:  # somebody waits for a completion
+            return name
+        raise
+    source = context.get_parameter_source("_profile")
+    if profile and source is not None and source.name == "COMMANDLINE":
+        profiles.forget_environment()
+    context.default_map = {
+        option: profile[option] for option in profiles.OPTIONS if option in profile
+    }
+    context.obj = profile
     return name
 
 
@@ -184,13 +196,14 @@ def options(
     """A message store with RocketMQ's files: writer, reader, indexer and a gateway over one directory."""
     for flag, address in (("--writer", writer), ("--reader", reader), ("--indexer", indexer)):
         check_address(flag, address)
+    _check_tls(context, tls_ca)
     modes.share(shared=shared_files)
     tls = None
     if tls_ca:
         from penstock.tls import tls_of
 
         tls = tls_of(tls_ca, tls_cert, tls_key, tls_server_name)
-    access_key, secret_key = context.obj or ("", "")
+    access_key, secret_key = profiles.keys_for(context.obj or {}, writer, reader, indexer)
     context.obj = Session(
         writer=writer,
         reader=reader,
@@ -202,6 +215,15 @@ def options(
         as_json=as_json,
         debug=debug,
     )
+
+
+def _check_tls(context: typer.Context, tls_ca: str) -> None:
+    """Raise CommandFailed for files of TLS with which calls would be in plain text; a variable may be a service's."""
+    for option in profiles.WITH_TLS_CA:
+        source = context.get_parameter_source(option)
+        is_given = source is not None and source.name in ("COMMANDLINE", "DEFAULT_MAP")
+        if is_given and context.params[option] and not tls_ca:
+            raise CommandFailed(profiles.NO_TLS_CA, ExitCode.USAGE)
 
 
 def hoisted(args: Sequence[str]) -> tuple[list[str], list[str]]:

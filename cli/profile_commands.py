@@ -11,7 +11,16 @@ import typer
 
 from cli.completion import profile_names
 from cli.failures import CommandFailed, ExitCode
-from cli.profiles import NO_PROFILE, OPTIONS, Profile, Profiles, load_profiles, save_profiles
+from cli.profiles import (
+    NO_PROFILE,
+    NO_TLS_CA,
+    OPTIONS,
+    WITH_TLS_CA,
+    Profile,
+    Profiles,
+    load_profiles,
+    save_profiles,
+)
 from cli.session import session_of
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -46,6 +55,8 @@ def add(
     if name in profiles.profiles and not replace:
         raise CommandFailed(f"there is a profile {name!r}; --replace replaces it", ExitCode.USAGE)
     profile = _given_options(context)
+    if any(profile.get(option) for option in WITH_TLS_CA) and not profile.get("tls_ca"):
+        raise CommandFailed(NO_TLS_CA, ExitCode.USAGE)
     if access_key:
         profile |= {"access_key": access_key, "secret_key": _secret_key()}
     if not profile:
@@ -97,7 +108,7 @@ def list_profiles(context: typer.Context) -> None:
             "in_use": name == profiles.use,
             "writer": profile.get("writer", ""),
             "reader": profile.get("reader", ""),
-            "tls": bool(profile.get("tls_ca") or profile.get("tls_cert")),
+            "tls": bool(profile.get("tls_ca")),
             "access_key": profile.get("access_key", ""),
         }
         for name, profile in sorted(profiles.profiles.items())

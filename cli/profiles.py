@@ -24,6 +24,7 @@ from typing import Any, Final
 import typer
 
 from cli.failures import CommandFailed, ExitCode
+from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
 
 NO_PROFILE: Final = "none"
 """The name by which no profile is chosen, whatever the file says is in use."""
@@ -32,6 +33,8 @@ OPTIONS: Final = (
 )  # fmt: skip
 """Options of all commands that a profile may have; its other names are access_key and secret_key."""
 KEYS: Final = ("access_key", "secret_key")
+WITH_TLS_CA: Final = ("tls_cert", "tls_key", "tls_server_name")
+NO_TLS_CA: Final = "without --tls-ca calls are in plain text: give it with --tls-cert, --tls-key, --tls-server-name"
 
 Profile = dict[str, Any]
 
@@ -57,6 +60,27 @@ class Profiles:
         """Return the profile of a name, of "" the one in use; nothing where none is chosen."""
         name = name or self.use
         return self.get(name) if name and name != NO_PROFILE else {}
+
+
+def forget_environment() -> None:
+    """Drop the variables of all that a profile may have, for this process and those that it starts.
+
+    A profile is one set: another store's address or keys do not mix into it.
+    """
+    for name in (*OPTIONS, *KEYS, "gateway"):
+        os.environ.pop(f"PENSTOCK_{name.upper()}", None)  # noqa: TID251  reads nothing
+
+
+def keys_for(profile: Profile, writer: str, reader: str, indexer: str) -> tuple[str, str]:
+    """Return a profile's access key and secret key; empty ones for addresses that are not all its own."""
+    own = (
+        profile.get("writer", DEFAULT_WRITER),
+        profile.get("reader", DEFAULT_READER),
+        profile.get("indexer", DEFAULT_INDEXER),
+    )
+    if own != (writer, reader, indexer):
+        return "", ""
+    return profile.get("access_key", ""), profile.get("secret_key", "")
 
 
 def profiles_file() -> Path:

@@ -66,14 +66,25 @@ class Session:
             retry=RetryPolicy(unreachable_s_max=UNREACHABLE_S_MAX),
         )
 
-    def credentials(self) -> Credentials | None:
-        """Return the keys of the environment, or else those of a profile; None without."""
+    def credentials(self, other: str = "") -> Credentials | None:
+        """Return the keys of the environment, or else those of a profile; None without.
+
+        ``other`` is an address beside the three: keys of a profile go there only if its host is one of theirs.
+        """
         from penstock.credentials import given_credentials
 
         try:
-            return given_credentials() or given_credentials(self.access_key, self.secret_key)
+            if (given := given_credentials()) or (other and not self._has_host(other)):
+                return given
+            return given_credentials(self.access_key, self.secret_key)
         except ValueError as error:
             raise CommandFailed(f"PENSTOCK_ACCESS_KEY: {error}", ExitCode.USAGE) from error
+
+    def _has_host(self, address: str) -> bool:
+        host = address.rpartition(":")[0]
+        return any(
+            each.rpartition(":")[0] == host for each in (self.writer, self.reader, self.indexer)
+        )
 
     @contextlib.contextmanager
     def channel(self, address: str) -> Iterator[grpc.Channel]:

@@ -11,6 +11,7 @@ from cli.session import Session, check_address, session_of
 from penstock.addresses import DEFAULT_GATEWAY, is_loopback
 
 if TYPE_CHECKING:
+    from penstock.credentials import Credentials
     from penstock.v1 import gateway_pb2
 
 
@@ -41,9 +42,10 @@ def clients(
     if gateway:
         check_address("--gateway", gateway)
     address = gateway or session.reader
+    credentials = session.credentials(gateway)
     try:
         try:
-            answer = _list(address, group, session)
+            answer = _list(address, group, session, credentials)
         except grpc.RpcError as error:
             if gateway or error.code() is not grpc.StatusCode.UNIMPLEMENTED:
                 raise
@@ -53,7 +55,7 @@ def clients(
                     ExitCode.USAGE,
                 ) from error
             address = DEFAULT_GATEWAY
-            answer = _list(address, group, session)
+            answer = _list(address, group, session, credentials)
     except grpc.RpcError as error:
         refusal = from_rpc_error(error)
         if isinstance(refusal, Unauthenticated | PermissionDenied):
@@ -77,13 +79,15 @@ def clients(
     session.show(rows, empty="no clients")
 
 
-def _list(address: str, group: str, session: Session) -> gateway_pb2.ListClientsResponse:
+def _list(
+    address: str, group: str, session: Session, credentials: Credentials | None
+) -> gateway_pb2.ListClientsResponse:
     from penstock.credentials import signed
     from penstock.v1 import gateway_pb2, gateway_pb2_grpc
 
     with session.channel(address) as channel:
         stub = gateway_pb2_grpc.GatewayStub(channel)  # type: ignore[no-untyped-call]  # generated
-        list_clients = signed(stub.ListClients, session.credentials())
+        list_clients = signed(stub.ListClients, credentials)
         request = gateway_pb2.ListClientsRequest(group=group)
         return cast(
             "gateway_pb2.ListClientsResponse", list_clients(request, timeout=session.timeout_s)

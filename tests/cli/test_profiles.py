@@ -12,6 +12,7 @@ from typer.testing import Result
 from cli.failures import ExitCode
 from cli.main import app
 from cli.session import Session
+from penstock.credentials import given_credentials
 
 
 @pytest.fixture(autouse=True)
@@ -62,22 +63,26 @@ def test_a_profile_keeps_the_options_that_are_given_and_no_others(
     assert "s3cret" in file.read_text()
 
 
-def test_a_flag_counts_before_the_environment_and_that_before_the_profile(
-    session: list[Session], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    add("prod", "--writer", "profile:1", "--reader", "profile:2", "--indexer", "profile:3")
-    monkeypatch.setenv("PENSTOCK_WRITER", "environment:1")
-    monkeypatch.setenv("PENSTOCK_READER", "environment:2")
+def test_what_counts_first(session: list[Session], monkeypatch: pytest.MonkeyPatch) -> None:
+    add("prod", "--writer", "profile:1", "--indexer", "profile:3")
 
-    penstock("topic", "list", "--profile", "prod", "--writer", "flag:1")
-    monkeypatch.setenv("PENSTOCK_PROFILE", "prod")
-    penstock("topic", "list")
+    def environment() -> None:
+        monkeypatch.setenv("PENSTOCK_WRITER", "environment:1")
+        monkeypatch.setenv("PENSTOCK_READER", "environment:2")
+
+    environment()
+    penstock("topic", "list", "--profile", "prod")
+    penstock("topic", "list", "--profile", "prod", "--reader", "flag:2")
+    environment()
     penstock("--profile", "none", "topic", "list")
+    monkeypatch.setenv("PENSTOCK_PROFILE", "prod")
+    penstock("topic", "list", "--reader", "flag:2")
 
     assert [(each.writer, each.reader, each.indexer) for each in session] == [
-        ("flag:1", "environment:2", "profile:3"),
-        ("environment:1", "environment:2", "profile:3"),
+        ("profile:1", "127.0.0.1:5802", "profile:3"),
+        ("profile:1", "flag:2", "profile:3"),
         ("environment:1", "environment:2", "127.0.0.1:5803"),
+        ("environment:1", "flag:2", "profile:3"),
     ]
 
 
@@ -99,26 +104,72 @@ def test_the_profile_in_use_is_taken_where_none_is_named(session: list[Session])
     assert [(each["profile"], each["in_use"]) for each in listed] == [("test", False)]
 
 
-def test_the_keys_of_the_environment_count_before_those_of_a_profile(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_keys_of_one_store_do_not_go_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_SECRET_KEY", "kept")
-    add("prod", "--access-key", "ann")
+    add("prod", "--writer", "prod:1", "--access-key", "ann")
     monkeypatch.delenv("PENSTOCK_SECRET_KEY")
+    add("trial", "--writer", "trial:1")
     given: list[tuple[str, str]] = []
 
     class Client:
         def __init__(self, *, access_key: str, secret_key: str, **_: object) -> None:
-            given.append((access_key, secret_key))
+            own = given_credentials(access_key, secret_key)
+            given.append((own.access_key, own.secret_key) if own else ("", ""))
             raise KeyboardInterrupt
 
     monkeypatch.setattr("penstock.Client", Client)
-    penstock("topic", "list", "--profile", "prod")
-    monkeypatch.setenv("PENSTOCK_ACCESS_KEY", "bob")
-    monkeypatch.setenv("PENSTOCK_SECRET_KEY", "own")
-    penstock("topic", "list", "--profile", "prod")
 
-    assert given == [("ann", "kept"), ("bob", "own")]
+    def keys(*arguments: str, **environment: str) -> tuple[str, str]:
+        with monkeypatch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv(f"PENSTOCK_{name}", value)
+            assert penstock("topic", "list", *arguments).exit_code == ExitCode.INTERRUPTED
+        return given.pop()
+
+    bob = {"ACCESS_KEY": "bob", "SECRET_KEY": "own"}
+    assert keys("--profile", "prod") == ("ann", "kept")
+    assert keys("--profile", "prod", **bob) == ("ann", "kept")
+    assert keys("--profile", "trial", **bob) == ("", "")
+    assert keys("--profile", "prod", "--writer", "other:1") == ("", "")
+    assert keys(PROFILE="prod", READER="other:2") == ("", "")
+    assert keys(PROFILE="prod", **bob) == ("bob", "own")
+    assert keys(PROFILE="prod") == ("ann", "kept")
+
+
+@pytest.mark.parametrize(
+    ("gateway", "key"), [("prod:8081", "ann"), ("other:8081", None), ("", "ann")]
+)
+def test_keys_of_a_profile_go_to_a_gateway_on_its_hosts(gateway: str, key: str | None) -> None:
+    session = Session(writer="prod:1", access_key="ann", secret_key="kept")
+    given = session.credentials(gateway)
+    assert (given.access_key if given else None) == key
+
+
+@pytest.mark.parametrize("command", [("profile", "add", "prod"), ("topic", "list")])
+def test_a_certificate_without_authorities_is_refused_for_calls_would_be_in_plain_text(
+    file: Path, command: tuple[str, ...]
+) -> None:
+    done = penstock(*command, "--writer", "a:1", "--tls-cert", "c.pem", "--tls-key", "c.key")
+    assert done.exit_code == ExitCode.USAGE
+    assert "plain text" in done.stderr
+    assert not file.exists()
+
+
+def test_a_profile_with_a_certificate_alone_has_no_tls(file: Path) -> None:
+    file.parent.mkdir()
+    file.write_text("[profiles.half]\nwriter='a:1'\ntls_cert='c.pem'\ntls_key='c.key'\n")
+    assert "plain text" in penstock("topic", "list", "--profile", "half").stderr
+    [listed] = json_lines(penstock("profile", "list", "--json"))
+    assert listed["tls"] is False
+
+
+def test_a_service_s_certificate_in_the_environment_stops_no_command(
+    session: list[Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_TLS_CERT", "server.pem")
+    monkeypatch.setenv("PENSTOCK_TLS_KEY", "server.key")
+    penstock("topic", "list")
+    assert [each.tls for each in session] == [None]
 
 
 @pytest.mark.parametrize(
@@ -174,10 +225,16 @@ def test_a_file_that_cannot_be_meant_is_a_usage_error_that_names_it(
     assert str(file) in done.stderr or "gone" in told
 
 
-def test_a_service_starts_whatever_the_file_says(file: Path) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [("writer", "--help"), ("dump", "--help"), ("profile", "list"), ("profile", "use", "none")],
+)
+def test_commands_that_take_no_profile_run_whatever_is_in_use(
+    file: Path, command: tuple[str, ...]
+) -> None:
     file.parent.mkdir()
     file.write_text("use = 'gone'")
-    assert penstock("writer", "--help").exit_code == ExitCode.DONE
+    assert penstock(*command).exit_code == ExitCode.DONE
 
 
 def test_a_file_that_is_not_one_s_own_is_named(file: Path) -> None:
