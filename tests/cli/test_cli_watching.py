@@ -384,8 +384,11 @@ def test_a_shell_gets_a_script_that_completes_commands(shell: str) -> None:
 
 
 def test_a_topic_s_name_is_completed_from_the_running_store(
-    services: LocalServices, topic: str
+    services: LocalServices, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = f"penstock --writer {services.addresses['writer']} topic describe {topic[:-1]}"
     assert topic in completed("bash", line)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    penstock("profile", "add", "here", "--writer", services.addresses["writer"])
+    assert topic in completed("bash", f"penstock --profile here topic describe {topic[:-1]}")
     assert completed("bash", "penstock --writer 127.0.0.1:1 topic describe c") == []
