@@ -17,7 +17,6 @@ from services.bodies import hex_dump, indented, printable
 if TYPE_CHECKING:
     from penstock import Client, Record
 
-MESSAGE_ID_LENGTH_MIN: Final = 32  # hexadecimal digits; anything shorter is a commit offset
 DUMPED_BYTES_MAX: Final = 4_096  # of a body that is no text
 
 
@@ -74,8 +73,9 @@ def _newest(client: Client, topic: str, key: str, *, unique: bool) -> Record | N
 def _by_id(client: Client, identifier: str, topic: str) -> Record:
     """Return what an id names: a place in the log, or a client's message. Text alone does not tell them apart."""
     from penstock.errors import InvalidArgument, MessageNotFound
+    from storage.format.message_id import IPV4_ID_SIZE
 
-    if len(identifier) < MESSAGE_ID_LENGTH_MIN and not topic:
+    if len(identifier) < 2 * IPV4_ID_SIZE and not topic:
         try:
             return client.message(int(identifier))
         except ValueError:

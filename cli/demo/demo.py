@@ -24,6 +24,7 @@ from cli.demo.orders import GROUP, show_orders
 from cli.demo.spark import is_set_up, read_with_spark
 from cli.failures import CommandFailed, ExitCode, describe
 from cli.session import progress_bar
+from cli.top import size_text
 from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
 from services.local_services import LocalServices
 from services.stdio import open_standard_streams
@@ -215,11 +216,6 @@ def files_by_kind(store: Path) -> dict[str, list[Path]]:
             parts = path.relative_to(store).parts
             kinds.setdefault(parts[0] if len(parts) > 1 else "other", []).append(path)
     return kinds
-
-
-def size_text(size: int) -> str:
-    """Return bytes in MiB or KiB."""
-    return f"{size / 2**20:,.1f} MiB" if size >= 1 << 20 else f"{size / 1024:,.1f} KiB"
 
 
 def free_addresses() -> dict[str, str]:
