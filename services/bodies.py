@@ -1,4 +1,4 @@
-"""What producers chose, as text that a terminal or a browser shows as it is: nothing is hidden, reordered or obeyed."""
+"""What producers chose, as text that a terminal or a page shows as it is: it hides and steers nothing."""
 
 from __future__ import annotations
 
