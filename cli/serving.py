@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable
 from typing import Annotated, Final
 
@@ -12,6 +13,7 @@ from cli.commands import CALLERS
 from cli.failures import CommandFailed, ExitCode, nobody_answers
 from cli.session import check_address, session_of
 from penstock.addresses import DEFAULT_GATEWAY
+from penstock.credentials import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE
 
 COMMON_TO_CALLERS: Final = (
     "writer", "reader", "indexer", "tls_ca", "tls_cert", "tls_key", "tls_server_name",
@@ -46,6 +48,8 @@ def _runner(name: str, module: str) -> Callable[[typer.Context], None]:
     def run(context: typer.Context) -> None:
         entry = importlib.import_module(module).main
         before = _options_before(context) if name in CALLERS else []
+        if name in CALLERS:
+            _pass_keys(context)
         code = entry([*before, *context.args])
         raise typer.Exit(code or ExitCode.DONE)
 
@@ -62,6 +66,15 @@ def _options_before(context: typer.Context) -> list[str]:
         if source is not None and source.name in ("COMMANDLINE", "DEFAULT_MAP"):
             flags += [f"--{option.replace('_', '-')}", str(given.params[option])]
     return flags
+
+
+def _pass_keys(context: typer.Context) -> None:
+    """Have the process call with a profile's keys, unless it is given addresses of its own."""
+    own = {word.partition("=")[0] for word in context.args} & {"--writer", "--reader", "--indexer"}
+    credentials = None if own else session_of(context).credentials()
+    if credentials is not None:
+        os.environ[ACCESS_KEY_VARIABLE] = credentials.access_key  # noqa: TID251  as the client reads it
+        os.environ[SECRET_KEY_VARIABLE] = credentials.secret_key  # noqa: TID251  likewise
 
 
 def health(

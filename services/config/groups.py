@@ -112,8 +112,12 @@ class CalledServicesSettings(SettingsGroup):
 
 
 class ConsolePageSettings(SettingsGroup):
-    """What the console's pages do."""
+    """What the console's pages do, and how they are served."""
 
+    listen_tls_cert: Path | None = None
+    """PEM file: certificate of the pages and its chain. With it they are served over HTTPS."""
+    listen_tls_key: Path | None = None
+    """PEM file: that certificate's private key."""
     read_only: bool = False
     """Whether the pages change nothing."""
 
@@ -365,8 +369,8 @@ class TlsSettings(SettingsGroup):
     """TLS of ports, and of calls to other services."""
 
     tls_cert: Path | None = None
-    """PEM file: certificate and its chain. With it every port serves TLS, and nothing else. A new one is
-    taken up without a restart, as the other files are."""
+    """PEM file: certificate and its chain. With it every port serves TLS, and nothing else; the console
+    shows it to services alone. A new one is taken up without a restart, as the other files are."""
     tls_key: Path | None = None
     """PEM file: the certificate's private key."""
     tls_ca: AuthoritiesFile = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields as dataclass_fields
 from pathlib import Path
-from typing import Final, Self
+from typing import ClassVar, Final, Self, cast
 
 from pydantic import model_validator
 
@@ -36,12 +36,27 @@ WARM_SHARE: Final = 8  # of the memory, one part for page cache filled ahead of 
 class SecureSettings(groups.ConfigFileSettings, groups.LogLevelSettings, groups.TlsSettings):
     """What every process takes that listens, a service or not, and what keeps its ports secure."""
 
+    port_files: ClassVar[tuple[str, str]] = ("tls_cert", "tls_key")
+    """The settings that say the certificate of its ports, and the key."""
+
+    @property
+    def port_cert(self) -> Path | None:
+        """The certificate of its ports, None if they serve plaintext."""
+        return cast("Path | None", getattr(self, self.port_files[0]))
+
+    @property
+    def port_key(self) -> Path | None:
+        """The certificate's private key."""
+        return cast("Path | None", getattr(self, self.port_files[1]))
+
     @model_validator(mode="after")
     def _tls_files_are_good(self) -> Self:
-        if (self.tls_cert is None) != (self.tls_key is None):
-            raise ValueError("--tls-cert and --tls-key are given together or not at all")
-        if self.tls_cert is not None and self.tls_key is not None:
-            identity(self.tls_cert, self.tls_key)
+        for names in {("tls_cert", "tls_key"), self.port_files}:
+            cert, key = (getattr(self, name) for name in names)
+            if (cert is None) != (key is None):
+                raise ValueError(f"{_flags(names)} are given together or not at all")
+            if cert is not None:
+                identity(cert, key)
         if self.tls_ca not in ("", PUBLIC):
             authorities(self.tls_ca)
         for name in ("tls_client_ca", "gateway_client_ca"):
@@ -58,9 +73,9 @@ class SecureSettings(groups.ConfigFileSettings, groups.LogLevelSettings, groups.
             if not is_served and not name.endswith("_address"):
                 continue
             address = getattr(self, name)
-            is_secure = self.tls_cert is not None if is_served else bool(self.tls_ca)
+            is_secure = self.port_cert is not None if is_served else bool(self.tls_ca)
             if address and not is_secure and not self.plaintext and is_open_to_network(address):
-                files = "--tls-cert and --tls-key" if is_served else "--tls-ca"
+                files = _flags(self.port_files) if is_served else "--tls-ca"
                 raise ValueError(
                     f"--{name.replace('_', '-')}: {address} is not of this machine alone: give {files},"
                     " or --plaintext to do without TLS"
@@ -69,11 +84,11 @@ class SecureSettings(groups.ConfigFileSettings, groups.LogLevelSettings, groups.
 
     @model_validator(mode="after")
     def _accounts_over_tls(self) -> Self:
-        if getattr(self, "accounts", False) and self.tls_cert is None:
+        if getattr(self, "accounts", False) and self.port_cert is None:
             for name in type(self).model_fields:
                 if name.endswith("listen") and is_open_to_network(getattr(self, name) or LOOPBACK):
                     raise ValueError(
-                        f"--{name.replace('_', '-')}: with --accounts it needs --tls-cert and --tls-key: a"
+                        f"--{name.replace('_', '-')}: with --accounts it needs {_flags(self.port_files)}: a"
                         " signature that is read on its way can be used again for ever"
                     )
         return self
@@ -92,6 +107,10 @@ class SecureSettings(groups.ConfigFileSettings, groups.LogLevelSettings, groups.
             str(self.tls_key or ""),
             self.tls_server_name,
         )
+
+
+def _flags(names: tuple[str, str]) -> str:
+    return " and ".join(f"--{name.replace('_', '-')}" for name in names)
 
 
 class ProcessSettings(
@@ -298,7 +317,17 @@ class ConsoleSettings(
 ):
     """The console: pages for a browser, over the calls that every client can make."""
 
+    port_files = ("listen_tls_cert", "listen_tls_key")
     listen: Address = DEFAULT_CONSOLE
+
+    @model_validator(mode="after")
+    def _a_certificate_is_of_calls_with_tls(self) -> Self:
+        if self.tls_cert is not None and not self.tls_ca:
+            raise ValueError(
+                "--tls-ca is needed with --tls-cert, which services are shown;"
+                " pages have --listen-tls-cert"
+            )
+        return self
 
     @model_validator(mode="after")
     def _nobody_changes_the_store_unknown(self) -> Self:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock import AsyncClient, RetryPolicy
 from penstock.credentials import given_credentials
-from penstock.tls import LOOK_SECONDS, BadTlsFile, ChangedFiles, identity, tls_of
+from penstock.tls import LOOK_SECONDS, BadTlsFile, ChangedFiles, identity
 from services import logs, loops, process, stdio
 from services.config.flags import load
 from services.config.settings import ConsoleSettings
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 SERVICE: Final = "console"
 TIMEOUT_S: Final = 5.0  # of a call; somebody looks on
 UNREACHABLE_S_MAX: Final = 0.3
+CONNECTIONS_MAX: Final = 512  # beyond, a request is refused with 503
 NEEDED: Final = ("jinja2", "starlette", "uvicorn")
 MISSING: Final = "it needs what pip install penstock[console] brings"
 
@@ -56,12 +57,7 @@ def client_of(settings: ConsoleSettings, access_key: str, secret_key: str) -> As
         writer=settings.writer,
         reader=settings.reader,
         indexer=settings.indexer,
-        tls=tls_of(
-            settings.tls_ca,
-            str(settings.tls_cert or ""),
-            str(settings.tls_key or ""),
-            settings.tls_server_name,
-        ),
+        tls=settings.tls_of_calls,
         timeout_s=TIMEOUT_S,
         retry=RetryPolicy(unreachable_s_max=UNREACHABLE_S_MAX),
         access_key=access_key,
@@ -92,8 +88,9 @@ async def serve(settings: ConsoleSettings, ready: Callable[[str], None]) -> None
             server_header=False,
             proxy_headers=False,
             timeout_graceful_shutdown=2,
-            ssl_certfile=settings.tls_cert,
-            ssl_keyfile=settings.tls_key,
+            limit_concurrency=CONNECTIONS_MAX,
+            ssl_certfile=settings.port_cert,
+            ssl_keyfile=settings.port_key,
         )
     )
     serving = asyncio.ensure_future(server.serve())
@@ -111,7 +108,7 @@ async def serve(settings: ConsoleSettings, ready: Callable[[str], None]) -> None
 
 async def _take_up_files(settings: ConsoleSettings, config: uvicorn.Config) -> None:
     """Have new connections use a certificate that has changed; a bad one changes nothing."""
-    cert, key = settings.tls_cert, settings.tls_key
+    cert, key = settings.port_cert, settings.port_key
     if cert is None or key is None:
         return
     files, problem = ChangedFiles([cert, key]), ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -247,3 +248,26 @@ def test_the_command_line_has_no_secret_flag() -> None:
     """It would stand in the list of processes."""
     assert app.registered_callback is not None
     assert "--secret-key" not in penstock("profile", "add", "--help").stdout
+
+
+def test_the_console_takes_options_and_keys_of_a_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_SECRET_KEY", "kept")
+    add("prod", "--writer", "prod:1", "--access-key", "ann")
+    monkeypatch.delenv("PENSTOCK_SECRET_KEY")
+    started: list[tuple[list[str], str | None]] = []
+
+    def main(arguments: list[str]) -> int:
+        started.append((arguments, os.environ.pop("PENSTOCK_SECRET_KEY", None)))
+        os.environ.pop("PENSTOCK_ACCESS_KEY", None)
+        return 0
+
+    monkeypatch.setattr("services.console.__main__.main", main)
+    penstock("--profile", "prod", "console", "--listen", "127.0.0.1:1")
+    penstock("--profile", "prod", "console", "--writer", "other:1")
+    penstock("--reader", "r:2", "console")
+
+    assert started == [
+        (["--writer", "prod:1", "--listen", "127.0.0.1:1"], "kept"),
+        (["--writer", "prod:1", "--writer", "other:1"], None),
+        (["--reader", "r:2"], None),
+    ]

@@ -57,8 +57,8 @@ def serial(address: str, trusted: ssl.SSLContext) -> int:
 def test_a_port_with_tls_takes_up_a_new_certificate_and_keeps_the_good_one(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     trusted = ssl.create_default_context(cafile=str(certificates.ca))
-    settings = certificates.settings | {"accounts": True}
-    with served(**settings) as address:
+    files = {"listen_tls_cert": certificates.server.cert, "listen_tls_key": certificates.server.key}
+    with served(**files, accounts=True) as address:
         first = serial(address, trusted)
         shown = httpx2.get(f"https://{address}/sign-in", verify=trusted)
         assert shown.status_code == 200 and "Secure" in shown.headers["set-cookie"]
