@@ -22,14 +22,23 @@ from services.config.settings import ConsoleSettings
 from services.console.attempts import SignInAttempts
 from services.console.page import Handler, Page, shows_problems
 from services.console.pages import PAGES
-from services.console.security import CHANGES_NOTHING, HEADERS, is_from_here, is_own_host
+from services.console.security import (
+    CHANGES_NOTHING,
+    HEADERS,
+    host_name,
+    is_from_here,
+    is_own_name,
+)
 from services.console.sessions import COOKIE, BrowserSession, BrowserSessions, MakeClient
 from services.console.templates import render
+from storage.accounts.rules import checked_user_name
 from storage.clock import Clock
+from storage.errors import InvalidMessage
 
 STATIC: Final = Path(__file__).parent / "static"
 FORM_FIELDS_MAX: Final = 200
-FORM_BYTES_MAX: Final = 8 << 20
+FORM_BYTES_MAX: Final = 8 << 20  # of somebody who may see pages
+KEYS_BYTES_MAX: Final = 4 << 10  # of anybody: signing in and out
 SIGN_IN: Final = "/sign-in"
 WRONG_KEYS: Final = "The services know no user with these keys."
 
@@ -42,7 +51,7 @@ class Console:
         self.sessions = BrowserSessions(make_client, clock)
         self.attempts = SignInAttempts(clock)
         self._make_client = make_client
-        self._secure = settings.tls_cert is not None
+        self._secure = settings.port_cert is not None
 
     def app(self) -> Starlette:
         """Return the application."""
@@ -76,8 +85,9 @@ class Console:
         """Return a handler that is asked by this console's own pages alone."""
 
         async def handle(request: Request) -> Response:
-            if not self.settings.accounts and not is_own_host(
-                request.headers.get("host", ""), self.settings.listen
+            name = host_name(request)
+            if name is None or not (
+                self.settings.accounts or is_own_name(name, self.settings.listen)
             ):
                 return PlainTextResponse(
                     "Ask for this console by its address, or by localhost.", status_code=421
@@ -107,6 +117,11 @@ class Console:
                 if refusal is not None:
                     return refusal
             response = await handler(page)
+            if (
+                self.settings.accounts and page.is_unknown
+            ):  # the account is disabled, or has another key
+                await self.sessions.end(session)
+                return self._to_sign_in(request)
             if is_new:
                 self._set_cookie(response, session.id)
             return response
@@ -141,7 +156,7 @@ class Console:
         session = await self.sessions.find(session_id, touch=touch)
         if session is not None or self.settings.accounts:
             return session, False
-        return await self.sessions.open_for_everybody(self.sessions.new_id()), True
+        return await self.sessions.open_for_everybody(), True
 
     def _to_sign_in(self, request: Request) -> Response:
         if request.headers.get("hx-request") == "true" or request.url.path.endswith(".json"):
@@ -172,7 +187,7 @@ class Console:
     async def _sign_in(self, request: Request) -> Response:
         if not self.settings.accounts:
             return RedirectResponse("/", status_code=303)
-        form = await _form(request)
+        form = await _form(request, bytes_max=KEYS_BYTES_MAX)
         name, secret, token = (
             value if isinstance(value := form.get(key), str) else ""
             for key in ("access_key", "secret_key", "form_token")
@@ -180,19 +195,25 @@ class Console:
         if not self.sessions.is_form_token(request.cookies.get(COOKIE, ""), token):
             return self._ask_to_sign_in(request, "Please sign in once more.", status=403)
         address = request.client.host if request.client else ""
-        wait_s = self.attempts.wait_s(address, name)
+        if not name or not secret:
+            return self._ask_to_sign_in(request, "Give both keys.", status=403, name=name[:120])
+        counted = name if _is_user_name(name) else ""
+        wait_s = self.attempts.take(address, counted)
         if wait_s:
             response = self._ask_to_sign_in(
                 request, "Too many attempts. Try again in some minutes.", status=429
             )
             response.headers["Retry-After"] = str(int(wait_s) + 1)
             return response
-        problem = await self._problem_of(name, secret) if name and secret else "Give both keys."
+        problem = await self._problem_of(name, secret) if counted else WRONG_KEYS
+        if problem != WRONG_KEYS:
+            self.attempts.give_back(address, counted)
         if problem:
-            if problem == WRONG_KEYS:
-                self.attempts.failed(address, name)
-            logs.get_logger().warning("sign-in refused", user=name[:120], address=address)
+            logs.get_logger().warning("sign-in refused", user=counted, address=address)
             return self._ask_to_sign_in(request, problem, status=403, name=name[:120])
+        before = await self.sessions.find(request.cookies.get(COOKIE, ""), touch=False)
+        if before is not None:
+            await self.sessions.end(before)
         session = await self.sessions.open(name, secret)
         response = RedirectResponse("/", status_code=303)
         self._set_cookie(response, session.id)
@@ -218,7 +239,7 @@ class Console:
 
     async def _sign_out(self, request: Request) -> Response:
         session, _ = await self._session(request)
-        form = await _form(request)
+        form = await _form(request, bytes_max=KEYS_BYTES_MAX)
         token = form.get("form_token")
         if (
             session is not None
@@ -255,12 +276,20 @@ class _Headers:
         await self._app(scope, receive, with_headers if scope["type"] == "http" else send)
 
 
-async def _form(request: Request) -> FormData:
+def _is_user_name(name: str) -> bool:
+    try:
+        checked_user_name(name)
+    except InvalidMessage:
+        return False
+    return True
+
+
+async def _form(request: Request, *, bytes_max: int = FORM_BYTES_MAX) -> FormData:
     """Return the fields of a form, none of one that is too long or no form at all."""
     body = bytearray()
     async for part in request.stream():
         body += part
-        if len(body) > FORM_BYTES_MAX:
+        if len(body) > bytes_max:
             return FormData()
     try:
         fields = parse_qsl(

@@ -1,15 +1,14 @@
-"""Bodies of messages as text: plain, as JSON with indents, or in hexadecimal. Nothing of them is ever run."""
+"""Which form a body is shown in, and how much of it."""
 
 from __future__ import annotations
 
-import json
 from typing import Final, Literal, NamedTuple
 
 from penstock import Record, UnreadableBody
+from services.bodies import hex_dump, indented, printable
 
 SHOWN_MAX: Final = 64 << 10  # bytes; the rest is in the download
 CELL_MAX: Final = 120  # characters of a body in a table
-HEX_WIDTH: Final = 16
 Form = Literal["text", "json", "hex"]
 
 
@@ -28,55 +27,42 @@ def body_of(record: Record) -> tuple[bytes, str]:
     try:
         return record.body, ""
     except UnreadableBody as error:
-        return (
-            record.stored_body,
-            f"It cannot be unpacked: {error.problem}. This is how it is stored.",
-        )
+        return record.stored_body, error.problem
 
 
 def shown(record: Record, form: str) -> ShownBody:
     """Return a body in a form; "" chooses one that suits it."""
     body, problem = body_of(record)
+    if problem:
+        problem = f"It cannot be unpacked: {problem}. This is how it is stored."
     head = body[:SHOWN_MAX]
     text = _text_of(head, is_cut=len(body) > SHOWN_MAX)
     chosen: Form = "hex" if form == "hex" or (text is None and form != "text") else "text"
     if form != "hex" and text is not None and form in ("", "json") and len(body) <= SHOWN_MAX:
-        pretty = _pretty(text)
+        pretty = indented(text)
         if pretty is not None:
-            return ShownBody(pretty, "json", len(body), False, problem)
+            return ShownBody(printable(pretty, keeps="\n\t"), "json", len(body), False, problem)
     if form == "json":
-        problem = problem or "It is no JSON."
+        problem = (
+            problem
+            or "It is no JSON object or array, or one that is too large or too deep to be shown as such."
+        )
     if text is None and not problem:
         problem = "It is not UTF-8."
     if chosen == "hex":
         return ShownBody(hex_dump(head), "hex", len(body), len(body) > SHOWN_MAX, problem)
     plain = text if text is not None else head.decode(errors="backslashreplace")
-    return ShownBody(printable(plain), "text", len(body), len(body) > SHOWN_MAX, problem)
+    return ShownBody(
+        printable(plain, keeps="\n\t"), "text", len(body), len(body) > SHOWN_MAX, problem
+    )
 
 
 def cell(record: Record) -> str:
     """Return the begin of a body on one line."""
     body, _ = body_of(record)
     text = body[: CELL_MAX * 4].decode(errors="backslashreplace")
-    text = printable(text[: CELL_MAX + 1], keeps="")
+    text = printable(text[: CELL_MAX + 1])
     return f"{text[:CELL_MAX]}…" if len(text) > CELL_MAX or len(body) > CELL_MAX * 4 else text
-
-
-def printable(text: str, *, keeps: str = "\n\t") -> str:
-    """Return text with escapes for what a browser would hide or reorder."""
-    return "".join(
-        sign if sign in keeps or sign.isprintable() else repr(sign)[1:-1] for sign in text
-    )
-
-
-def hex_dump(data: bytes) -> str:
-    """Return bytes as lines of an offset, hexadecimal digits and letters."""
-    lines = []
-    for at in range(0, len(data), HEX_WIDTH):
-        part = data[at : at + HEX_WIDTH]
-        letters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
-        lines.append(f"{at:08x}  {part.hex(' '):<{HEX_WIDTH * 3 - 1}}  {letters}")
-    return "\n".join(lines)
 
 
 def _text_of(head: bytes, *, is_cut: bool) -> str | None:
@@ -85,14 +71,4 @@ def _text_of(head: bytes, *, is_cut: bool) -> str | None:
     except UnicodeDecodeError as error:
         if is_cut and len(head) - error.start < 4:  # within a character
             return head[: error.start].decode()
-        return None
-
-
-def _pretty(text: str) -> str | None:
-    try:
-        value = json.loads(text)
-        if not isinstance(value, dict | list):
-            return None
-        return printable(json.dumps(value, indent=2, ensure_ascii=False))
-    except (ValueError, RecursionError):
         return None

@@ -7,6 +7,7 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
+from urllib.parse import quote
 
 from starlette.datastructures import FormData
 from starlette.requests import Request
@@ -67,6 +68,7 @@ class Page:
     accounts: bool
     form: FormData = field(default_factory=FormData)
     asked: list[LastAnswer[Any]] = field(default_factory=list)
+    problem: Exception | None = None
 
     @property
     def client(self) -> AsyncClient:
@@ -113,6 +115,18 @@ class Page:
         return sorted(
             {answer.error.message for answer in self.asked if answer.error and not answer.is_away}
         )
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether a service does not know the user, or not any more."""
+        errors = (self.problem, *(answer.error for answer in self.asked))
+        return any(isinstance(error, Unauthenticated) for error in errors)
+
+    @property
+    def address(self) -> str:
+        """The address of this page, as a link has it."""
+        path, query = quote(self.request.scope["path"], safe="/"), self.request.url.query
+        return f"{path}?{query}" if query else path
 
     def path(self, name: str) -> str:
         """Return a part of the address."""
@@ -188,7 +202,7 @@ def problem_page(page: Page, error: Exception) -> Response:
         text = f"{text}. The services have accounts: start the console with --accounts."
     titles = {
         400: "That is not understood",
-        401: "Sign in",
+        401: "The services ask who calls",
         403: "You may not do this",
         404: "There is no such thing",
         409: "The service refuses this",
@@ -206,6 +220,7 @@ def shows_problems(handler: Handler) -> Handler:
         try:
             return await handler(page)
         except (PenstockError, BadInput) as error:
+            page.problem = error
             return problem_page(page, error)
 
     return handle

@@ -6,31 +6,42 @@ from collections import OrderedDict, deque
 from collections.abc import Mapping
 from typing import Any, Final
 
-KEPT: Final = 900  # moments of a series
-SERIES_MAX: Final = 5_000  # beyond, the one looked at longest ago is forgotten
+KEPT: Final = 900  # moments of a series that is plotted
+PLOTTED_MAX: Final = 64  # such series; beyond, the one looked at longest ago is forgotten
+RATE_KEPT: Final = 10  # moments of any other
+SERIES_MAX: Final = 5_000  # others
 BETWEEN_MS: Final = 400  # moments that are closer count as one
 GAP_MS: Final = 60_000  # nobody looked in between: no rate is drawn
+Series = deque[tuple[int, Mapping[str, float]]]
 
 
 class Rates:
     """Series of moments by name."""
 
     def __init__(self) -> None:
-        self._series: OrderedDict[object, deque[tuple[int, Mapping[str, float]]]] = OrderedDict()
+        self._plotted: OrderedDict[object, Series] = OrderedDict()
+        self._others: OrderedDict[object, Series] = OrderedDict()
 
-    def add(self, name: object, time_ms: int, numbers: Mapping[str, float]) -> None:
-        """Take the numbers of a moment."""
-        series = self._series.setdefault(name, deque(maxlen=KEPT))
-        self._series.move_to_end(name)
-        while len(self._series) > SERIES_MAX:
-            self._series.popitem(last=False)
+    def add(
+        self, name: object, time_ms: int, numbers: Mapping[str, float], *, is_plotted: bool = False
+    ) -> None:
+        """Take the numbers of a moment; those of one answer count once."""
+        table = self._plotted if is_plotted else self._others
+        series = table.setdefault(name, deque(maxlen=KEPT if is_plotted else RATE_KEPT))
+        table.move_to_end(name)
+        while len(table) > (PLOTTED_MAX if is_plotted else SERIES_MAX):
+            table.popitem(last=False)
         if series and time_ms - series[-1][0] < BETWEEN_MS:
             return
         series.append((time_ms, numbers))
 
+    def _of(self, name: object) -> Series:
+        found = self._plotted.get(name)
+        return self._others.get(name, deque()) if found is None else found
+
     def rate(self, name: object, number: str, *, over_ms: int = 10_000) -> float | None:
         """Return by how much a number grew a second, over the last moments; None if there are not two."""
-        series = self._series.get(name, deque())
+        series = self._of(name)
         if len(series) < 2:
             return None
         end_ms, end = series[-1]
@@ -49,7 +60,7 @@ class Rates:
         self, name: object, *, rates: tuple[str, ...], levels: tuple[str, ...]
     ) -> dict[str, Any]:
         """Return the series as columns for a plot: times in seconds, rates a second, and numbers as they were."""
-        series = list(self._series.get(name, ()))
+        series = list(self._of(name))
         columns: dict[str, list[float | None]] = {key: [] for key in ("times", *rates, *levels)}
         for at, (time_ms, numbers) in enumerate(series):
             columns["times"].append(time_ms / 1_000)

@@ -86,9 +86,9 @@ class BrowserSessions:
             self._callers[digest] = caller
         return await self._add(caller, digest)
 
-    async def open_for_everybody(self, session_id: str) -> BrowserSession:
+    async def open_for_everybody(self) -> BrowserSession:
         """Begin the session of a browser where nobody signs in."""
-        return await self._add(self.everybody(), b"", session_id)
+        return await self._add(self.everybody(), b"")
 
     def everybody(self) -> UserClient:
         """Return the caller where nobody signs in."""
@@ -96,11 +96,9 @@ class BrowserSessions:
             self._everybody = UserClient("", self._make_client("", ""), self._clock)
         return self._everybody
 
-    async def _add(
-        self, caller: UserClient, credentials: bytes, session_id: str = ""
-    ) -> BrowserSession:
+    async def _add(self, caller: UserClient, credentials: bytes) -> BrowserSession:
         now = self._clock.monotonic()
-        session = BrowserSession(session_id or self.new_id(), caller, now, now, credentials)
+        session = BrowserSession(self.new_id(), caller, now, now, credentials)
         caller.session_count += 1
         self._sessions[session.id] = session
         while len(self._sessions) > SESSIONS_MAX:

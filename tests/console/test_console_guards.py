@@ -69,6 +69,11 @@ def test_a_name_that_points_here_is_no_way_in(browser: Any) -> None:
     assert browser.get("/topics", headers={"host": "localhost:5805"}).status_code == 200
 
 
+def test_a_malformed_host_or_origin_is_refused(browser: Any) -> None:
+    assert browser.get("/topics", headers={"host": "["}).status_code == 421
+    assert browser.post("/topics", name="x", headers={"origin": "http://["}).status_code == 403
+
+
 def test_a_console_that_is_read_only_changes_nothing_and_has_no_forms(
     open_console: Any, client: Client
 ) -> None:
@@ -115,19 +120,35 @@ class Clock:
 
 
 def test_attempts_are_limited_by_name_and_by_address() -> None:
+    """Who tries a name from one address does not keep its owner out at another."""
     clock = Clock()
     tried = attempts.SignInAttempts(clock)
-    for _ in range(attempts.BY_NAME_MAX):
-        assert not tried.wait_s("10.0.0.1", "ann")
-        tried.failed("10.0.0.1", "ann")
+    for _ in range(attempts.BY_NAME_HERE_MAX):
+        assert not tried.take("10.0.0.1", "ann")
 
-    assert 0 < tried.wait_s("10.9.9.9", "ann") <= attempts.WINDOW_S
-    assert not tried.wait_s("10.0.0.1", "bob")
+    assert 0 < tried.take("10.0.0.1", "ann") <= attempts.WINDOW_S
+    assert not tried.take("10.9.9.9", "ann")
+    assert not tried.take("10.0.0.1", "bob")
     for name in map(str, range(attempts.BY_ADDRESS_MAX)):
-        tried.failed("10.0.0.1", name)
-    assert tried.wait_s("10.0.0.1", "bob")
+        tried.take("10.0.0.1", name)
+    assert tried.take("10.0.0.1", "carl")
     clock.now_s += attempts.WINDOW_S + 1
-    assert not tried.wait_s("10.0.0.1", "ann")
+    assert not tried.take("10.0.0.1", "ann")
+    assert len(tried._taken) == 3  # all that is older is forgotten
+
+
+def test_attempts_for_a_name_are_limited_wherever_they_come_from() -> None:
+    tried = attempts.SignInAttempts(Clock())
+    waits = [tried.take(f"10.0.0.{number}", "ann") for number in range(attempts.BY_NAME_MAX + 1)]
+
+    assert not any(waits[:-1]) and waits[-1]
+
+
+def test_an_attempt_that_succeeds_is_not_counted() -> None:
+    tried = attempts.SignInAttempts(Clock())
+    for _ in range(attempts.BY_NAME_MAX * 2):
+        assert not tried.take("10.0.0.1", "ann")
+        tried.give_back("10.0.0.1", "ann")
 
 
 class FakeClient:
@@ -193,4 +214,4 @@ async def test_sessions_are_so_many_at_most(monkeypatch: pytest.MonkeyPatch) -> 
 def test_static_files_come_from_here_with_their_licences(browser: Any) -> None:
     for path in ("htmx/htmx.min.js", "htmx/LICENSE", "uplot/uPlot.iife.min.js", "uplot/LICENSE"):
         assert browser.get(f"/static/vendor/{path}").status_code == 200
-    assert browser.get("/static/../app.py").status_code == 404
+    assert browser.get("/static/%2e%2e/app.py").status_code == 404

@@ -5,22 +5,25 @@ from __future__ import annotations
 import html
 import json
 import re
+import time
+from datetime import datetime
 from typing import Any
 
 import pytest
 from real_processes import until
 
 from penstock import Client, MessageNotFound, StoredQueue
-from services.console.rates import Rates
+from services.bodies import hex_dump
+from services.console.rates import KEPT, RATE_KEPT, Rates
 from services.console.topic_mix import topic_mix
 
-BAD_BODIES = [
-    b"<script>alert(1)</script>",
-    b'"><img src=x onerror=alert(1)>',
-    b"\xff\xfe\x00\x01 not utf-8",
-    b"\x1b[31m red \xe2\x80\xae turned",
-    b"",
-]
+BAD_BODIES = {
+    b"<script>alert(1)</script>": "<script>alert(1)</script>",
+    b'"><img src=x onerror=alert(1)>': '"><img src=x onerror=alert(1)>',
+    b"\xff\xfe\x00\x01 not utf-8": "\\xff\\xfe\\x00\\x01 not utf-8",
+    b"\x1b[31m red \xe2\x80\xae turned": "\\x1b[31m red \\u202e turned",
+    b"": "",
+}
 
 
 def shown_body(page: str) -> str:
@@ -34,22 +37,43 @@ def shown_body(page: str) -> str:
 def test_a_body_is_shown_and_never_run(
     browser: Any, client: Client, topic: str, body: bytes, form: str
 ) -> None:
-    stored = client.produce(topic, body, tag="<b>", properties={"a": "<i>x</i>"})
+    hidden = "turn\u202eed"
+    stored = client.produce(
+        topic, body, tag="<b>", keys=[hidden], properties={"a": "<i>x</i>", "b": hidden}
+    )
     page = browser.get(f"/message?at={stored.commit_offset}&as={form}").text
     table = browser.get(f"/topics/{topic}/browse").text
 
     assert "<script>alert" not in page + table and "<img src=x" not in page + table
     assert "<i>x" not in page and "<b>" not in page + table
     assert "\x1b" not in page + table and "\u202e" not in page + table
-    if body.startswith(b"\xff") or form == "hex":
-        assert ("ff fe 00 01" in shown_body(page)) == body.startswith(b"\xff") or form == "text"
+    is_hex = form == "hex" or (form != "text" and body.startswith(b"\xff"))
+    assert shown_body(page) == (hex_dump(body) if is_hex else BAD_BODIES[body])
+
+
+def test_what_a_page_asks_for_anew_has_no_body(browser: Any, client: Client, topic: str) -> None:
+    stored = client.produce(topic, b"large")
+    live = browser.get(f"/message?at={stored.commit_offset}", headers={"hx-request": "true"}).text
+
+    assert "Its way" in live and "large" not in live
+
+
+def test_the_way_of_a_message_is_not_that_of_another_in_its_place(
+    browser: Any, client: Client, topic: str
+) -> None:
+    former = client.produce(topic, b"former", queue_id=0)
+    client.delete_topic(topic)
+    client.create_topic(topic, queues=1)
+    client.produce(topic, b"next", queue_id=0)
+
+    assert "created again" in browser.get(f"/message?at={former.commit_offset}").text
 
 
 def test_a_body_is_downloaded_as_it_is(browser: Any, client: Client, topic: str) -> None:
-    stored = client.produce(topic, BAD_BODIES[0])
+    stored = client.produce(topic, b"<script>alert(1)</script>")
     answer = browser.get(f"/message/body?at={stored.commit_offset}")
 
-    assert answer.content == BAD_BODIES[0]
+    assert answer.content == b"<script>alert(1)</script>"
     assert answer.headers["content-type"] == "application/octet-stream"
     assert answer.headers["content-disposition"].startswith("attachment")
 
@@ -114,6 +138,13 @@ def test_a_topic_is_made_changed_and_deleted_with_its_name_typed(
     assert browser.get("/topics/shop").status_code == 200
     assert "Topic shop is deleted." in browser.post("/topics/shop/delete", typed="shop").text
     assert browser.get("/topics/shop").status_code == 404
+
+
+def test_a_page_of_dead_letters_asks_for_itself_anew(browser: Any, client: Client) -> None:
+    client.create_topic("%DLQ%accounts", queues=1)
+
+    shown = browser.get("/topics/%2525DLQ%2525accounts?page=1").text  # its client decodes twice
+    assert 'hx-get="/topics/%25DLQ%25accounts?page=1"' in shown
 
 
 def test_read_queues_in_use_go_only_by_force(browser: Any, client: Client) -> None:
@@ -196,7 +227,7 @@ def test_what_comes_is_followed_through_filters(browser: Any, client: Client, to
     assert re.findall(r"<code>(\w+)</code>", page) == ["n3", "n2"]
     assert "<code>" not in browser.get(cursor(page)).text
     client.delete_topic(topic)  # as in another tab
-    until(lambda: browser.get(cursor(page)).status_code == 404)  # when the answer before is old
+    until(lambda: "there is no topic" in browser.get(cursor(page)).text)
 
 
 def test_a_group_is_made_paused_reset_with_preview_and_deleted(
@@ -212,6 +243,9 @@ def test_a_group_is_made_paused_reset_with_preview_and_deleted(
     assert sum(queue.lag for queue in client.describe_group("readers").queues) == 3
     preview = browser.get(f"/groups/readers/reset?topic={topic}&to=earliest").text
     assert "0 messages would be skipped, 2 would come again" in " ".join(preview.split())
+    preview = browser.get(f"/groups/readers/reset?topic={topic}&to=1h").text
+    [moment] = re.findall(r'name="to" value="([^"]+)"', preview)
+    assert abs(datetime.fromisoformat(html.unescape(moment)).timestamp() - time.time() + 3_600) < 60
     done = browser.post("/groups/readers/reset", topic=topic, to="latest")
     assert "0 messages to go" in done.text
 
@@ -331,3 +365,30 @@ def test_nothing_is_drawn_for_the_time_in_which_nobody_looked() -> None:
     assert rates.rate("log", "bytes") == 50
     assert rates.plot("log", rates=(), levels=("bytes",))["bytes"] == [10, 30, None, 500, 600]
     assert rates.rate("log", "other") is rates.rate("nothing", "bytes") is None
+
+
+def test_numbers_that_are_not_plotted_are_kept_for_some_moments_alone() -> None:
+    rates = Rates()
+    for time_ms in range(0, 500_000, 500):
+        rates.add("plotted", time_ms, {"n": time_ms}, is_plotted=True)
+        rates.add("other", time_ms, {"n": time_ms})
+
+    assert len(rates.plot("plotted", rates=("n",), levels=())["times"]) == KEPT
+    assert len(rates.plot("other", rates=("n",), levels=())["times"]) == RATE_KEPT
+    assert rates.rate("other", "n") == 1_000
+
+
+def test_an_answer_that_two_pages_share_is_one_moment_of_a_plot(
+    browser: Any, client: Client, topic: str
+) -> None:
+    """A plot has what the service said, when it said it; not once for each look."""
+    client.create_group("plotted")
+    client.receive(topic, group="plotted")
+    browser.get("/groups/plotted")
+    time.sleep(0.6)
+    caller = browser.client.app.state.console.sessions.everybody()
+    for answer in caller.answers._known.values():
+        answer.asked_s = float("inf")  # it is fresh
+    browser.get("/groups/plotted")
+
+    assert len(caller.rates.plot(("group", "plotted"), rates=(), levels=("lag",))["times"]) == 1

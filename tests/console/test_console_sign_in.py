@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
+import httpx2
 import pytest
 from run_cli import penstock
 from starlette.testclient import TestClient
@@ -43,12 +45,14 @@ class PlayedClient:
         pass
 
     def check(self) -> None:
+        assert self.name.isascii(), "gRPC takes no such metadata"
         if PlayedClient.is_away:
             raise Unavailable("nobody is there")
         if PlayedClient.has_accounts and not self.is_known:
             raise Unauthenticated("no such user")
 
     async def groups(self) -> list[str]:
+        await asyncio.sleep(0)
         self.check()
         return [f"group-of-{self.name}"]
 
@@ -135,7 +139,7 @@ def test_signing_in_gives_a_new_session_and_signing_out_ends_it(visit: Any) -> N
 
 @pytest.mark.parametrize(
     ("name", "secret", "changes"),
-    [("ann", "wrong", {}), ("eve", "x", {}), ("", "", {}), ("ann", SECRETS["ann"], {"form_token": "0"})],
+    [("ann", "wrong", {}), ("eve", "x", {}), ("", "", {}), ("\u00fc", "x", {}), ("a\x07", "x", {}), ("ann", SECRETS["ann"], {"form_token": "0"})],
 )  # fmt: skip
 def test_wrong_keys_and_forged_forms_sign_nobody_in(
     visit: Any, name: str, secret: str, changes: dict[str, str]
@@ -148,11 +152,63 @@ def test_wrong_keys_and_forged_forms_sign_nobody_in(
 
 def test_after_too_many_attempts_the_right_keys_have_to_wait(visit: Any) -> None:
     browser = visit()
-    for _ in range(attempts.BY_NAME_MAX):
+    for _ in range(attempts.BY_NAME_HERE_MAX):
         sign_in(browser, "ann", "wrong")
     answer = sign_in(browser, "ann", SECRETS["ann"])
 
     assert answer.status_code == 429 and int(answer.headers["retry-after"]) > 0
+
+
+async def test_attempts_at_once_are_limited_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PlayedClient, "has_accounts", True)
+    app = make_app(ConsoleSettings(accounts=True), SystemClock(), PlayedClient)  # type: ignore[arg-type]
+    transport = httpx2.ASGITransport(app=app)
+    async with httpx2.AsyncClient(transport=transport, base_url=HERE) as browser:
+        token = form_token((await browser.get("/sign-in")).text)
+        fields = {"access_key": "ann", "secret_key": "wrong", "form_token": token}
+        answers = await asyncio.gather(
+            *(browser.post("/sign-in", data=fields, headers={"origin": HERE}) for _ in range(25))
+        )
+
+    statuses = [answer.status_code for answer in answers]
+    assert statuses.count(403) == attempts.BY_NAME_HERE_MAX
+    assert statuses.count(429) == 25 - attempts.BY_NAME_HERE_MAX
+
+
+def test_names_that_none_has_are_counted(visit: Any) -> None:
+    browser = visit()
+    for _ in range(attempts.BY_NAME_HERE_MAX):
+        assert sign_in(browser, "\u00fc", "x").status_code == 403
+
+    assert sign_in(browser, "\u00e4", "x").status_code == 429
+
+
+def test_nobody_sends_long_forms_without_signing_in(visit: Any) -> None:
+    assert sign_in(visit(), "ann", SECRETS["ann"], more="x" * 4_096).status_code == 403
+
+
+@pytest.mark.parametrize("address", ["/", "/topics"])
+def test_whose_account_is_disabled_is_asked_to_sign_in(
+    visit: Any, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    browser = visit()
+    sign_in(browser, "ann", SECRETS["ann"])
+    app: Any = browser.app
+    [caller] = app.state.console.sessions._callers.values()
+    caller.client.is_known = False
+    caller.answers.forget()
+
+    assert str(browser.get(address).url) == f"{HERE}/sign-in"
+    assert not app.state.console.sessions._sessions
+
+
+def test_signing_in_again_ends_the_session_before(visit: Any) -> None:
+    browser = visit()
+    for name in SECRETS:
+        sign_in(browser, name, SECRETS[name])
+    sessions_now = browser.app.state.console.sessions._sessions
+
+    assert [each.caller.name for each in sessions_now.values()] == ["bob"]
 
 
 def test_services_without_accounts_sign_nobody_in(
@@ -196,6 +252,19 @@ def test_a_service_that_is_away_leaves_what_it_said_last(
     for caller in app.state.console.sessions._callers.values():
         caller.answers.forget()
     assert "does not answer" not in browser.get("/topics").text
+
+
+def test_a_page_that_follows_keeps_its_place_while_services_are_away(
+    visit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser = visit()
+    sign_in(browser, "ann", SECRETS["ann"])
+    monkeypatch.setattr(PlayedClient, "is_away", True)
+    shown = browser.get("/topics/of-ann/follow?cursor=0-5.1-7", headers={"hx-request": "true"})
+
+    assert shown.status_code == 200 and "nobody is there" in shown.text
+    assert "cursor=0-5.1-7&" in shown.text
+    assert shown.text.count("<p") == 1  # what replaces the one before
 
 
 def test_a_console_that_everybody_reaches_is_refused_at_its_start() -> None:

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from starlette.responses import JSONResponse, Response
 
 from penstock import Group, GroupDescription, GroupQueue, Unimplemented
+from services.console.answers import LastAnswer
 from services.console.page import BadInput, Page
 from services.console.pages.messages import zone_of
 from services.console.pages.status import now_ms
@@ -98,7 +99,7 @@ async def show_one(page: Page) -> Response:
         page.ask("reader", "dead", page.client.dead_letter_counts, fresh_s=3),
     )
     description = found.needed()
-    _count(page, name, description)
+    _count(page, name, found)
     queues = sorted(description.queues, key=lambda each: (-each.lag, each.topic, each.queue_id))
     sheet = page.sheet(queues, rows_max=QUEUE_ROWS)
     ages = await asyncio.gather(*(_behind(page, each) for each in sheet.rows))
@@ -122,16 +123,20 @@ async def show_one(page: Page) -> Response:
     )
 
 
-def _count(page: Page, name: str, found: GroupDescription) -> None:
+def _count(page: Page, name: str, answer: LastAnswer[GroupDescription]) -> None:
+    found = answer.value
+    if found is None or answer.is_away:
+        return
     page.session.caller.rates.add(
         ("group", name),
-        now_ms(),
+        answer.answered_ms,
         {
             "lag": sum(each.lag for each in found.queues),
             "leased": sum(each.leased for each in found.queues),
             "done": sum(each.max_offset - each.lag for each in found.queues),
             "stored": sum(each.max_offset for each in found.queues),
         },
+        is_plotted=True,
     )
 
 
@@ -149,8 +154,7 @@ async def lag(page: Page) -> Response:
     """Return the columns of a group's plots."""
     name = page.path("group")
     found = await page.ask("reader", ("group", name), lambda: page.client.describe_group(name))
-    if found.value is not None and not found.is_away:
-        _count(page, name, found.value)
+    _count(page, name, found)
     plot = page.session.caller.rates.plot(
         ("group", name), rates=("stored", "done"), levels=("lag", "leased")
     )
@@ -189,6 +193,7 @@ async def preview(page: Page) -> Response:
         name=name,
         topic=topic,
         to=page.given("to"),
+        place=target.isoformat() if isinstance(target, datetime) else str(target),
         queue=page.given("queue"),
         zone=page.given("zone"),
         resets=resets,

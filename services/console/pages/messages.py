@@ -17,20 +17,21 @@ from penstock import (
     PullResult,
     QueueNotFound,
     Record,
+    Unauthenticated,
     UncoveredRange,
 )
-from services.console.bodies import cell, shown
+from services.console.bodies import body_of, cell, shown
 from services.console.filters import matching
 from services.console.page import BadInput, Page
 from services.console.pages.topics import described
 from services.times import parse_place, parse_time_ms
+from storage.format.message_id import IPV4_ID_SIZE
 
 ROWS: Final = 50
 FOLLOWED_MAX: Final = 256  # queues
 FOLLOWED_ROWS: Final = 100  # of one look
 LOOKS_MAX: Final = 20  # pulls of a filtered browse, of so many records
 PULLED: Final = 500
-MESSAGE_ID_LENGTH_MIN: Final = 32
 
 
 class MessageRow(NamedTuple):
@@ -82,7 +83,7 @@ async def find(page: Page) -> Response:
 
 
 async def _by_id(page: Page, text: str) -> list[Record]:
-    if text.isascii() and text.isdecimal() and len(text) < MESSAGE_ID_LENGTH_MIN:
+    if text.isascii() and text.isdecimal() and len(text) < 2 * IPV4_ID_SIZE:
         return [await page.client.message(page.number("id"))]
     topic = page.given("topic")
     if topic:  # RocketMQ's clients name messages by unique ids, which are looked up like keys
@@ -134,15 +135,21 @@ async def show(page: Page) -> Response:
 
 async def _show(page: Page, record: Record) -> Response:
     place = record.topic, record.queue_id, record.queue_offset
+    at = record.commit_offset
     writer, indexer, tracks = await asyncio.gather(
         page.ask("writer", "writer", page.client.writer_status),
         page.ask("indexer", "indexer", page.client.indexer_status),
-        page.ask("reader", ("track", place), lambda: page.client.track(*place), fresh_s=1.0),
+        page.ask(
+            "reader",
+            ("track", place, at),
+            lambda: page.client.track(*place, commit_offset=at),
+            fresh_s=1.0,
+        ),
     )
     return page.show(
         "message.html",
         record=record,
-        body=shown(record, page.given("as")),
+        body=None if page.is_live else shown(record, page.given("as")),
         writer=writer.value,
         indexer=indexer.value,
         tracks=tracks.value or [],
@@ -153,10 +160,7 @@ async def _show(page: Page, record: Record) -> Response:
 async def body(page: Page) -> Response:
     """Return a body as a file."""
     record = await _asked_for(page)
-    try:
-        data = record.body
-    except PenstockError:
-        data = record.stored_body
+    data, _ = body_of(record)
     return Response(
         data,
         media_type="application/octet-stream",
@@ -253,39 +257,58 @@ async def follow(page: Page) -> Response:
             "follow.html",
             topic=topic,
             cursor=_cursor(ends),
+            problem="",
             rows=[],
             passed_over=0,
             queue_count=len(found.queues),
             followed=len(ends),
         )
     at = _places(page.given("cursor"))
+    rows: list[Record] = []
+    passed_over, problem = 0, ""
+    try:
+        rows, passed_over = await _come(page, topic, at)
+    except Unauthenticated:
+        raise
+    except PenstockError as error:  # the page stays where it is, and asks again
+        problem = error.message
+    return page.show(
+        "followed.html",
+        topic=topic,
+        cursor=_cursor(at),
+        problem=problem,
+        rows=rows_of(rows),
+        passed_over=passed_over,
+    )
+
+
+async def _come(page: Page, topic: str, at: dict[int, int]) -> tuple[list[Record], int]:
+    """Return what came after some places, the newest first, and how many messages were passed over; move the places."""
     queues = await page.ask(
         "reader", ("queues", (topic,)), lambda: page.client.stored_queues((topic,)), fresh_s=0.5
     )
-    if queues.value is not None and not queues.value and not queues.is_away:
+    if queues.error is not None:
+        raise queues.error
+    if not queues.value:
         await page.client.describe_topic(topic)  # raises if it was deleted
     ends = {each.queue_id: each.max_offset for each in queues.value or ()}
-    due = [queue for queue, offset in at.items() if ends.get(queue, 0) > offset]
+    due = {queue: offset for queue, offset in at.items() if ends.get(queue, 0) > offset}
     share = max(1, FOLLOWED_ROWS // max(1, len(due)))
     passed_over = 0
-    for queue in due:  # what comes faster than anybody reads is passed over
-        if ends[queue] - at[queue] > share:
-            passed_over += ends[queue] - at[queue] - share
-            at[queue] = ends[queue] - share
-    pulled = await asyncio.gather(*(_since(page, topic, queue, at[queue]) for queue in due))
+    for queue, offset in due.items():  # what comes faster than anybody reads is passed over
+        if ends[queue] - offset > share:
+            passed_over += ends[queue] - offset - share
+            due[queue] = ends[queue] - share
+    pulled = await asyncio.gather(
+        *(_since(page, topic, queue, offset) for queue, offset in due.items())
+    )
     records = [
         record for result in pulled for record in matching(result.records, page.given("sql"))
     ]
     for queue, result in zip(due, pulled, strict=True):
         at[queue] = result.next_offset
     records.sort(key=lambda record: record.commit_offset, reverse=True)
-    return page.show(
-        "followed.html",
-        topic=topic,
-        cursor=_cursor(at),
-        rows=rows_of(records),
-        passed_over=passed_over,
-    )
+    return records, passed_over
 
 
 async def _since(page: Page, topic: str, queue_id: int, offset: int) -> PullResult:

@@ -43,6 +43,7 @@ async def statuses(page: Page) -> Statuses:
                 if found.reader is not None and not reader.is_away
                 else {}
             ),
+            is_plotted=True,
         )
     return found
 

@@ -11,7 +11,6 @@ from starlette.responses import Response
 from penstock import FailedPrecondition, StoredQueue, Topic, TopicDescription
 from services.console.answers import LastAnswer
 from services.console.page import BadInput, Page, Sheet
-from services.console.pages.status import now_ms
 from services.console.templates import in_address
 
 QUEUE_ROWS: Final = 32
@@ -124,21 +123,26 @@ class QueueRow(NamedTuple):
 
 async def described(page: Page, name: str) -> TopicDescription:
     """Return a topic and its queues."""
-    answer = await page.ask("writer", ("topic", name), lambda: page.client.describe_topic(name))
-    return answer.needed()
+    return (await _description(page, name)).needed()
+
+
+async def _description(page: Page, name: str) -> LastAnswer[TopicDescription]:
+    return await page.ask("writer", ("topic", name), lambda: page.client.describe_topic(name))
 
 
 async def show_one(page: Page) -> Response:
     """Show a topic: settings, queues, and forms that change it."""
     name = page.path("topic")
-    found = await described(page, name)
+    answer = await _description(page, name)
+    found = answer.needed()
     rates = page.session.caller.rates
     sheet = page.sheet(sorted(found.queues.items()), rows_max=QUEUE_ROWS)
     times = await asyncio.gather(*(_times(page, name, q, *ends) for q, ends in sheet.rows))
     rows = []
     for (queue_id, (begin, end)), (first_ms, last_ms) in zip(sheet.rows, times, strict=True):
         key = ("queue", name, queue_id)
-        rates.add(key, now_ms(), {"messages": end})
+        if not answer.is_away:
+            rates.add(key, answer.answered_ms, {"messages": end})
         rows.append(QueueRow(queue_id, begin, end, first_ms, last_ms, rates.rate(key, "messages")))
     return page.show("topic.html", found=found, topic=found.topic, sheet=sheet, rows=rows)
 

@@ -12,6 +12,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
+from services.bodies import printable
+
 PERMISSIONS: Final = {0: "none", 2: "write", 4: "read", 6: "read, write"}
 _SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _TIME: Final = Markup('<time datetime="{iso}" title="{utc}">{utc}</time>')
@@ -66,11 +68,17 @@ def in_address(name: str) -> str:
     return quote(name, safe="")
 
 
+def _printable(value: object) -> object:
+    """Return text with escapes for what a browser would hide or reorder: names, keys and properties are anybody's."""
+    return printable(value, keeps="\n\t") if type(value) is str else value
+
+
 def _environment() -> Environment:
     made = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_printable,
         trim_blocks=True,
         lstrip_blocks=True,
     )
