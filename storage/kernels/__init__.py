@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Final
 
 MODULES: Final = (  # two processes that take them in this order seldom want the same one
-    "primitives.crc", "scan", "leases.rows", "client_records", "leases.replay", "batch", "copies.records", "timers.parking",
+    "primitives.crc", "scan", "leases.runs", "client_records", "batch", "copies.records", "timers.parking",
     "timers.delivery", "copies.dead_letters", "index.entries", "index.shape", "leases.records",
     "leases.handles", "queue", "unit_order", "unit_record", "pull", "filters.property_values", "lookup", "staged", "encode",
     "message_slices", "producers.sequences",
