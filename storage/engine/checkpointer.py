@@ -123,8 +123,7 @@ class Checkpointer(Worker):
         self._checkpoint(clean=False, always=False)
 
     def _checkpoint(self, *, clean: bool, always: bool) -> None:
-        # Changes of topics are durable in the journal, but for a broker that opens what is called clean.
-        with suppress(*() if clean else (StoreFull, StoreBusy)):
+        with suppress(StoreFull, StoreBusy):  # changes of topics are durable in the journal
             self._save_topics()
         progress = self._progress()
         dispatched = self._durable_units(progress)

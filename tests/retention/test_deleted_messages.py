@@ -9,7 +9,7 @@ from cleaned_store import CleanedStore
 from engine_store import small_config
 from lease_store import TOPIC, LeaseStore, bodies
 
-from penstock.consuming.consumption import Consumption, JournaledQueue
+from penstock.consuming.consumption import Consumption, QueueProgress
 from penstock.consuming.options import ConsumeOptions
 from penstock.retry import RetryPolicy
 from penstock.values import PullResult, PullStatus
@@ -25,7 +25,7 @@ def store(tmp_path: Path) -> CleanedStore:
 
 
 def test_a_consumer_counts_what_was_deleted_before_it_read_it() -> None:
-    queue = JournaledQueue(0, queue_offset=3)
+    queue = QueueProgress(0, queue_offset=3)
     options = ConsumeOptions(topic="t", follow=False)
     core = Consumption(options, [queue], RetryPolicy())
     [(queue, _)] = core.due(0)
