@@ -10,7 +10,7 @@ import typer
 
 from cli.completion import topic_names
 from cli.failures import CommandFailed, ExitCode, describe
-from cli.records import body_of, record_json, time_text
+from cli.records import record_json, time_text
 from cli.session import Session, print_json, session_of
 from services.bodies import hex_dump, indented, printable
 
@@ -144,7 +144,7 @@ def _show(session: Session, record: Record, way: dict[str, Any]) -> None:
     for name, part in value.items():
         console.print(f"[cyan]{name.replace('_', ' '):<17}[/]", end=" ")
         console.print(printable(str(part)), markup=False, soft_wrap=True)
-    body, problem = body_of(record)
+    body, problem = record.body_or_stored()
     kind, text = body_text(body)
     if problem:
         kind = f"as stored: it cannot be unpacked: {problem}; {kind}"

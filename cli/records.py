@@ -23,7 +23,7 @@ def record_json(record: Record) -> dict[str, Any]:
 
     A body that cannot be unpacked is shown as it is stored, with the reason as ``body_problem``.
     """
-    body, problem = body_of(record)
+    body, problem = record.body_or_stored()
     properties = {k: v for k, v in record.properties.items() if k not in OWN_FIELDS}
     value: dict[str, Any] = {
         "topic": record.topic,
@@ -53,19 +53,9 @@ def record_json(record: Record) -> dict[str, Any]:
     return value
 
 
-def body_of(record: Record) -> tuple[bytes, str]:
-    """Return a record's body and "", or the body as it is stored and why it cannot be unpacked."""
-    from penstock.errors import UnreadableBody
-
-    try:
-        return record.body, ""
-    except UnreadableBody as error:
-        return record.stored_body, error.problem
-
-
 def shown_body(record: Record, show: Callable[[bytes], str]) -> str:
     """Return a record's body as ``show`` gives it, and what is wrong with it."""
-    body, problem = body_of(record)
+    body, problem = record.body_or_stored()
     return f"{show(body)} (as stored: it cannot be unpacked: {problem})" if problem else show(body)
 
 

@@ -11,7 +11,7 @@ import typer
 from cli.failures import ExitCode, describe
 from cli.records import time_text
 from cli.session import Session, counted, print_json, session_of
-from cli.top import size_text
+from services.sizes import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -11,7 +11,7 @@ import typer
 
 from cli.completion import topic_names
 from cli.failures import CommandFailed, ExitCode
-from cli.records import body_of, body_text, damage_json, record_json, shown_body, time_text
+from cli.records import body_text, damage_json, record_json, shown_body, time_text
 from cli.session import Session, print_json, session_of
 from cli.times import parse_place
 from services.bodies import printable
@@ -118,7 +118,7 @@ def _print(session: Session, console: Console, record: Record, *, bodies: bool) 
     if session.as_json:
         print_json(record_json(record))
     elif bodies:
-        sys.stdout.write(body_of(record)[0].decode(errors="backslashreplace") + "\n")
+        sys.stdout.write(record.body_or_stored()[0].decode(errors="backslashreplace") + "\n")
     elif not console.is_terminal:
         labels = _labels(record)
         moment = time_text(record.store_timestamp_ms)

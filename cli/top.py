@@ -16,6 +16,7 @@ import typer
 from cli.failures import CommandFailed, ExitCode
 from cli.rates import Looks, look
 from cli.session import Session, print_json, session_of
+from services.sizes import size_text
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -256,15 +257,6 @@ def _rate(value: float | None) -> str:
     if value is None:
         return ""
     return f"{value:,.0f}" if abs(value) >= 10 or not value else f"{value:,.1f}"
-
-
-def size_text(value: float) -> str:
-    """Return bytes as people read them."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1_024:
-            return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
-        value /= 1_024
-    return f"{value:,.1f} TiB"
 
 
 def _age(stored_ms: int) -> str:

@@ -207,6 +207,13 @@ class Record:
         begin, end = self._body_range()
         return self._data[begin:end].tobytes()
 
+    def body_or_stored(self) -> tuple[bytes, str]:
+        """Return the body and "", or the body as stored and why it cannot be unpacked."""
+        try:
+            return self.body, ""
+        except UnreadableBody as error:
+            return self.stored_body, error.problem
+
     @property
     def compression_flags(self) -> int:
         """The bits of the system flag that name the compression of `stored_body`; 0: none."""

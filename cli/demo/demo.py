@@ -24,9 +24,9 @@ from cli.demo.orders import GROUP, show_orders
 from cli.demo.spark import is_set_up, read_with_spark
 from cli.failures import CommandFailed, ExitCode, describe
 from cli.session import progress_bar
-from cli.top import size_text
 from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
 from services.local_services import LocalServices
+from services.sizes import size_text
 from services.stdio import open_standard_streams
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
-from penstock import Record, UnreadableBody
+from penstock import Record
 from services.bodies import hex_dump, indented, printable
 
 SHOWN_MAX: Final = 64 << 10  # bytes; the rest is in the download
@@ -22,17 +22,9 @@ class ShownBody(NamedTuple):
     problem: str
 
 
-def body_of(record: Record) -> tuple[bytes, str]:
-    """Return a record's body and "", or the body as it is stored and why it cannot be unpacked."""
-    try:
-        return record.body, ""
-    except UnreadableBody as error:
-        return record.stored_body, error.problem
-
-
 def shown(record: Record, form: str) -> ShownBody:
     """Return a body in a form; "" chooses one that suits it."""
-    body, problem = body_of(record)
+    body, problem = record.body_or_stored()
     if problem:
         problem = f"It cannot be unpacked: {problem}. This is how it is stored."
     head = body[:SHOWN_MAX]
@@ -59,7 +51,7 @@ def shown(record: Record, form: str) -> ShownBody:
 
 def cell(record: Record) -> str:
     """Return the begin of a body on one line."""
-    body, _ = body_of(record)
+    body, _ = record.body_or_stored()
     text = body[: CELL_MAX * 4].decode(errors="backslashreplace")
     text = printable(text[: CELL_MAX + 1])
     return f"{text[:CELL_MAX]}…" if len(text) > CELL_MAX or len(body) > CELL_MAX * 4 else text

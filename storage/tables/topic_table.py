@@ -11,7 +11,7 @@ Which of the table's files counts is decided in ``storage.tables.table_copies``.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -86,11 +86,10 @@ def read_topics(
     """Return the topics of a store by name, those that ``topics.json`` does not have yet among them."""
     states = read_states(filesystem, journal_directory)  # first: what leaves it is in the table
     table = read_table(filesystem, config_directory, TOPICS_FILE, _parsed) or _Table({})
-    return table.topics | _unsaved_in(states, table)
+    return table.topics | _changed(_changes_in(states, table.counter))
 
 
-def _unsaved_in(states: States, table: _Table) -> dict[str, TopicConfig]:
-    changes = _changes_in(states, table.counter)
+def _changed(changes: Iterable[tuple[str, int, dict[str, Any]]]) -> dict[str, TopicConfig]:
     return {name: TopicConfig.from_json(name, fields) for name, _, fields in changes}
 
 
@@ -127,8 +126,8 @@ class TopicTable:
             with suppress(*MALFORMED):
                 self._table = _parsed(document_in(chosen.data))
             self._data = chosen.data
-        self._topics = self._table.topics | _unsaved_in(states, self._table)
-        changes = _changes_in(states, self._table.counter)
+        changes = list(_changes_in(states, self._table.counter))
+        self._topics = self._table.topics | _changed(changes)
         self._unsaved = {name: counter for name, counter, _ in changes}
         self._counter = max((self._table.counter, *self._unsaved.values()))
 

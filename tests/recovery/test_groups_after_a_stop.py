@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fault_life import FaultLife
+from fault_life import FaultLife, life_that_lost_its_end
 from steps_to_try import ALL_STEPS
 
 from storage.errors import StoreFull
@@ -16,20 +16,7 @@ from storage.testing import ProcessStopped
 def test_a_start_on_a_full_disk_leaves_no_group_ahead_of_what_comes_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for seed in range(1, 20):
-        life = FaultLife(tmp_path / str(seed), "async", seed=seed)
-        life.create()
-        life.put(1)
-        end = life.store.writer.appended_offset
-        life.step("flush", "dispatch", "checkpoint")
-        life.send(3)
-        life.step("dispatch")
-        life.store.reader.commit_offset("g", "t", 0, 4)
-        life.store.reader.consumer_offsets.save()
-        life.ledger.in_flight.clear()
-        life.cut()
-        if life.last_byte() <= end:
-            break  # else the disk has written the log back unasked
+    life = life_that_lost_its_end(tmp_path)
 
     def full(_: ConsumerOffsets) -> bool:
         raise StoreFull("no space left")

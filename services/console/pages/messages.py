@@ -20,7 +20,7 @@ from penstock import (
     Unauthenticated,
     UncoveredRange,
 )
-from services.console.bodies import body_of, cell, shown
+from services.console.bodies import cell, shown
 from services.console.filters import matching
 from services.console.page import BadInput, Page
 from services.console.pages.topics import described
@@ -160,7 +160,7 @@ async def _show(page: Page, record: Record) -> Response:
 async def body(page: Page) -> Response:
     """Return a body as a file."""
     record = await _asked_for(page)
-    data, _ = body_of(record)
+    data, _ = record.body_or_stored()
     return Response(
         data,
         media_type="application/octet-stream",

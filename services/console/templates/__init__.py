@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -13,9 +12,9 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
 from services.bodies import printable
+from services.sizes import size_text
 
 PERMISSIONS: Final = {0: "none", 2: "write", 4: "read", 6: "read, write"}
-_SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _TIME: Final = Markup('<time datetime="{iso}" title="{utc}">{utc}</time>')
 
 
@@ -33,12 +32,9 @@ def count_text(number: float | None, unit: str = "") -> str:
     return f"{text}{unit}"
 
 
-def size_text(size: float | None) -> str:
-    """Return bytes in a unit that people read."""
-    if size is None:
-        return "–"
-    power = 0 if size < 1_024 else min(int(math.log2(size) // 10), len(_SIZES) - 1)
-    return f"{size:,.0f} B" if not power else f"{size / (1 << 10 * power):,.1f} {_SIZES[power]}"
+def size_or_dash(size: float | None) -> str:
+    """Return bytes as people read them; a dash for None."""
+    return "–" if size is None else size_text(size)
 
 
 def duration_text(duration_ms: float | None) -> str:
@@ -84,7 +80,7 @@ def _environment() -> Environment:
     )
     made.filters.update(
         count=count_text,
-        size=size_text,
+        size=size_or_dash,
         duration=duration_text,
         time=time_element,
         address=in_address,

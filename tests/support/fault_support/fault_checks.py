@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fault_ledger import FaultFound, Place, require
-from fault_life import LOG_FILE_SIZE, FaultLife
+from fault_life import LOG_FILE_SIZE, FaultLife, life_that_lost_its_end
 from staged_records import stage
 
 from storage.checkpoint.positions import CheckpointFile, Role
@@ -280,22 +280,8 @@ def a_torn_record_is_nothing(root: Path) -> None:
 
 def units_beyond_the_end_are_taken_back(root: Path) -> None:
     """Queues reached the disk and the log did not: queue offsets and groups end with the log."""
-    for seed in range(1, 20):
-        life = FaultLife(root / str(seed), "async", seed=seed)
-        life.create()
-        life.put(1)
-        end = life.store.writer.appended_offset
-        life.step("flush", "dispatch", "checkpoint")
-        life.send(3)
-        life.step("dispatch")
-        life.store.writer._engine.queues.sync()
-        life.store.reader.commit_offset("g", "t", 0, 4)
-        life.store.reader.consumer_offsets.save()
-        life.ledger.groups["g", "t", 0] = 1  # lowered to the end
-        life.cut()
-        if life.last_byte() <= end:
-            break  # else the disk has written the log back unasked
-    life.ledger.in_flight.clear()
+    life = life_that_lost_its_end(root, syncs_queues=True)
+    life.ledger.groups["g", "t", 0] = 1  # lowered to the end
     life.open()
     life.require_all()
     life.put(1)

@@ -128,3 +128,27 @@ class FaultLife:
             if any(path.read_bytes())
         ]
         return max(ends, default=0)
+
+
+def life_that_lost_its_end(root: Path, *, syncs_queues: bool = False) -> FaultLife:
+    """Return a life whose power was cut: its log ends after one message of four, its group had read all of them.
+
+    Seeds with which the simulated disk writes the log back unasked are passed over.
+    """
+    for seed in range(1, 20):
+        life = FaultLife(root / str(seed), "async", seed=seed)
+        life.create()
+        life.put(1)
+        end = life.store.writer.appended_offset
+        life.step("flush", "dispatch", "checkpoint")
+        life.send(3)
+        life.step("dispatch")
+        if syncs_queues:
+            life.store.writer._engine.queues.sync()
+        life.store.reader.commit_offset("g", "t", 0, 4)
+        life.store.reader.consumer_offsets.save()
+        life.ledger.in_flight.clear()
+        life.cut()
+        if life.last_byte() <= end:
+            return life
+    raise AssertionError("with every seed the disk has written the log back")
