@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar, cast
 
 from penstock import Cancelled, DeadlineExceeded, PenstockError, Unavailable
@@ -15,9 +15,12 @@ T = TypeVar("T")
 KEPT_MAX: Final = 500
 AGAIN_S: Final = 1.0  # after a failure
 AWAY: Final = (Unavailable, DeadlineExceeded, Cancelled)
-BUSY_SHARE: Final = 0.025  # of the time, in which a service may be asked anew
+BUSY_SHARE: Final = 0.015  # of the time, in which a service may be asked anew
 WANTED_S: Final = 60.0  # an answer that nobody wanted for so long takes no part in that
 AT_ONCE: Final = 4  # calls to a service
+MEASURED: Final = (
+    3  # calls, the shortest of which is what an answer costs: others waited for a busy machine
+)
 
 
 @dataclass(slots=True)
@@ -29,9 +32,14 @@ class LastAnswer(Generic[T]):
     answered_ms: int = 0  # Unix milliseconds; 0: never
     error: PenstockError | None = None
     asked_s: float = float("-inf")  # monotonic, as `wanted_s`
-    took_s: float = 0.0
+    took_s: deque[float] = field(default_factory=lambda: deque(maxlen=MEASURED))
     wanted_s: float = 0.0
     fresh_s: float = 1.0
+
+    @property
+    def cost_s(self) -> float:
+        """What an answer costs its service; 0 until two have come, as the first call opens a connection."""
+        return min(self.took_s) if len(self.took_s) > 1 else 0.0
 
     @property
     def is_away(self) -> bool:
@@ -50,7 +58,7 @@ class Answers:
     """Answers by question, each asked for again when somebody looks and it is older than it may be.
 
     Those who ask at once share one call. Answers that take long are asked for so rarely that all together keep services
-    busy for a fortieth of the time, however many pages are open; those that take little stay fresh.
+    busy for 1.5 % of the time, however many pages are open; those that take little stay fresh.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -68,11 +76,11 @@ class Answers:
         ask: Callable[[], Awaitable[T]],
         *,
         fresh_s: float = 1.5,
-        is_awaited: bool = True,
+        patience_s: float | None = None,
     ) -> LastAnswer[T]:
         """Return the answer to a question of a service, at most ``fresh_s`` old if it costs the service little.
 
-        Where it is not to be awaited it is what is known; a later call has the new one.
+        What does not come within ``patience_s`` is what was known, and a later call has the new one.
         """
         now_s = self._clock.monotonic()
         answer = self._known.get(key)
@@ -86,22 +94,21 @@ class Answers:
             task = self._asking.get(key)
             if task is None:
                 task = self._asking[key] = asyncio.ensure_future(self._ask(key, answer, ask))
-            if is_awaited:
-                await asyncio.shield(task)
+            await asyncio.wait((task,), timeout=patience_s)
+            if task.done():
+                task.result()
         return cast("LastAnswer[T]", answer)
 
     def _wait_s(self, answer: LastAnswer[Any]) -> float:
         """Return how long an answer is good."""
         if answer.error is not None:
             return AGAIN_S
-        if not answer.took_s:
-            return answer.fresh_s
-        return max(answer.fresh_s, answer.took_s / self._share_max(answer.wanted_s))
+        return max(answer.fresh_s, answer.cost_s / self._share_max(answer.wanted_s))
 
     def _share_max(self, now_s: float) -> float:
         """Return what share of the time one question may take, for all that are wanted to take BUSY_SHARE at most."""
         shares = sorted(
-            each.took_s / each.fresh_s
+            each.cost_s / each.fresh_s
             for each in self._known.values()
             if now_s - each.wanted_s < WANTED_S
         )
@@ -128,7 +135,7 @@ class Answers:
                 else:
                     answer.error = None
                     answer.answered_ms = self._clock.now_ms()
-                    answer.took_s = self._clock.monotonic() - began_s
+                    answer.took_s.append(self._clock.monotonic() - began_s)
         finally:
             answer.asked_s = self._clock.monotonic()
             self._asking.pop(key, None)

@@ -30,6 +30,9 @@ from services.console.templates import render
 
 T = TypeVar("T")
 ROWS: Final = 50  # of a table's page
+PATIENCE_S: Final = (
+    0.15  # with details of a list: the page comes without them, and has them when it asks anew
+)
 NUMBER_DIGITS_MAX: Final = 18
 STATUSES: Final[tuple[tuple[type[PenstockError] | tuple[type[PenstockError], ...], int], ...]] = (
     (PermissionDenied, 403),
@@ -92,10 +95,10 @@ class Page:
         ask: Callable[[], Awaitable[T]],
         *,
         fresh_s: float = 1.5,
-        is_awaited: bool = True,
+        patience_s: float | None = None,
     ) -> LastAnswer[T]:
         """Ask a service what another page may have asked just now; the page says which are away."""
-        answer = await self.answers.get(service, key, ask, fresh_s=fresh_s, is_awaited=is_awaited)
+        answer = await self.answers.get(service, key, ask, fresh_s=fresh_s, patience_s=patience_s)
         self.asked.append(answer)
         return answer
 

@@ -6,6 +6,7 @@ import asyncio
 
 from penstock import PermissionDenied, Unavailable
 from services.console.answers import BUSY_SHARE, Answers
+from storage.clock import SystemClock
 
 
 class Clock:
@@ -93,3 +94,27 @@ async def test_a_change_has_everything_asked_for_again() -> None:
     answers.forget()
 
     assert (await answers.get("reader", "a", service.ask)).value == 2
+
+
+async def test_one_call_that_was_slow_by_chance_is_soon_asked_for_again() -> None:
+    clock = Clock()
+    answers, service = Answers(clock), Service(clock, takes_s=1.0)
+    for service.takes_s in (1.0, 0.01, 1.0, 0.01):
+        await answers.get("reader", "a", service.ask)
+        clock.now_s += 2
+
+    assert service.count == 4
+
+
+async def test_a_page_waits_no_longer_than_its_patience_and_has_the_answer_later() -> None:
+    answers, may_answer = Answers(SystemClock()), asyncio.Event()
+
+    async def ask() -> str:
+        await may_answer.wait()
+        return "all"
+
+    early = (await answers.get("reader", "a", ask, patience_s=0.01)).value
+    may_answer.set()
+    later = (await answers.get("reader", "a", ask)).value
+
+    assert (early, later) == (None, "all")

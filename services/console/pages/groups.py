@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from penstock import Group, GroupDescription, GroupQueue, Unimplemented
 from services.console.answers import LastAnswer
-from services.console.page import BadInput, Page
+from services.console.page import PATIENCE_S, BadInput, Page
 from services.console.pages.messages import zone_of
 from services.console.pages.status import now_ms
 from services.console.pages.topics import stored_ms
@@ -23,7 +23,7 @@ LAG_FRESH_S: Final = 4.0
 
 
 class GroupRow(NamedTuple):
-    """A group in the list; ``settings`` is None of one that only commits offsets, ``lag`` of one that cannot be asked."""
+    """A group in the list; ``settings`` is None of one that only commits offsets, ``lag`` of one that did not answer."""
 
     name: str
     settings: Group | None
@@ -71,8 +71,9 @@ async def show(page: Page) -> Response:
 
 async def _progress(page: Page, name: str) -> GroupDescription | None:
     answer = await page.ask(
-        "reader", ("group", name), lambda: page.client.describe_group(name), fresh_s=LAG_FRESH_S
-    )
+        "reader", ("group", name), lambda: page.client.describe_group(name),
+        fresh_s=LAG_FRESH_S, patience_s=PATIENCE_S,
+    )  # fmt: skip
     return answer.value
 
 

@@ -25,7 +25,7 @@ async def show(page: Page) -> Response:
         ("mix", len(files), files[:1]),
         lambda: _mix(page, strip),
         fresh_s=MIX_FRESH_S,
-        is_awaited=False,
+        patience_s=0,
     )
     return page.show(
         "log.html",

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from penstock import FailedPrecondition, StoredQueue, Topic, TopicDescription
 from services.console.answers import LastAnswer
-from services.console.page import BadInput, Page, Sheet
+from services.console.page import PATIENCE_S, BadInput, Page, Sheet
 from services.console.templates import in_address
 
 QUEUE_ROWS: Final = 32
@@ -19,16 +19,19 @@ SYSTEM_PREFIXES: Final = ("%", "RMQ_SYS_", "rmq_sys_", "TRANS_CHECK_")
 
 
 class TopicRow(NamedTuple):
-    """A topic in the list: messages that are kept, messages a second, and its largest queue over the mean."""
+    """A topic in the list: messages that are kept, messages a second, and its largest queue over the mean.
+
+    None is what nobody knows yet.
+    """
 
     topic: Topic
-    messages: int
+    messages: int | None
     rate: float | None
     skew: float | None
 
 
 ORDERS: Final[Mapping[str, Callable[[TopicRow], float]]] = {
-    "messages": lambda row: row.messages,
+    "messages": lambda row: row.messages or 0,
     "rate": lambda row: row.rate or 0,
     "skew": lambda row: row.skew or 0,
 }
@@ -66,8 +69,9 @@ async def show(page: Page) -> Response:
         sheet_of_topics = page.sheet(topics)
         names = tuple(each.name for each in sheet_of_topics.rows)
         queues = await page.ask(
-            "reader", ("queues", names), lambda: page.client.stored_queues(names)
-        )
+            "reader", ("queues", names), lambda: page.client.stored_queues(names),
+            patience_s=PATIENCE_S,
+        )  # fmt: skip
         shown = _rows(page, sheet_of_topics.rows, queues)
         sheet = Sheet(shown, sheet_of_topics.number, sheet_of_topics.count, len(topics))
     return page.show(
@@ -78,9 +82,11 @@ async def show(page: Page) -> Response:
 def _rows(
     page: Page, topics: Sequence[Topic], queues: LastAnswer[list[StoredQueue]]
 ) -> list[TopicRow]:
+    if queues.value is None:
+        return [TopicRow(topic, None, None, None) for topic in topics]
     by_topic: dict[str, list[StoredQueue]] = {}
     time_ms = queues.answered_ms
-    for queue in queues.value or ():
+    for queue in queues.value:
         by_topic.setdefault(queue.topic, []).append(queue)
     rates = page.session.caller.rates
     rows = []
