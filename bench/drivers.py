@@ -180,15 +180,16 @@ class _Sink:
 
     async def _receive(self) -> None:
         while isinstance(answer := await self._call.read(), bytes):
-            if not self._unanswered:
-                raise RuntimeError("a stream answered more frames than it was sent")
-            self._take(writer_pb2.ProduceStreamResponse.FromString(answer))
-            self._answered.set()
-            self._room.release()
+            for outcome in writer_pb2.ProduceStreamResponse.FromString(answer).outcomes:
+                if not self._unanswered:
+                    raise RuntimeError("a stream answered more frames than it was sent")
+                self._take(outcome)
+                self._answered.set()
+                self._room.release()
         if self._unanswered or self._again:
             raise RuntimeError(f"a stream ended with {len(self._unanswered)} frames unanswered")
 
-    def _take(self, answer: writer_pb2.ProduceStreamResponse) -> None:
+    def _take(self, answer: writer_pb2.FrameOutcome) -> None:
         frame = self._unanswered.popleft()
         if answer.HasField("failure"):
             self._again_at = time.perf_counter() + _delay_s(from_failure(answer.failure))

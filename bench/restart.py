@@ -66,9 +66,12 @@ async def _feed(channel: Any) -> None:
     sending = asyncio.ensure_future(send())
     try:
         while isinstance(answer := await call.read(), bytes):
-            if writer_pb2.ProduceStreamResponse.FromString(answer).HasField("failure"):
-                await asyncio.sleep(RETRY_SECONDS)  # the disk is behind: the bound on what it owes
-            room.release()
+            for outcome in writer_pb2.ProduceStreamResponse.FromString(answer).outcomes:
+                if outcome.HasField("failure"):
+                    await asyncio.sleep(
+                        RETRY_SECONDS
+                    )  # the disk is behind: the bound on what it owes
+                room.release()
     finally:
         sending.cancel()
 

@@ -30,15 +30,14 @@ UNARY_ANSWER: Final = writer_pb2.ProduceResponse(
         )
     ]
 ).SerializeToString()  # fmt: skip
+SINK_STORED: Final = writer_pb2.ProduceBatchResponse(
+    commit_offset=1 << 30, end_commit_offset=(1 << 30) + (1 << 16), record_count=BATCH_RECORDS,
+    store_timestamp_ms=1_700_000_000_000,
+    ranges=[writer_pb2.QueueRange(topic="bench", first_queue_offset=1 << 20, count=BATCH_RECORDS)],
+)  # fmt: skip
 SINK_ANSWER: Final = writer_pb2.ProduceStreamResponse(
-    stored=writer_pb2.ProduceBatchResponse(
-        commit_offset=1 << 30, end_commit_offset=(1 << 30) + (1 << 16), record_count=BATCH_RECORDS,
-        store_timestamp_ms=1_700_000_000_000,
-        ranges=[
-            writer_pb2.QueueRange(topic="bench", first_queue_offset=1 << 20, count=BATCH_RECORDS)
-        ],
-    )
-).SerializeToString()  # fmt: skip
+    outcomes=[writer_pb2.FrameOutcome(stored=SINK_STORED)]
+).SerializeToString()
 
 
 class _Echo:

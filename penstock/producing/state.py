@@ -251,15 +251,18 @@ class ProducerState:
         return None if soonest is None else max(0.0, soonest - now)
 
     def answer(self, response: writer_pb2.ProduceStreamResponse, now: float) -> list[ProducerBatch]:
-        """Take the answer to the oldest frame in flight; return the batches that are done now."""
+        """Take the answers to the oldest frames in flight; return the batches that are done now."""
+        return [batch for outcome in response.outcomes for batch in self._answered(outcome, now)]
+
+    def _answered(self, outcome: writer_pb2.FrameOutcome, now: float) -> list[ProducerBatch]:
         if not self._in_flight:
             raise ServiceFailed("the writer answered a frame that was never sent")
         batch = self._in_flight.popleft()
         batch.queue.in_flight -= 1
         self._answered_at = now
         self._pace.answered(batch.sent_at, now)
-        if response.WhichOneof("outcome") == "stored":
-            stored = stored_batch(response.stored)
+        if outcome.WhichOneof("outcome") == "stored":
+            stored = stored_batch(outcome.stored)
             if stored.record_count != len(batch.records) - len(batch.dropped):
                 return self._fail(
                     batch,
@@ -271,7 +274,7 @@ class ProducerState:
                 )
             batch.stored = stored
             return self._finish(batch)
-        error = from_failure(response.failure)
+        error = from_failure(outcome.failure)
         if isinstance(error, ResourceExhausted) and error.retry_delay_ms > 0:
             retry_at = now + error.retry_delay_ms / 1000
             if retry_at < batch.born_at + self.options.delivery_timeout_s:

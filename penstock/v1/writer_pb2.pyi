@@ -91,6 +91,12 @@ class QueueRange(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., first_queue_offset: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
 class ProduceStreamResponse(_message.Message):
+    __slots__ = ("outcomes",)
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    outcomes: _containers.RepeatedCompositeFieldContainer[FrameOutcome]
+    def __init__(self, outcomes: _Optional[_Iterable[_Union[FrameOutcome, _Mapping]]] = ...) -> None: ...
+
+class FrameOutcome(_message.Message):
     __slots__ = ("stored", "failure")
     STORED_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]

@@ -6,6 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Iterator
+from itertools import islice
 from typing import Generic, TypeVar
 
 from services.loops import retrieve
@@ -17,11 +18,20 @@ OutcomeT = TypeVar("OutcomeT")
 class FrameStream(ABC, Generic[OutcomeT]):
     """Takes frames in callbacks. All answers that are known go as one chain, and the next gather meanwhile.
 
-    At most ``in_flight_max`` frames are unanswered: until then the caller is read on.
+    At most ``in_flight_max`` frames are unanswered: until then the caller is read on. Up to ``answers_a_message``
+    answers are one message: their bytes one after another, which is how protobuf merges repeated fields.
     """
 
-    def __init__(self, context: Context, draining: asyncio.Event, *, in_flight_max: int) -> None:
+    def __init__(
+        self,
+        context: Context,
+        draining: asyncio.Event,
+        *,
+        in_flight_max: int,
+        answers_a_message: int = 1,
+    ) -> None:
         self._context = context
+        self._answers_a_message = answers_a_message
         self._draining = draining
         self._in_flight_max = in_flight_max
         self._outcomes: deque[OutcomeT] = deque()  # not answered, in the order of their frames
@@ -116,7 +126,12 @@ class FrameStream(ABC, Generic[OutcomeT]):
             await self._context.write_all(self._answers())
 
     def _answers(self) -> Iterator[bytes]:
-        """Yield the answers of all first outcomes that are known and not large, each when the one before is taken."""
+        """Yield messages with the answers of all first outcomes that are known, each when the one before is taken."""
+        while answers := list(islice(self._known_answers(), self._answers_a_message)):
+            yield b"".join(answers)
+
+    def _known_answers(self) -> Iterator[bytes]:
+        """Remove first outcomes that are known and not large, and yield their answers."""
         outcomes = self._outcomes
         while outcomes:
             answer = self._answer_of(outcomes[0])

@@ -13,7 +13,10 @@ from storage.message import BatchResult, ProducerSequence, QueueRange
 _DELIMITED: Final = 2
 _REQUEST: Final = writer_pb2.ProduceBatchRequest
 _RESPONSE: Final = writer_pb2.ProduceBatchResponse
-_STORED_TAG: Final = bytes([writer_pb2.ProduceStreamResponse.STORED_FIELD_NUMBER << 3 | _DELIMITED])
+_STORED_TAG: Final = bytes([writer_pb2.FrameOutcome.STORED_FIELD_NUMBER << 3 | _DELIMITED])
+_OUTCOME_TAG: Final = bytes(
+    [writer_pb2.ProduceStreamResponse.OUTCOMES_FIELD_NUMBER << 3 | _DELIMITED]
+)
 
 
 def batch_records(request: bytes) -> memoryview:
@@ -58,9 +61,11 @@ def _fill(
 def stream_stored(result: BatchResult) -> bytes:
     """Return a serialized ProduceStreamResponse of a batch that was stored."""
     stored = batch_response(result)
-    return b"".join((_STORED_TAG, varint(len(stored)), stored))
+    head = _STORED_TAG + varint(len(stored))
+    return b"".join((_OUTCOME_TAG, varint(len(head) + len(stored)), head, stored))
 
 
 def stream_failure(failure: common_pb2.Failure) -> bytes:
     """Return a serialized ProduceStreamResponse of a batch that was refused."""
-    return writer_pb2.ProduceStreamResponse(failure=failure).SerializeToString()
+    outcome = writer_pb2.FrameOutcome(failure=failure)
+    return writer_pb2.ProduceStreamResponse(outcomes=[outcome]).SerializeToString()

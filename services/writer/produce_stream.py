@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from services import wire
 from services.rpc import status
@@ -14,6 +15,10 @@ from services.writer.acks import Acks
 from services.writer.large_calls import run_large
 from storage.errors import StoreClosed, StoreError, StoreFailed
 from storage.message import BatchResult, ProducerSequence
+
+ANSWERS_A_MESSAGE: Final = (
+    64  # of batches that became safe together, of at most wire.SLICE_ITEMS queues each
+)
 
 
 class ProduceStream(FrameStream[BatchResult | StoreError]):
@@ -31,7 +36,9 @@ class ProduceStream(FrameStream[BatchResult | StoreError]):
         refused: Callable[[Exception], None],
     ) -> None:
         """``refused`` is called with why a frame was."""
-        super().__init__(context, draining, in_flight_max=in_flight_max)
+        super().__init__(
+            context, draining, in_flight_max=in_flight_max, answers_a_message=ANSWERS_A_MESSAGE
+        )
         self._append_few = append_few
         self._append = append
         self._acks = acks

@@ -6,6 +6,7 @@ import asyncio
 
 import grpc
 import pytest
+from frame_outcomes import answer_with
 
 from bench import drivers
 from penstock.errors import PenstockError
@@ -18,12 +19,12 @@ FAILED_PRECONDITION = 9
 
 def stored(record_count=64):
     answer = writer_pb2.ProduceBatchResponse(record_count=record_count)
-    return writer_pb2.ProduceStreamResponse(stored=answer).SerializeToString()
+    return answer_with(stored=answer).SerializeToString()
 
 
 def failure(code=RESOURCE_EXHAUSTED, retry_delay_ms=5):
     answer = common_pb2.Failure(code=code, message="no", retry_delay_ms=retry_delay_ms)
-    return writer_pb2.ProduceStreamResponse(failure=answer).SerializeToString()
+    return answer_with(failure=answer).SerializeToString()
 
 
 class FakeChannel:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import grpc
 import pytest
+from frame_outcomes import answer_with
 
 from penstock import InvalidArgument, PenstockError, Unavailable, UnknownOutcome
 from penstock.producing.batches import ProducerBatch
@@ -54,7 +55,7 @@ def stored(
     batch: ProducerBatch, *ranges: tuple[int, int], added: int = SEQUENCE_PROPERTY_SIZE
 ) -> writer_pb2.ProduceStreamResponse:
     """The answer of a writer: first queue offset and count of each range."""
-    return writer_pb2.ProduceStreamResponse(
+    return answer_with(
         stored=writer_pb2.ProduceBatchResponse(
             commit_offset=1_000,
             end_commit_offset=1_000 + batch.size + added,
@@ -71,7 +72,7 @@ def refused(code: grpc.StatusCode, *, record_index: int = -1) -> writer_pb2.Prod
     failure = common_pb2.Failure(
         code=code.value[0], message="refused", record_index=record_index, retry_delay_ms=20
     )
-    return writer_pb2.ProduceStreamResponse(failure=failure)
+    return answer_with(failure=failure)
 
 
 def commit_offsets(batch: ProducerBatch, count: int) -> list[int]:
@@ -98,7 +99,7 @@ def test_a_batch_that_was_cut_short_and_completed_has_two_ranges() -> None:
     state, batch = with_batch([b"a", b"b", b"c", b"d"])
     sent(state, 1.0)
     answer = stored(batch, (5, 1), (16, 3), added=2 * SEQUENCE_PROPERTY_SIZE + 700)
-    answer.stored.repeated = True
+    answer.outcomes[0].stored.repeated = True
     state.answer(answer, 2.0)
 
     assert [batch.result(index).queue_offset for index in range(4)] == [5, 16, 17, 18]

@@ -6,6 +6,7 @@ import heapq
 from typing import NamedTuple
 
 import pytest
+from frame_outcomes import answer_with
 from steps_to_try import cases_to_try
 
 from penstock.producing.batches import ProducerBatch
@@ -27,9 +28,7 @@ class Outcome(NamedTuple):
 
 
 def answer(batch: ProducerBatch) -> writer_pb2.ProduceStreamResponse:
-    response = writer_pb2.ProduceStreamResponse()
-    response.stored.record_count = len(batch.records)
-    return response
+    return answer_with(stored=writer_pb2.ProduceBatchResponse(record_count=len(batch.records)))
 
 
 def run(

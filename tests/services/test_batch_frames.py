@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from frame_outcomes import answer_with
 from google.protobuf.message import DecodeError
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -120,7 +121,7 @@ def test_an_answer_is_what_protobuf_writes(
     result = BatchResult(begin, end, count, stored_ms, tuple(ranges), repeated)
     answer = batch_frames.stream_stored(result)
     stored = writer_pb2.ProduceBatchResponse.FromString(batch_frames.batch_response(result))
-    assert answer == writer_pb2.ProduceStreamResponse(stored=stored).SerializeToString()
+    assert answer == answer_with(stored=stored).SerializeToString()
     assert [(r.topic, r.queue_id, r.first_queue_offset, r.count) for r in stored.ranges] == ranges
     assert (
         stored.commit_offset, stored.end_commit_offset, stored.record_count,

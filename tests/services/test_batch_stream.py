@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import grpc
 import pytest
+from frame_outcomes import answer_with
 from free_ports import free_port
 
 from penstock.v1 import writer_pb2
@@ -61,7 +62,7 @@ class FakeWriter:
         async for _ in requests:
             if not self.is_silent:
                 stored = writer_pb2.ProduceBatchResponse()
-                yield writer_pb2.ProduceStreamResponse(stored=stored).SerializeToString()
+                yield answer_with(stored=stored).SerializeToString()
 
 
 class Published:

@@ -193,8 +193,8 @@ def outcome_of(services: ThreeServices, method: MethodDescriptor, requests: list
             for each in answer if method.server_streaming else ():
                 if method.name in ANSWER_IN_FRAMES:
                     response: Any = ANSWER_IN_FRAMES[method.name].FromString(each)
-                    if response.HasField("failure"):
-                        failures.append(response.failure)
+                    found = getattr(response, "outcomes", [response])
+                    failures += [one.failure for one in found if one.HasField("failure")]
                 if method.name == "Watch":
                     answer.cancel()
                     break

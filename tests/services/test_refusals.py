@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 import pytest
+from frame_outcomes import outcomes_of
 from three_services import ThreeServices, three_services
 
 from penstock.v1 import common_pb2, indexer_pb2, reader_pb2, writer_pb2
@@ -126,7 +127,7 @@ def test_a_bad_record_rejects_the_whole_batch(
     assert refused.code is (code or refused.code)
     assert refused.code in (INVALID, NOT_FOUND, grpc.StatusCode.UNIMPLEMENTED)
     assert says in refused.message.lower() or says in refused.message, refused.message
-    (answer,) = services.writer.ProduceStream(iter([request]), timeout=20)
+    (answer,) = outcomes_of(services.writer.ProduceStream(iter([request]), timeout=20))
     assert answer.failure.code == refused.code.value[0]
     assert answer.failure.message == refused.message
     if says == "record 1":

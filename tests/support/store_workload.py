@@ -84,7 +84,10 @@ def kill_workload(directory: Path, *, after: int, **options: Any) -> list[dict[s
 
 def _has_topics(directory: Path) -> bool:
     table = directory / "config" / "topics.json"
-    return table.exists() and TOPICS.keys() <= json.loads(table.read_bytes())["topicConfigTable"].keys()
+    return (
+        table.exists()
+        and TOPICS.keys() <= json.loads(table.read_bytes())["topicConfigTable"].keys()
+    )
 
 
 def _messages(rng: random.Random, count: int) -> Iterator[Message]:
@@ -175,7 +178,9 @@ def main(directory: str, options: dict[str, Any]) -> None:
         for name, count in TOPICS.items():
             if name not in existing:
                 writer.create_topic(name, count)
-        while not _has_topics(Path(directory)):  # until then only our own start knows them, and we may be killed
+        while not _has_topics(
+            Path(directory)
+        ):  # until then only our own start knows them, and we may be killed
             time.sleep(0.05)
         indexer = StoreIndexer.open(
             directory, config, filesystem=OsFileSystem(), clock=SystemClock()

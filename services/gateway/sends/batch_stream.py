@@ -122,10 +122,12 @@ class BatchStream:
         except grpc.aio.AioRpcError as error:
             self.give_up()
             raise Unanswered from error
-        response = writer_pb2.ProduceStreamResponse.FromString(answer)
-        if response.HasField("stored"):
-            return response.stored
-        raise _refusal(response.failure)
+        (outcome,) = writer_pb2.ProduceStreamResponse.FromString(
+            answer
+        ).outcomes  # one frame is in flight
+        if outcome.HasField("stored"):
+            return outcome.stored
+        raise _refusal(outcome.failure)
 
     async def _connected(self) -> AnswerStream:
         """Return a stream that has a connection. Raises NotNow: nothing was written to one."""

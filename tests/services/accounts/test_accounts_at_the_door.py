@@ -6,6 +6,7 @@ import time
 import grpc
 import pytest
 from certificates import Certificates
+from frame_outcomes import outcomes_of
 from messaging_bed import message
 from real_processes import until
 
@@ -325,7 +326,7 @@ def test_one_batch_with_a_topic_too_many_is_refused_whole_and_the_stream_goes_on
         records = [*(bytes(each.records()) for each in frames), mixed]
         requests = [writer_pb2.ProduceBatchRequest(records=each) for each in records]
         answers = list(stream(iter(requests), metadata=metadata))
-    codes = [each.failure.code for each in answers]
+    codes = [each.failure.code for each in outcomes_of(answers)]
     assert codes == [
         0,
         grpc.StatusCode.PERMISSION_DENIED.value[0],

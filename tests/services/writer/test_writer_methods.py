@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 import pytest
 from fake_writer_store import FakeWriterStore
+from frame_outcomes import outcomes_of
 
 from penstock.v1 import common_pb2, writer_pb2, writer_pb2_grpc
 from services.writer.acks import Acks
@@ -130,7 +131,7 @@ class Stream:
 
     def __init__(self, stub: Any) -> None:
         self._frames: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self.answers = stub.ProduceStream(self._requests(), timeout=60)
+        self.answers = outcomes_of(stub.ProduceStream(self._requests(), timeout=60))
 
     def _requests(self) -> Iterator[writer_pb2.ProduceBatchRequest]:
         while (records := self._frames.get()) is not None:
@@ -157,6 +158,20 @@ def test_stream_answers_follow_in_order_when_acknowledged(
     stream.close()
     store.acknowledge()
     assert [a.stored.end_commit_offset for a in stream.answers] == [base + 60]
+
+
+def test_frames_that_become_safe_together_have_one_answer(
+    grpc_stub: Any, store: FakeWriterStore
+) -> None:
+    frames: queue.SimpleQueue[writer_pb2.ProduceBatchRequest | None] = queue.SimpleQueue()
+    answers = grpc_stub.ProduceStream(iter(frames.get, None), timeout=60)
+    for _ in range(IN_FLIGHT):
+        frames.put(writer_pb2.ProduceBatchRequest(records=b"r"))
+    until(lambda: len(store.stored) == IN_FLIGHT)
+    store.acknowledge()
+    frames.put(None)
+
+    assert [len(each.outcomes) for each in answers] == [IN_FLIGHT]
 
 
 def test_a_refused_frame_is_answered_in_its_place_and_the_stream_goes_on(
@@ -241,7 +256,7 @@ def test_a_batch_of_many_queues_is_stored_beside_the_event_loop(
     store.acknowledges_itself = True
     requests = [writer_pb2.ProduceBatchRequest(records=b"r%d" % n) for n in range(3)]
     assert grpc_stub.ProduceBatch(requests[0], timeout=20).record_count == 1
-    answers = list(grpc_stub.ProduceStream(iter(requests[1:]), timeout=20))
+    answers = list(outcomes_of(grpc_stub.ProduceStream(iter(requests[1:]), timeout=20)))
     assert [answer.stored.record_count for answer in answers] == [1, 1]
     assert store.stored == [b"r0", b"r1", b"r2"]
     loop_thread = background.call(threading.current_thread)

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import grpc
+from frame_outcomes import answer_with
 from free_ports import free_address
 from google.protobuf import any_pb2, duration_pb2
 from google.rpc import error_details_pb2, status_pb2
@@ -297,14 +298,14 @@ class FakeWriter(writer_pb2_grpc.WriterServicer):
             fault = store.frame_faults.popleft() if store.frame_faults else None
             if fault is not None:
                 received.popleft()
-                yield writer_pb2.ProduceStreamResponse(failure=fault)
+                yield answer_with(failure=fault)
                 continue
             answer = store.once(request.producer, partial(store.append_frame, request))
             stored += 1
             if stored == break_after:
                 context.abort(grpc.StatusCode.UNAVAILABLE, "broken on purpose")
             received.popleft()
-            yield writer_pb2.ProduceStreamResponse(stored=answer)
+            yield answer_with(stored=answer)
 
     def CreateTopic(self, request: Any, context: grpc.ServicerContext) -> Any:
         self.store.meet_fault("CreateTopic", context)

@@ -95,7 +95,21 @@ func fields(message []byte, each func(number int, value uint64, data []byte)) {
 	}
 }
 
-// stored reads a ProduceStreamResponse: how many records were stored, or why not and when to try again.
+// outcomes receives a stream's answers: for each frame, how many records were stored, or why not and when to try again.
+func outcomes(stream grpc.ClientStream) func() (int, time.Duration, string) {
+	answer, waiting := []byte{}, [][]byte{}
+	return func() (int, time.Duration, string) {
+		for len(waiting) == 0 {
+			check(stream.RecvMsg(&answer))
+			fields(answer, func(_ int, _ uint64, data []byte) { waiting = append(waiting, data) })
+		}
+		first := waiting[0]
+		waiting = waiting[1:]
+		return stored(first)
+	}
+}
+
+// stored reads a FrameOutcome.
 func stored(answer []byte) (count int, retry time.Duration, problem string) {
 	fields(answer, func(outcome int, _ uint64, data []byte) {
 		fields(data, func(number int, value uint64, text []byte) {
@@ -136,10 +150,9 @@ func penstockProduce() {
 	var refused, done int
 	finished := make(chan struct{})
 	go func() {
-		answer := []byte{}
+		next := outcomes(stream)
 		for frame := range unanswered {
-			check(stream.RecvMsg(&answer))
-			count, retry, problem := stored(answer)
+			count, retry, problem := next()
 			switch {
 			case count == batch:
 				acknowledged(batch, frame.sent)
@@ -274,10 +287,9 @@ func penstockConsume() {
 func penstockLatency() {
 	stream := penstockStream()
 	go func() {
-		answer := []byte{}
+		next := outcomes(stream)
 		for {
-			check(stream.RecvMsg(&answer))
-			if count, _, problem := stored(answer); count != 1 {
+			if count, _, problem := next(); count != 1 {
 				fail(fmt.Errorf("not stored: %s", problem))
 			}
 		}
