@@ -16,6 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from real_processes import until
 from run_cli import Penstock, json_lines, penstock
 
 from cli.failures import ExitCode
@@ -49,7 +50,11 @@ def test_a_message_shows_what_each_group_did_with_it(
     billing, post = f"{topic}-billing", f"{topic}-post"
     client.dead_letter(client.receive(topic, group=billing, wait_ms=5_000))
     client.receive(topic, group=post, lease_ms=600_000)
-    client.wait_indexed(client.writer_status().appended_offset)
+    end_offset = client.writer_status().appended_offset
+    client.wait_indexed(end_offset)
+    until(
+        lambda: client.writer_status().flushed_offset >= end_offset
+    )  # both answers say that it is
 
     by_offset = only_json(run("message", stored.commit_offset, "--json"))
     by_key = only_json(run("message", "--topic", topic, "--key", "order-1", "--json"))
