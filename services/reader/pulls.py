@@ -137,11 +137,12 @@ class Tails:
     def are_few(self, question: PullQuestion, moment: Moment) -> bool:
         """Return whether what there is from a question's offset on is little, and has come lately."""
         next_offset, end, read_at = self._met.get(question.queue, _NOT_MET)
-        return (
-            question.queue_offset == next_offset
-            and moment.end - end <= FEW_BYTES
-            and time.monotonic() - read_at <= _WARM_SECONDS
-        )
+        return question.queue_offset == next_offset and _is_little(end, read_at, moment)
+
+
+def _is_little(end: int, read_at: float, moment: Moment) -> bool:
+    """Return whether little has come from ``end`` until the moment, and lately: its pages are in memory still."""
+    return moment.end - end <= FEW_BYTES and time.monotonic() - read_at <= _WARM_SECONDS
 
 
 class Pulls:
@@ -229,7 +230,7 @@ class Pulls:
                     answer = await self._settled(ahead, question)
                     continue
                 if waits:
-                    few = await self._arrived(question, moment)
+                    few = await self._arrived(question, moment, answer)
                     moment = self._arrivals.moment
                 answer = await self._held(question, few=few)
                 continue
@@ -246,7 +247,7 @@ class Pulls:
                 await context.write(answer.joined())  # the status that ended it, and where to go on
                 return
             else:
-                few = await self._arrived(question, moment)
+                few = await self._arrived(question, moment, answer)
             moment = self._arrivals.moment
             answer = await self._held(question, few=few)
 
@@ -269,14 +270,16 @@ class Pulls:
             self._budget.give(answer.size)
         return ahead
 
-    async def _arrived(self, question: PullQuestion, moment: Moment) -> bool:
+    async def _arrived(self, question: PullQuestion, moment: Moment, answer: Answer) -> bool:
         """Return once there may be more to pull; whether it is little that has come since the moment.
 
-        Raises Draining.
+        The answer was read after the moment, and met the end of the queue. Raises Draining.
         """
         if self._draining.is_set():
             raise Draining
-        return await self._arrivals.wait_for_key(question.queue, moment, _FOLLOW_LOOK_SECONDS)
+        if await self._arrivals.wait_for_key(question.queue, moment, _FOLLOW_LOOK_SECONDS):
+            return True
+        return _is_little(moment.end, answer.read_at, self._arrivals.moment)
 
     async def _held(self, question: PullQuestion, *, few: bool = False) -> Answer:
         """Answer a pull of a stream; the budget has its bytes until the caller gives them back."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any, Final
 
 from services.rpc.core import cygrpc
@@ -11,8 +10,6 @@ from storage.workers import FunctionWorker
 
 COMPLETIONS_A_TURN: Final = 64  # then others on the loop have their turn
 IDLE_TURNS: Final = 2  # without a completion, until the worker waits for one
-IDLE_TURNS_MAX: Final = 48  # after short gaps: a wait costs two wake-ups, more than some turns
-SHORT_GAP_S: Final = 0.0003  # between completions
 _NOW: Final = 0.0  # as a deadline: look, and do not wait
 
 
@@ -21,16 +18,13 @@ class Completions:
 
     While there is work the loop looks by itself and never waits. When nothing has come for a few turns
     a worker waits in the core, and wakes the loop with what comes next. One of the two looks at a time.
-    The loop looks for longer where the gaps between completions have been short.
     """
 
     def __init__(self) -> None:
         self.queue = cygrpc.CompletionQueue()
         self._loop = asyncio.get_running_loop()
         self._idle_turns = 0
-        self._idle_turns_max = IDLE_TURNS
         self._is_waiting = True  # the worker is
-        self._handled_at = 0.0
         self._has_ended = self._loop.create_future()
         self._worker = FunctionWorker("calls", self._wait, has_work=lambda: self._is_waiting)
         self._worker.start()
@@ -50,12 +44,8 @@ class Completions:
             self._worker.end()
 
     def _woken(self, completion: Any) -> None:
-        is_short = time.perf_counter() - self._handled_at < SHORT_GAP_S
-        turns = self._idle_turns_max * 2 if is_short else self._idle_turns_max // 2
-        self._idle_turns_max = max(IDLE_TURNS, min(turns, IDLE_TURNS_MAX))
         if self._handle(completion):
             del completion  # the core waits for a call that it may refer to
-            self._handled_at = time.perf_counter()
             self._idle_turns = 0
             self._look()
 
@@ -69,12 +59,8 @@ class Completions:
                 return
             del completion
             handled += 1
-        if handled:
-            self._handled_at = time.perf_counter()
-            self._idle_turns = 0
-        else:
-            self._idle_turns += 1
-        if self._idle_turns < self._idle_turns_max:
+        self._idle_turns = 0 if handled else self._idle_turns + 1
+        if self._idle_turns < IDLE_TURNS:
             self._loop.call_soon(self._look)
         else:
             self._is_waiting = True
