@@ -94,11 +94,6 @@ class ProducerState:
         return not self._pace.is_late(self._in_flight[0].sent_at, now)
 
     @property
-    def is_busy(self) -> bool:
-        """Whether more than a batch waits for its outcome, as of a caller that sends without a pause."""
-        return self._unanswered_bytes > self.options.batch_bytes
-
-    @property
     def _lingers(self) -> bool:
         """Whether small batches may wait for more: until together they leave no room for it."""
         return self._open_bytes < UNHURRIED_BYTES

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import grpc
 
@@ -40,12 +40,6 @@ from storage.clock import Clock
 
 WaitDone = Callable[[ProducerBatch, float | None], bool]
 """Waits until a batch has its outcome; False after a number of seconds."""
-
-
-# A caller that sends without a pause lets the stream's threads run every millisecond; Python has them wait for
-# five, and each frame and each answer takes several turns.
-_RUN_S: Final = 0.001
-_TURN_S: Final = 0.0002
 
 
 class ProducerConnection(Protocol):
@@ -113,7 +107,6 @@ class Producer:
         self._stream: Any = None
         self._stub: Any = None  # that opened it
         self._generation = 0
-        self._turn_at = 0.0  # when a busy caller gives the stream's threads their next turn
         self._refusing = False
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="penstock-producer", daemon=True)
