@@ -149,10 +149,6 @@ class Producer:
         monotonic = self._client.clock.monotonic
         with self._lock:
             now = monotonic()
-            if now >= self._turn_at and self._state.is_busy:  # before the message is taken: Ctrl-C
-                self._changed.wait(_TURN_S)
-                now = monotonic()
-                self._turn_at = now + _RUN_S
             if not self._state.has_room(now):
                 self._changed.notify_all()
                 self._wait_for(lambda: self._state.has_room(monotonic()) or self._refusing)
