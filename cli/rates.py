@@ -109,6 +109,8 @@ def _topics(before: ServicesLook, now: ServicesLook, seconds: float) -> list[dic
     for topic in sorted({*now.stored, *sent}):
         count, size = _grown(before.stored, now.stored, topic)
         out, out_size = _grown(sent_before, sent, topic)
+        if topic not in now.stored and not out:
+            continue  # nothing happens to it, and it may have been deleted
         rows.append(
             {
                 "topic": topic,

@@ -73,8 +73,8 @@ def _run(argv: Sequence[str] | None) -> int:
         stdio.say(f"penstock serve: {error}", is_error=True)
         return EXIT_USAGE
     try:
-        for listen in listens_of(settings).values():
-            check_free(listen)
+        for name, listen in listens_of(settings).items():
+            check_free(listen, f"--{name.replace('_', '-')}")
     except CannotListen as error:
         stdio.say(f"penstock serve: {error}", is_error=True)
         return 6

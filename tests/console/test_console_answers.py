@@ -71,7 +71,7 @@ async def test_many_dear_answers_take_a_small_share_of_the_time_and_leave_cheap_
     None
 ):
     clock = Clock()
-    answers, cheap = Answers(clock), Service(clock, 0.001)
+    answers, cheap = Answers(clock), Service(clock, 0.0005)
     dear = [Service(clock, 0.1) for _ in range(30)]
     before = 0.0, 0, 0
     for end_s in (120, 1_320):  # all are asked for the first time at once

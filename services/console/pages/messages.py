@@ -136,9 +136,9 @@ async def show(page: Page) -> Response:
 async def _show(page: Page, record: Record) -> Response:
     place = record.topic, record.queue_id, record.queue_offset
     at = record.commit_offset
-    writer, indexer, tracks = await asyncio.gather(
-        page.ask("writer", "writer", page.client.writer_status),
-        page.ask("indexer", "indexer", page.client.indexer_status),
+    writer, indexer, tracks = await asyncio.gather(  # no older than what is known of the message
+        page.ask("writer", ("writer", at), page.client.writer_status),
+        page.ask("indexer", ("indexer", at), page.client.indexer_status),
         page.ask(
             "reader",
             ("track", place, at),
