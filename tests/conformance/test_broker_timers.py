@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from engine_store import records_on_disk, small_config
 from oracle import SMALL_FILES, oracle_open
+from store_workload import wait_for_topics
 
 from storage.clock import SystemClock
 from storage.message import Message
@@ -93,6 +94,7 @@ def test_what_a_broker_rolled_on_comes_once(tmp_path: Path) -> None:
         [recall_ms] = put(writer, "recalled", 1, delay_ms=HOUR_MS)
         writer.timers.recall("later", "recalled-0", recall_ms)
         assert writer.wait_dispatched(writer.appended_offset, 30)
+        wait_for_topics(ours, ["later"])
         shutil.copytree(ours, killed)
     settings = SMALL_FILES | {"timerWheelEnable": True, "timerRollWindowSlot": 2}
     for _ in range(2):

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,12 +82,16 @@ def kill_workload(directory: Path, *, after: int, **options: Any) -> list[dict[s
     return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
-def _has_topics(directory: Path) -> bool:
+def wait_for_topics(directory: Path, names: Collection[str]) -> None:
+    """Return when ``topics.json`` has these topics, as it has within a second, so that a broker knows them."""
     table = directory / "config" / "topics.json"
-    return (
-        table.exists()
-        and TOPICS.keys() <= json.loads(table.read_bytes())["topicConfigTable"].keys()
-    )
+    deadline = time.monotonic() + 30
+    while (
+        not table.exists()
+        or not {*names} <= json.loads(table.read_bytes())["topicConfigTable"].keys()
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def _messages(rng: random.Random, count: int) -> Iterator[Message]:
@@ -178,10 +182,9 @@ def main(directory: str, options: dict[str, Any]) -> None:
         for name, count in TOPICS.items():
             if name not in existing:
                 writer.create_topic(name, count)
-        while not _has_topics(
-            Path(directory)
-        ):  # until then only our own start knows them, and we may be killed
-            time.sleep(0.05)
+        wait_for_topics(
+            Path(directory), TOPICS
+        )  # before that only our own start knows them, and we may be killed
         indexer = StoreIndexer.open(
             directory, config, filesystem=OsFileSystem(), clock=SystemClock()
         )
