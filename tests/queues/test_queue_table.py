@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from engine_store import small_config
+from engine_store import PASSING, small_config
 
 from penstock.batch import RecordBatch
 from storage import MessageStore
@@ -90,7 +90,7 @@ def test_a_start_after_a_kill_looks_at_each_queue_once(
         writer.create_topic("wide", COUNT)
         writer.append_batch(records)
         assert writer.wait_dispatched(writer.appended_offset, 30)
-        shutil.copytree(tmp_path / "s", tmp_path / "killed")
+        shutil.copytree(tmp_path / "s", tmp_path / "killed", ignore=PASSING)
     filesystem = _Listings()
     with StoreWriter.open(tmp_path / "killed", config, filesystem=filesystem) as writer:
         assert writer.stopped_unclean

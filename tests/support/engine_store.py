@@ -1,5 +1,6 @@
 """Small stores for the engine's tests: little files, and everything read back through the files."""
 
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -26,6 +27,8 @@ from storage.view.log.walk import DamagedRange, RecordRun, walk_log
 
 LOG_FILE_SIZE = 1 << 16
 QUEUE_FILE_SIZE = 100 * 20
+PASSING = shutil.ignore_patterns("*.tmp")
+"""Of a store that is copied while its writer runs: files that are renamed the next moment."""
 
 
 def small_config(**changes) -> StoreConfig:

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine_store import record, records_on_disk, small_config
+from engine_store import PASSING, record, records_on_disk, small_config
 from lease_store import HandClock
 
 from storage.files.filesystem import FileSystem
@@ -56,7 +56,7 @@ class TransactionStore:
         """Open again as after the death of the writer, by copying what the page cache holds."""
         self.workers.settle()
         after = self.directory.with_name(self.directory.name + "-killed")
-        shutil.copytree(self.directory, after)
+        shutil.copytree(self.directory, after, ignore=PASSING)
         self.writer.close()
         self.directory = after
         self.open()
@@ -64,7 +64,7 @@ class TransactionStore:
     def cut_off(self, commit_offset: int) -> None:
         """Close, and go on with a copy of before that: the log ends at ``commit_offset``, and no checkpoint counts."""
         after = self.directory.with_name("after")
-        shutil.copytree(self.directory, after)
+        shutil.copytree(self.directory, after, ignore=PASSING)
         self.writer.close()
         (after / "checkpoint").unlink()  # of another run of the machine
         self.directory = after

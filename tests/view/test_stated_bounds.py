@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from engine_store import small_config
+from engine_store import PASSING, small_config
 
 from storage.checkpoint.durable_slots import DurableSlots
 from storage.checkpoint.positions import CheckpointFile
@@ -38,7 +38,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     with MessageStore.open(root / "first", small_config()) as store:
         store.create_topic("t", 1)
         put(store, BEFORE)
-        shutil.copytree(root / "first", root / "killed")
+        shutil.copytree(root / "first", root / "killed", ignore=PASSING)
     shutil.copytree(root / "first", root / "stopped")
     with MessageStore.open(root / "first", small_config()) as store:
         put(store, SINCE)
