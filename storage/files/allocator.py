@@ -36,9 +36,7 @@ TAKE_WAIT_S: Final = 0.2
 RETRY_DELAY_MS: Final = 20
 WARM_FILES: Final = 2  # whose page cache is filled: the one appended to and the next
 WARM_STEP: Final = 2 << 20  # bytes faulted in by one call, so that the writer's faults get a turn
-FILL_REST_S: Final = (
-    0.005  # between two such steps beyond the window, as long as little is appended
-)
+FILL_REST_S: Final = 0.02  # between two such steps beyond the window, as long as little is appended: each costs calls some ms
 LITTLE_APPENDED: Final = 64 << 10  # bytes from one such step to the next
 
 
