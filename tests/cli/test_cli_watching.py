@@ -302,6 +302,8 @@ def test_the_report_names_the_topic_whose_queues_are_skewed(
 ) -> None:
     client.produce_many([Message(topic=topic, body=b"x", queue_id=0) for _ in range(1_100)])
     client.receive(topic, group=f"{topic}-group", max_messages=10, wait_ms=5_000)
+    # The reader's look at groups may be a moment old.
+    until(lambda: any(each.group == f"{topic}-group" for each in client.traffic_out().lags))
 
     found = only_json(run("report", "--json"))
 
