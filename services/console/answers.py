@@ -16,9 +16,7 @@ KEPT_MAX: Final = 500
 AGAIN_S: Final = 1.0  # after a failure
 AWAY: Final = (Unavailable, DeadlineExceeded, Cancelled)
 BUSY_SHARE: Final = 0.015  # of the time, in which a service may be asked anew
-WANTED_S: Final = (
-    12.0  # an answer that nobody wanted for so long takes no part in that: open pages ask every 5 s
-)
+WANTED_S: Final = 60.0  # an answer that nobody wanted for so long takes no part in that
 AT_ONCE: Final = 4  # calls to a service
 MEASURED: Final = (
     3  # calls, the shortest of which is what an answer costs: others waited for a busy machine
