@@ -6,7 +6,6 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Iterator
-from itertools import islice
 from typing import Generic, TypeVar
 
 from services.loops import retrieve
@@ -18,8 +17,8 @@ OutcomeT = TypeVar("OutcomeT")
 class FrameStream(ABC, Generic[OutcomeT]):
     """Takes frames in callbacks. All answers that are known go as one chain, and the next gather meanwhile.
 
-    At most ``in_flight_max`` frames are unanswered: until then the caller is read on. Up to ``answers_a_message``
-    answers are one message: their bytes one after another, which is how protobuf merges repeated fields.
+    At most ``in_flight_max`` frames are unanswered: until then the caller is read on. Answers gather in a message
+    until it has ``message_bytes``: one after another, which is how protobuf merges repeated fields.
     """
 
     def __init__(
@@ -28,10 +27,10 @@ class FrameStream(ABC, Generic[OutcomeT]):
         draining: asyncio.Event,
         *,
         in_flight_max: int,
-        answers_a_message: int = 1,
+        message_bytes: int = 0,
     ) -> None:
         self._context = context
-        self._answers_a_message = answers_a_message
+        self._message_bytes = message_bytes
         self._draining = draining
         self._in_flight_max = in_flight_max
         self._outcomes: deque[OutcomeT] = deque()  # not answered, in the order of their frames
@@ -127,8 +126,14 @@ class FrameStream(ABC, Generic[OutcomeT]):
 
     def _answers(self) -> Iterator[bytes]:
         """Yield messages with the answers of all first outcomes that are known, each when the one before is taken."""
-        while answers := list(islice(self._known_answers(), self._answers_a_message)):
-            yield b"".join(answers)
+        message = b""
+        for answer in self._known_answers():
+            message += answer
+            if len(message) >= self._message_bytes:
+                yield message
+                message = b""
+        if message:
+            yield message
 
     def _known_answers(self) -> Iterator[bytes]:
         """Remove first outcomes that are known and not large, and yield their answers."""

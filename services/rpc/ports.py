@@ -11,15 +11,14 @@ from storage.errors import StoreError
 class CannotListen(StoreError):
     """The address is taken, or is not one of this machine's."""
 
-    def __init__(self, listen: str, option: str = "") -> None:
-        choice = f" {option} chooses another" if option else ""
-        super().__init__(f"cannot listen on {listen}: is the address taken?{choice}")
+    def __init__(self, listen: str) -> None:
+        super().__init__(f"cannot listen on {listen}: is the address taken?")
 
 
-def check_free(listen: str, option: str = "") -> None:
-    """Raise CannotListen, which names the option, if something listens on HOST:PORT, or nothing could."""
+def check_free(listen: str) -> None:
+    """Raise CannotListen if something listens on HOST:PORT, or nothing could."""
     with suppress(socket.gaierror):  # the server reports it
-        _bound(listen, option).close()
+        _bound(listen).close()
 
 
 def keep_port(listen: str) -> tuple[str, socket.socket]:
@@ -36,7 +35,7 @@ def keep_port(listen: str) -> tuple[str, socket.socket]:
     return f"{host}:{kept.getsockname()[1]}", kept
 
 
-def _bound(listen: str, option: str = "") -> socket.socket:
+def _bound(listen: str) -> socket.socket:
     host, _, port = listen.rpartition(":")
     family, kind, protocol, _, address = socket.getaddrinfo(
         host.strip("[]"), int(port), type=socket.SOCK_STREAM
@@ -47,5 +46,5 @@ def _bound(listen: str, option: str = "") -> socket.socket:
         bound.bind(address)
     except OSError as error:
         bound.close()
-        raise CannotListen(listen, option) from error
+        raise CannotListen(listen) from error
     return bound

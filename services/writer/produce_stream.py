@@ -16,9 +16,9 @@ from services.writer.large_calls import run_large
 from storage.errors import StoreClosed, StoreError, StoreFailed
 from storage.message import BatchResult, ProducerSequence
 
-ANSWERS_A_MESSAGE: Final = (
-    64  # of batches that became safe together, of at most wire.SLICE_ITEMS queues each
-)
+MESSAGE_BYTES: Final = (
+    16 << 10
+)  # of answers together: far below the 4 MiB that gRPC's clients take by default
 
 
 class ProduceStream(FrameStream[BatchResult | StoreError]):
@@ -37,7 +37,7 @@ class ProduceStream(FrameStream[BatchResult | StoreError]):
     ) -> None:
         """``refused`` is called with why a frame was."""
         super().__init__(
-            context, draining, in_flight_max=in_flight_max, answers_a_message=ANSWERS_A_MESSAGE
+            context, draining, in_flight_max=in_flight_max, message_bytes=MESSAGE_BYTES
         )
         self._append_few = append_few
         self._append = append
