@@ -36,9 +36,8 @@ CLOSED: Final = (
 
 def lines(seconds: float) -> list[Line]:
     """Measure all lines of the picture."""
-    campaign = Campaign(
-        1, seconds, 1, 0, 0, 1
-    )  # after the warm-up: its first seconds take half as much
+    # After the whole warm-up: the first seconds of a service take half as much.
+    campaign = Campaign(1, seconds, 1, 0, 0, 1)
     loads: list[tuple[str, str, list[Cell]]] = [
         (PRODUCE, name, [_with(cell, in_flight=count) for count in OPEN_REQUESTS])
         for name, cell in CLOSED

@@ -67,10 +67,8 @@ async def _feed(channel: Any) -> None:
     try:
         while isinstance(answer := await call.read(), bytes):
             for outcome in writer_pb2.ProduceStreamResponse.FromString(answer).outcomes:
-                if outcome.HasField("failure"):
-                    await asyncio.sleep(
-                        RETRY_SECONDS
-                    )  # the disk is behind: the bound on what it owes
+                if outcome.HasField("failure"):  # the disk is behind: the bound on what it owes
+                    await asyncio.sleep(RETRY_SECONDS)
                 room.release()
     finally:
         sending.cancel()

@@ -72,12 +72,13 @@ def _run(argv: Sequence[str] | None) -> int:
     except BadTlsFile as error:
         stdio.say(f"penstock serve: {error}", is_error=True)
         return EXIT_USAGE
-    try:
-        for name, listen in listens_of(settings).items():
-            check_free(listen, f"--{name.replace('_', '-')}")
-    except CannotListen as error:
-        stdio.say(f"penstock serve: {error}", is_error=True)
-        return 6
+    for name, listen in listens_of(settings).items():
+        try:
+            check_free(listen)
+        except CannotListen as error:
+            option = f"--{name.replace('_', '-')}"
+            stdio.say(f"penstock serve: {error} {option} chooses another", is_error=True)
+            return 6
     with with_ports(settings) as settings, _with_pages(settings) as pages:
         return asyncio.run(_supervise(settings, pages))
 

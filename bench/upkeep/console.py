@@ -90,20 +90,9 @@ def send(client: Client, messages: int) -> None:
         client.produce_batch(records)
 
 
-def page_ms(browser: httpx2.Client, address: str) -> float:
-    """Return how long a page takes, the first look apart, that nobody has asked for in the last seconds."""
-    found = []
-    for _ in range(LOOKS):
-        time.sleep(1.6)  # what was answered is old by then
-        begun = time.perf_counter()
-        browser.get(address).raise_for_status()
-        found.append((time.perf_counter() - begun) * 1e3)
-    return statistics.median(found)
-
-
-def first_ms(browser: httpx2.Client, address: str) -> float:
-    """Return how long a page takes that nobody has asked for before, a moment after another one."""
-    time.sleep(1.6)
+def look_ms(browser: httpx2.Client, address: str) -> float:
+    """Return how long a page takes, a moment after another one."""
+    time.sleep(1.6)  # what was answered is old by then
     begun = time.perf_counter()
     browser.get(address).raise_for_status()
     return (time.perf_counter() - begun) * 1e3
@@ -168,8 +157,11 @@ def run(
             processes = [int(found) for found in re.findall(r"\(pid (\d+)\)", log.read_text())]
             with console(at) as address:
                 with httpx2.Client(base_url=address, timeout=60) as browser:
-                    firsts = {name: first_ms(browser, path) for name, path in PAGES.items()}
-                    times = {name: page_ms(browser, path) for name, path in PAGES.items()}
+                    firsts = {name: look_ms(browser, path) for name, path in PAGES.items()}
+                    times = {
+                        name: statistics.median(look_ms(browser, path) for _ in range(LOOKS))
+                        for name, path in PAGES.items()
+                    }
                 share = open_pages_share(address, processes, pages, seconds)
         finally:
             services.stop()

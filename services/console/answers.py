@@ -19,7 +19,7 @@ BUSY_SHARE: Final = 0.015  # of the time, in which a service may be asked anew
 WANTED_S: Final = 60.0  # an answer that nobody wanted for so long takes no part in that
 AT_ONCE: Final = 4  # calls to a service
 MEASURED: Final = (
-    3  # calls, the shortest of which is what an answer costs: others waited for a busy machine
+    3  # calls, the shortest of which is an answer's cost: others waited for the machine
 )
 
 

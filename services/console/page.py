@@ -30,9 +30,7 @@ from services.console.templates import render
 
 T = TypeVar("T")
 ROWS: Final = 50  # of a table's page
-PATIENCE_S: Final = (
-    0.15  # with details of a list: the page comes without them, and has them when it asks anew
-)
+PATIENCE_S: Final = 0.15  # with details of a list: the page has them when it asks anew
 NUMBER_DIGITS_MAX: Final = 18
 STATUSES: Final[tuple[tuple[type[PenstockError] | tuple[type[PenstockError], ...], int], ...]] = (
     (PermissionDenied, 403),

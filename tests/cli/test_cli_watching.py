@@ -52,9 +52,7 @@ def test_a_message_shows_what_each_group_did_with_it(
     client.receive(topic, group=post, lease_ms=600_000)
     end_offset = client.writer_status().appended_offset
     client.wait_indexed(end_offset)
-    until(
-        lambda: client.writer_status().flushed_offset >= end_offset
-    )  # both answers say that it is
+    until(lambda: client.writer_status().flushed_offset >= end_offset)
 
     by_offset = only_json(run("message", stored.commit_offset, "--json"))
     by_key = only_json(run("message", "--topic", topic, "--key", "order-1", "--json"))
@@ -194,13 +192,19 @@ def test_rates_lie_between_two_looks_and_begin_anew_with_a_restart() -> None:
         return (GroupLag(group="g", topic="t", lag=lag, leased=1, ready=0, done=done, oldest_ms=5),)
 
     looks = Looks(
-        ServicesLook(10.0, {"t": (100, 1_000)}, {("t", "g"): (50, 500)}, lag(10, 90), 1_000)
+        ServicesLook(
+            10.0,
+            {"t": (100, 1_000)},
+            {("t", "g"): (50, 500), ("deleted", ""): (5, 50)},
+            lag(10, 90),
+            1_000,
+        )
     )
     looks.add(
         ServicesLook(
             12.0,
             {"t": (300, 5_000)},
-            {("t", "g"): (20, 200), ("t", ""): (4, 40)},
+            {("t", "g"): (20, 200), ("t", ""): (4, 40), ("deleted", ""): (5, 50)},
             lag(30, 130),
             5_000,
         )

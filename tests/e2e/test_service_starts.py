@@ -107,6 +107,7 @@ def test_serve_on_a_taken_address_makes_no_store(tmp_path: Path, taken: str) -> 
         ]
         code, line = ends("services.supervisor", "--store", str(tmp_path / "store"), *free)
     assert (code, address in line) == (6, True)
+    assert f"--{taken}-listen chooses another" in line
     assert not (tmp_path / "store").exists()
 
 

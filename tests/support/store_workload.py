@@ -182,9 +182,7 @@ def main(directory: str, options: dict[str, Any]) -> None:
         for name, count in TOPICS.items():
             if name not in existing:
                 writer.create_topic(name, count)
-        wait_for_topics(
-            Path(directory), TOPICS
-        )  # before that only our own start knows them, and we may be killed
+        wait_for_topics(Path(directory), TOPICS)  # we may be killed, and a broker asked
         indexer = StoreIndexer.open(
             directory, config, filesystem=OsFileSystem(), clock=SystemClock()
         )

@@ -136,7 +136,8 @@ async def show(page: Page) -> Response:
 async def _show(page: Page, record: Record) -> Response:
     place = record.topic, record.queue_id, record.queue_offset
     at = record.commit_offset
-    writer, indexer, tracks = await asyncio.gather(  # no older than what is known of the message
+    # Positions are asked for by message: those that another page asked for may be older than it.
+    writer, indexer, tracks = await asyncio.gather(
         page.ask("writer", ("writer", at), page.client.writer_status),
         page.ask("indexer", ("indexer", at), page.client.indexer_status),
         page.ask(

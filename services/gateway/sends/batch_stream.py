@@ -122,9 +122,8 @@ class BatchStream:
         except grpc.aio.AioRpcError as error:
             self.give_up()
             raise Unanswered from error
-        (outcome,) = writer_pb2.ProduceStreamResponse.FromString(
-            answer
-        ).outcomes  # one frame is in flight
+        response = writer_pb2.ProduceStreamResponse.FromString(answer)
+        (outcome,) = response.outcomes  # one frame is in flight
         if outcome.HasField("stored"):
             return outcome.stored
         raise _refusal(outcome.failure)
