@@ -160,7 +160,7 @@ def _recover_and_wire(
         settings = save_settings(filesystem, paths, settings, config)
     settle_topics(filesystem, paths, topics, recovered, clock.now_ms)
     offsets = ConsumerOffsets(filesystem, paths.config, clock)
-    lower_offsets(offsets, topics, queues, after_kill=abort_found)
+    lower_offsets(offsets, topics, queues)
     _mark_running(filesystem, paths)
     return wire(
         filesystem=filesystem, paths=paths, config=config, settings=settings,

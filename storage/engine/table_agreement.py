@@ -43,7 +43,7 @@ def settle_topics(
     recovered: Recovered,
     now_ms: Callable[[], int],
 ) -> None:
-    """Make the copies of the topic table agree, and entries of topics that have queues and no entry.
+    """Repair the topic table, and make entries of topics that have queues and no entry.
 
     Durable on return, but where the disk is full.
     """
@@ -63,12 +63,8 @@ def settle_topics(
         topics.save(always=not has_topic_table(filesystem, paths.config))
 
 
-def lower_offsets(
-    offsets: ConsumerOffsets, topics: TopicTable, queues: QueueTable, *, after_kill: bool
-) -> None:
+def lower_offsets(offsets: ConsumerOffsets, topics: TopicTable, queues: QueueTable) -> None:
     """Set groups' offsets that lie after the end of their queue to that end; durable on return.
-
-    So are all others ``after_kill``: who saved them may have died before their sync.
 
     Their group would miss what is stored there next, so nothing may be while the disk is too full for it: raises
     StoreFull. A reader that keeps the offsets is told which they are.
@@ -80,14 +76,12 @@ def lower_offsets(
         return queues.get(topic, queue_id).next_offset
 
     found = offsets.beyond(end_of)
-    if not found and not after_kill:
+    if not found:
         return
     try:
-        offsets.lower(found)  # takes them, which makes their copies agree
+        offsets.lower(found)
         offsets.close()
     except StoreLocked:
-        if not found:
-            return
         offsets.leave_lost(found)
     for each in found:
         _LOG.warning(

@@ -9,7 +9,6 @@ from storage.config import StoreConfig
 from storage.files.filesystem import OsFileSystem
 from storage.format.config_json import encode_config
 from storage.tables.consumer_offsets import offset_fields, offset_key
-from storage.tables.table_copies import TableCopies
 from storage.tables.table_files import (
     DELAYS_FILE,
     GROUPS_FILE,
@@ -19,6 +18,7 @@ from storage.tables.table_files import (
     data_version,
     delay_fields,
     group_fields,
+    replace_table,
 )
 from storage.tables.topics import topics_document
 from storage.view.layout import StorePaths
@@ -50,5 +50,5 @@ def write_configuration(
     if tables.delays:
         written[DELAYS_FILE] = encode_config(delay_fields(tables.delays, version))
     for name, document in written.items():
-        TableCopies(filesystem, paths.config / name).replace(document)
+        replace_table(filesystem, paths.config / name, document)
     return settings.store_id

@@ -1,7 +1,5 @@
 """Consumer groups' progress: ``config/consumerOffset.json`` in a broker's shape.
 
-Which of its files counts is decided in ``storage.tables.table_copies``.
-
 Commits are kept in memory; ``save`` makes them durable. One process at a time may commit: the first
 commit takes a byte of the store's lock file, and the file is read again before it. Others only
 read, and see what was last saved.
@@ -24,13 +22,13 @@ from storage.format.config_json import encode_config, integer_keyed
 from storage.format.names import group_name_problem
 from storage.tables.deleted_progress import DeletedProgress
 from storage.tables.lost_progress import LostProgress, OffsetBeyond
-from storage.tables.table_copies import TableCopies
 from storage.tables.table_files import (
     LIGHT_OFFSETS_FILE,
     OFFSETS_FILE,
     data_version,
     read_table,
-    readable_by,
+    replace_table,
+    settle_table,
     table_in,
 )
 
@@ -74,7 +72,7 @@ def offset_fields(table: Table, version: Mapping[str, int]) -> dict[str, Any]:
 
 def _parsed(document: dict[str, Any]) -> tuple[dict[str, Any], Table]:
     if not document:
-        raise ValueError("an empty document: another copy may hold more")
+        raise ValueError("an empty document: its .bak may hold more")
     return document, offsets_in(document)
 
 
@@ -105,7 +103,7 @@ class ConsumerOffsets:
         self.reload()
 
     def reload(self) -> None:
-        """Read the copy of the table that counts; without one there is no progress."""
+        """Read the file of the table that counts; without one there is no progress."""
         with self._guard:
             if self._lock is not None:
                 self._take_over()
@@ -229,9 +227,8 @@ class ConsumerOffsets:
         self._lost.add(found)
 
     def _settle(self) -> None:
-        copies = TableCopies(self._filesystem, self._directory / self._name)
         with suppress(StoreFull):  # what counts is known, and the next save writes it
-            problem = copies.settle(readable_by(_parsed))
+            problem = settle_table(self._filesystem, self._directory / self._name, _parsed)
             if problem:
                 _LOG.warning("config/%s: %s", self._name, problem)
 
@@ -301,8 +298,8 @@ class ConsumerOffsets:
                 return False
             commits = self._commits
             self._filesystem.make_directory(self._directory)
-            copies = TableCopies(self._filesystem, self._directory / self._name)
-            copies.replace(encode_config(self._to_document()))
+            data = encode_config(self._to_document())
+            replace_table(self._filesystem, self._directory / self._name, data)
             self._saved_commits = commits
             return True
 

@@ -1,8 +1,7 @@
 """Settings of consumer groups: ``config/subscriptionGroup.json`` in a broker's shape.
 
-Fields that this code does not know are kept as they were read. Which of the table's files counts is
-decided in ``storage.tables.table_copies``. The reader that keeps consumer offsets is the only one who
-changes the table.
+Fields that this code does not know are kept as they were read. The reader that keeps consumer offsets is the
+only one who changes the table.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from storage.errors import GroupExists, GroupNotFound, InvalidMessage, StoreFull
 from storage.format.config_json import encode_config
 from storage.format.names import consumer_group_problem
 from storage.tables.backoff import Backoff, backoff_in, checked_backoff
-from storage.tables.table_copies import TableCopies
 from storage.tables.table_files import (
     GROUP_MAP,
     GROUPS_FILE,
@@ -27,7 +25,8 @@ from storage.tables.table_files import (
     group_fields,
     groups_in,
     read_table,
-    readable_by,
+    replace_table,
+    settle_table,
 )
 
 if TYPE_CHECKING:
@@ -197,7 +196,7 @@ class GroupTable:
             return
         self._take()
         with suppress(StoreFull):  # what counts is known, and the next change writes it
-            problem = TableCopies(self._filesystem, self._path).settle(readable_by(_parsed))
+            problem = settle_table(self._filesystem, self._path, _parsed)
             if problem:
                 _LOG.warning("config/%s: %s", GROUPS_FILE, problem)
         self._reload()
@@ -289,6 +288,6 @@ class GroupTable:
             GROUP_MAP: table,
         }
         self._filesystem.make_directory(self._path.parent)
-        copies = TableCopies(self._filesystem, self._path)
-        copies.replace(encode_config(dict(sorted(document.items()))))
+        data = encode_config(dict(sorted(document.items())))
+        replace_table(self._filesystem, self._path, data)
         self._document, self._groups = document, groups

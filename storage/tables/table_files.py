@@ -1,22 +1,25 @@
-"""The JSON tables in ``config/``: which there are, and one rule for reading them.
+"""The JSON tables in ``config/``: which there are, and one rule for reading and replacing them.
 
-Which of a table's files counts is decided by ``storage.tables.table_copies``. A broker's spelling of JSON
-is in ``storage.format.config_json``.
+A table has two files, as a broker leaves them: ``topics.json``, and ``topics.json.bak``, the version before.
+Ours alone is ``topics.json.checksum``: fingerprints of the table that we wrote last and of its ``.bak`` then.
+Where the table has another one and ``.bak`` is what we left, the table is damaged and its ``.bak`` counts.
+Whoever else replaces a table, a broker say, makes what we wrote its ``.bak``: the table counts. A broker's
+spelling of JSON is in ``storage.format.config_json``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from zlib import crc32
 
 from storage.format.config_json import MALFORMED, decode_config, integer_keyed
-from storage.tables.table_copies import read_copies
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from storage.files.filesystem import ReadFileSystem
+    from storage.files.filesystem import FileSystem, ReadFileSystem
 
 TOPICS_FILE: Final = "topics.json"
 OFFSETS_FILE: Final = "consumerOffset.json"
@@ -25,9 +28,88 @@ GROUPS_FILE: Final = "subscriptionGroup.json"
 DELAYS_FILE: Final = "delayOffset.json"
 GROUP_MAP: Final = "subscriptionGroupTable"
 DELAY_MAP: Final = "offsetTable"
+BACKUP: Final = ".bak"
+CHECKSUM: Final = ".checksum"
 
 T = TypeVar("T")
 Document = dict[str, Any]
+
+
+class ReadTable(NamedTuple, Generic[T]):
+    """A table as it was read: ``data`` is what its file has, b"" for none.
+
+    ``problem`` says what is wrong with its files, empty if nothing is. ``content`` is None where no file can be read.
+    """
+
+    content: T | None
+    data: bytes
+    problem: str = ""
+    from_backup: bool = False
+
+
+def read_files(
+    filesystem: ReadFileSystem,
+    path: Path,
+    parse: Callable[[Document], T],
+    known: ReadTable[T] | None = None,
+) -> ReadTable[T]:
+    """Read the file of a table that counts; nothing is changed. Raises OSError.
+
+    A table that is as ``known`` is not parsed again.
+    """
+    written = _fingerprints(filesystem, path)  # first: it is replaced before the table, .bak second
+    table = _read(filesystem, path)
+    if written is not None and _fingerprint(table) in written:
+        backup, is_damaged = None, False
+    else:
+        backup = _read(filesystem, _with(path, BACKUP))
+        is_damaged = written is not None and _fingerprint(backup) == written[1]
+    if known is not None and table == known.data and not (is_damaged or known.problem):
+        return known
+    content = None if is_damaged else _parsed(table, parse)
+    if content is not None and table is not None:
+        return ReadTable(content, table)
+    backup = backup or _read(filesystem, _with(path, BACKUP))
+    if table is None and backup is None:
+        return ReadTable(None, b"")
+    problem = "is missing" if table is None else "is damaged" if is_damaged else "cannot be read"
+    content = _parsed(backup, parse)
+    if content is None or backup is None:
+        return ReadTable(None, b"", f"{problem}; there is no .bak to use")
+    return ReadTable(content, backup, f"{problem}; its .bak is used", from_backup=True)
+
+
+def read_table(
+    filesystem: ReadFileSystem, directory: Path, name: str, parse: Callable[[Document], T]
+) -> T | None:
+    """Return what ``parse`` makes of the file of a table that counts; None if there is none."""
+    return read_files(filesystem, directory / name, parse).content
+
+
+def replace_table(filesystem: FileSystem, path: Path, data: bytes) -> None:
+    """Replace a table, whose file becomes its ``.bak``; durable on return. Its owner alone calls it.
+
+    Raises StoreFull with nothing changed, OSError.
+    """
+    before = _read(filesystem, path)
+    if before == data:
+        return
+    if before is None:
+        before = _read(filesystem, _with(path, BACKUP))  # stays the .bak
+    written = f"{_fingerprint(data)} {_fingerprint(before)}"
+    checksum = f"{written} {crc32(written.encode()):08x}\n".encode()
+    filesystem.write_atomically(path, data, copy=(CHECKSUM, checksum), syncs_copy=False)
+
+
+def settle_table(filesystem: FileSystem, path: Path, parse: Callable[[Document], object]) -> str:
+    """Make a damaged table hold what counts, and its ``.bak`` what was damaged; return what was wrong.
+
+    Durable on return. Its owner alone calls it. Raises StoreFull, OSError.
+    """
+    read = read_files(filesystem, path, parse)
+    if read.from_backup:
+        replace_table(filesystem, path, read.data)
+    return read.problem
 
 
 def document_in(data: bytes) -> Document:
@@ -38,27 +120,34 @@ def document_in(data: bytes) -> Document:
     return document
 
 
-def readable_by(parse: Callable[[Document], object]) -> Callable[[bytes], bool]:
-    """Return a function that says whether ``parse`` can make something of a file's bytes."""
-
-    def is_readable(data: bytes) -> bool:
-        with suppress(*MALFORMED):
-            parse(document_in(data))
-            return True
-        return False
-
-    return is_readable
-
-
-def read_table(
-    filesystem: ReadFileSystem, directory: Path, name: str, parse: Callable[[Document], T]
-) -> T | None:
-    """Return what ``parse`` makes of the copy of a table that counts; None if there is none."""
-    chosen = read_copies(filesystem, directory / name, readable_by(parse))
-    if chosen.ending is not None:
-        with suppress(*MALFORMED):
-            return parse(document_in(chosen.data))
+def _parsed(data: bytes | None, parse: Callable[[Document], T]) -> T | None:
+    with suppress(*MALFORMED):
+        return None if data is None else parse(document_in(data))
     return None
+
+
+def _fingerprints(filesystem: ReadFileSystem, path: Path) -> tuple[str, str] | None:
+    """Return the fingerprints of the table that we wrote last and of its ``.bak`` then; None if nobody knows."""
+    words = (_read(filesystem, _with(path, CHECKSUM)) or b"").decode("ascii", "replace").split()
+    if len(words) != 3 or words[2] != f"{crc32(' '.join(words[:2]).encode()):08x}":
+        return None  # a power cut may leave a part of it
+    return words[0], words[1]
+
+
+def _fingerprint(data: bytes | None) -> str:
+    """Return a word that differs for each content of a file, and for no file."""
+    return "none" if data is None else f"{crc32(data):08x}-{len(data)}"
+
+
+def _read(filesystem: ReadFileSystem, path: Path) -> bytes | None:
+    try:
+        return filesystem.read_bytes(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _with(path: Path, ending: str) -> Path:
+    return path.with_name(path.name + ending)
 
 
 def table_in(document: Mapping[str, Any], name: str) -> dict[Any, Any]:

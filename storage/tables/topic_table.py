@@ -4,8 +4,6 @@ A change is durable in the writer's journal, as a state for each topic; the writ
 second, so that many changes cost one file. A state names the counter that the table's version has with the
 change. A table whose counter is as high has it, or a broker's change since, and counts. Deletions are never
 in the journal: they write the file.
-
-Which of the table's files counts is decided in ``storage.tables.table_copies``.
 """
 
 from __future__ import annotations
@@ -18,15 +16,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from storage.errors import InvalidMessage, StoreError, StoreFull, TopicExists, TopicNotFound
-from storage.format.config_json import MALFORMED, Encoded, encoded
+from storage.format.config_json import Encoded, encoded
 from storage.journal.states import StateJournal, encode_document, read_states
-from storage.tables.table_copies import TableCopies, read_copies
 from storage.tables.table_files import (
     TOPICS_FILE,
+    ReadTable,
     data_version,
-    document_in,
+    read_files,
     read_table,
-    readable_by,
+    replace_table,
+    settle_table,
 )
 from storage.tables.topics import (
     PERM_READ,
@@ -107,7 +106,7 @@ class TopicTable:
         self._journal = journal
         self._saving = threading.Lock()  # before _changing
         self._changing = threading.Lock()
-        self._data = b""  # of the table that was read last
+        self._read: ReadTable[_Table] | None = None
         self._table = _Table({})
         self._topics: dict[str, TopicConfig] = {}
         self._encoded: dict[str, tuple[TopicConfig, Encoded]] = {}  # as they were saved last
@@ -117,26 +116,19 @@ class TopicTable:
         self.reload()
 
     def reload(self) -> None:
-        """Read the copy of the table that counts, and the changes that it lacks; without a copy it is empty."""
+        """Read the file of the table that counts, and the changes that it lacks; without one it is empty."""
         journal = self._journal
         states = read_states(self._filesystem, journal) if isinstance(journal, Path) else journal
-        chosen = read_copies(self._filesystem, self._path, readable_by(_parsed))
-        if chosen.data != self._data:
-            self._table = _Table({})
-            with suppress(*MALFORMED):
-                self._table = _parsed(document_in(chosen.data))
-            self._data = chosen.data
+        self._read = read_files(self._filesystem, self._path, _parsed, self._read)
+        self._table = self._read.content or _Table({})
         changes = list(_changes_in(states, self._table.counter))
         self._topics = self._table.topics | _changed(changes)
         self._unsaved = {name: counter for name, counter, _ in changes}
         self._counter = max((self._table.counter, *self._unsaved.values()))
 
     def settle(self) -> str:
-        """Make all copies of the table agree; return what was wrong, empty if nothing was.
-
-        Durable on return. Raises StoreFull, OSError.
-        """
-        return TableCopies(self._filesystem, self._path).settle(readable_by(_parsed))
+        """Repair a damaged table from its ``.bak``; return what was wrong, empty if nothing was. Raises StoreFull, OSError."""
+        return settle_table(self._filesystem, self._path, _parsed)
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -244,7 +236,7 @@ class TopicTable:
         version = data_version(counter, self._table.state_version, now_ms)
         document = topics_document(topics, version, self._table.other, self._encode)
         self._filesystem.make_directory(self._path.parent)
-        TableCopies(self._filesystem, self._path).replace(document)
+        replace_table(self._filesystem, self._path, document)
 
     def _forget_saved(self, saved_counter: int) -> None:
         """Take from the journal what the table has by now. What stays there does not count: its counter says so."""

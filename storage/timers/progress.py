@@ -22,13 +22,13 @@ from storage.format.timers.files import (
     encode_check,
     encode_rows,
 )
-from storage.tables.table_copies import TableCopies
 from storage.tables.table_files import (
     DELAYS_FILE,
     data_version,
     delay_fields,
     delays_in,
     read_table,
+    replace_table,
 )
 from storage.timers.broker_check import TIMER_CHECK_FILE, BrokerProgress, broker_progress
 from storage.timers.hand_over import timer_log_file_size
@@ -199,6 +199,5 @@ class TimerProgressFiles:
         )
         counter = int((version or {}).get("counter", 0)) + 1
         fields = delay_fields(dict(sorted(levels.items())), data_version(counter, 0, now_ms))
-        table = TableCopies(self._filesystem, self._config / DELAYS_FILE)
-        table.replace(encode_config(fields))
+        replace_table(self._filesystem, self._config / DELAYS_FILE, encode_config(fields))
         self._saved_levels = dict(levels)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from storage.tables.consumer_offsets import offsets_in, topic_and_group
-from storage.tables.table_copies import ENDINGS, read_copies
 from storage.tables.table_files import (
+    BACKUP,
     DELAYS_FILE,
     GROUPS_FILE,
     LIGHT_OFFSETS_FILE,
@@ -17,8 +17,8 @@ from storage.tables.table_files import (
     Document,
     delays_in,
     groups_in,
+    read_files,
     read_table,
-    readable_by,
 )
 from storage.tables.topic_table import read_topics
 from storage.tables.topics import TopicConfig as TopicConfig
@@ -43,7 +43,7 @@ Offsets = Mapping[tuple[str, str], Mapping[int, int]]
 
 
 class TableProblem(NamedTuple):
-    """What is wrong with the files of one table; ``is_lost``: no copy of it can be read."""
+    """What is wrong with the files of one table; ``is_lost``: none of them can be read."""
 
     problem: str
     is_lost: bool
@@ -64,7 +64,7 @@ class ConfigTables:
 
 
 def read_config_tables(filesystem: ReadFileSystem, paths: StorePaths) -> ConfigTables:
-    """Read the copies that count of the tables in ``config/``."""
+    """Read the files that count of the tables in ``config/``."""
 
     def table(name: str, parse: Callable[[Document], dict[T, Any]]) -> dict[T, Any]:
         return read_table(filesystem, paths.config, name, parse) or {}
@@ -89,12 +89,12 @@ def table_problems(filesystem: ReadFileSystem, directory: Path) -> dict[str, Tab
     """Return what is wrong with the files of each table, of those that have something."""
     found = {}
     for name, parse in _PARSE.items():
-        chosen = read_copies(filesystem, directory / name, readable_by(parse))
-        if chosen.problem:
-            found[name] = TableProblem(chosen.problem, chosen.ending is None)
+        read = read_files(filesystem, directory / name, parse)
+        if read.problem:
+            found[name] = TableProblem(read.problem, read.content is None)
     return found
 
 
 def has_topic_table(filesystem: ReadFileSystem, directory: Path) -> bool:
     """Return whether any file of the topic table is there, readable or not."""
-    return any(filesystem.exists(directory / f"{TOPICS_FILE}{ending}") for ending in ENDINGS)
+    return any(filesystem.exists(directory / f"{TOPICS_FILE}{ending}") for ending in ("", BACKUP))

@@ -57,6 +57,7 @@ def test_what_a_broker_writes_is_taken_and_guarded_after_our_next_start(
     path = directory / "config" / "topics.json"
     whole, expected = path.read_bytes(), topics(directory / "config")
     assert expected.keys() >= {"later-0", "later-1", "orders", "bills"}
+    del expected["later-1"]  # the version before does not have it
     for data in flipped(whole, range(0, 8 * len(whole), 1009)):
         path.write_bytes(data)
         assert topics(directory / "config") == expected

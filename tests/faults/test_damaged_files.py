@@ -50,7 +50,7 @@ def removed(bed: FlipBed, path: Path) -> Changes:
 
 def swapped(bed: FlipBed, path: Path) -> Changes:
     """With the next file of its directory; of tables the broker's own."""
-    suffixes = (".bak", ".checked")
+    suffixes = (".bak", ".checksum")
     others = [
         each
         for each in bed.files

@@ -214,7 +214,7 @@ def test_a_damaged_table_is_said(scrubbed: Scrubbed, caplog: pytest.LogCaptureFi
     scrubbed.next_pass()
 
     [event] = events(caplog)
-    assert "table: config/topics.json: is damaged; its checked copy is used" in event
+    assert "table: config/topics.json: is damaged; its .bak is used" in event
 
 
 def test_what_cannot_be_rebuilt_or_read_is_said_and_the_pass_goes_on(

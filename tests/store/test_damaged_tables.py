@@ -8,17 +8,11 @@ from typing import Any
 
 import pytest
 from engine_store import small_config
-from flips import flipped
-from golden import golden_copy
-from steps_to_try import steps_to_try
 
 from storage import Message, MessageStore, offline
-from storage.clock import SystemClock
 from storage.files.filesystem import OsFileSystem
 from storage.format.config_json import decode_config, encode_config
 from storage.reader import StoreReader
-from storage.tables.consumer_offsets import ConsumerOffsets
-from storage.tables.topic_table import TopicTable
 from storage.writer import StoreWriter
 
 FILES = OsFileSystem()
@@ -50,9 +44,9 @@ def change(path: Path, old: bytes, new: bytes) -> bytes:
     return data
 
 
-def forget_checked(directory: Path) -> None:
-    """Leave the store as one that no version with checked copies has opened."""
-    for path in (directory / "config").glob("*.checked"):
+def forget_checksums(directory: Path) -> None:
+    """Leave the tables as a broker leaves them."""
+    for path in (directory / "config").glob("*.checksum"):
         path.unlink()
 
 
@@ -69,22 +63,17 @@ def wrong(directory: Path) -> list[tuple[str, str]]:
     ]
 
 
-def test_a_bit_that_makes_222_of_a_group_into_622_changes_nothing(
+def test_a_bit_that_makes_222_of_a_group_into_622_costs_the_last_save(
     directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = table(directory, "consumerOffset.json")
-    whole = change(path, b"0:222", b"0:622")
-    assert progress(directory) == 222
-    assert wrong(directory) == [
-        ("config/consumerOffset.json", "is damaged; its checked copy is used")
-    ]
+    change(path, b"0:222", b"0:622")
+    assert progress(directory) == 100
+    assert wrong(directory) == [("config/consumerOffset.json", "is damaged; its .bak is used")]
     with MessageStore.open(directory) as store:
         assert store.reader.commit_offset("another", "orders", 0, 5) == 5
     assert "consumerOffset.json: is damaged" in caplog.text
-    assert progress(directory) == 222
-    assert path.with_name("consumerOffset.json.damaged").read_bytes() == whole.replace(
-        b"0:222", b"0:622"
-    )
+    assert progress(directory) == 100
     assert wrong(directory) == []
 
 
@@ -92,7 +81,7 @@ def test_an_offset_beyond_its_queue_where_nothing_says_what_it_was_goes_on_at_th
     directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Higher would lose what is stored next; the group misses nothing that it could still have had."""
-    forget_checked(directory)
+    forget_checksums(directory)
     change(table(directory, "consumerOffset.json"), b"0:222", b"0:622")
     assert progress(directory) == 283
     ((file, message),) = wrong(directory)
@@ -105,23 +94,10 @@ def test_an_offset_beyond_its_queue_where_nothing_says_what_it_was_goes_on_at_th
     assert wrong(directory) == []
 
 
-def test_a_bit_that_makes_orders_into_nrders_changes_nothing(directory: Path) -> None:
-    path = table(directory, "topics.json")
-    whole = change(path, b"orders", b"nrders")
-    with StoreReader.open(directory) as reader:
-        assert [topic.name for topic in reader.topics] == ["bills", "orders"]
-    assert wrong(directory) == [("config/topics.json", "is damaged; its checked copy is used")]
-    with MessageStore.open(directory) as store:
-        assert [topic.name for topic in store.list_topics()] == ["bills", "orders"]
-        assert store.put(Message(topic="orders", body=b"x")).queue_offset == 283
-    assert path.read_bytes() == whole
-    assert wrong(directory) == []
-
-
 def test_a_topic_that_has_records_and_no_entry_has_one_again(
     directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    forget_checked(directory)
+    forget_checksums(directory)
     change(table(directory, "topics.json"), b"orders", b"nrders")
     found = wrong(directory)
     assert [file for file, _ in found] == ["config/topics.json"]
@@ -132,25 +108,6 @@ def test_a_topic_that_has_records_and_no_entry_has_one_again(
         assert store.put(Message(topic="orders", body=b"x")).queue_offset == 283
     assert "topic orders had records and no entry" in caplog.text
     assert wrong(directory) == []
-
-
-@pytest.mark.parametrize("name", ["topics.json", "consumerOffset.json"])
-@pytest.mark.parametrize(("ending", "share"), [("", 0), (".bak", 2), (".checked", 4)])
-def test_no_flipped_bit_of_a_table_changes_what_is_read(
-    directory: Path, name: str, ending: str, share: int
-) -> None:
-    config = directory / "config"
-    read: dict[str, Callable[[], Any]] = {
-        "topics.json": lambda: list(TopicTable(FILES, config, config.parent / "journal")),
-        "consumerOffset.json": lambda: ConsumerOffsets(FILES, config, SystemClock()).table,
-    }
-    expected = read[name]()
-    assert expected
-    path = config / (name + ending)
-    whole = path.read_bytes()
-    for data in flipped(whole, steps_to_try(range(8 * len(whole)), 15, start=share)):
-        path.write_bytes(data)
-        assert read[name]() == expected
 
 
 def rewrite_as_a_broker(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -183,16 +140,3 @@ def test_what_a_broker_has_written_since_is_taken(
         assert store.reader.commit_offset("another", "orders", 0, 1) == 1
     assert progress(directory) == 230
     assert not caplog.records
-
-
-def test_tables_of_a_real_broker_are_guarded_from_our_first_start_on(tmp_path: Path) -> None:
-    directory = golden_copy("basic", tmp_path)
-    config = directory / "config"
-    topics = list(TopicTable(FILES, config, config.parent / "journal"))
-    StoreWriter.open(directory).close()
-    path = config / "topics.json"
-    whole = path.read_bytes()
-    assert list(TopicTable(FILES, config, config.parent / "journal")) == topics
-    for data in flipped(whole, range(0, 8 * len(whole), 97)):
-        path.write_bytes(data)
-        assert list(TopicTable(FILES, config, config.parent / "journal")) == topics

@@ -67,7 +67,7 @@ def record(
 def leave_as_a_broker_does(directory: Path) -> None:
     """Remove what a broker does not keep: a closed store is then one that we have not opened yet."""
     (directory / "checkpoint").unlink()
-    for name in ("penstock.json*", "*.checked"):
+    for name in ("penstock.json*", "*.checksum"):
         for path in (directory / "config").glob(name):
             path.unlink()
 

@@ -38,7 +38,7 @@ from storage.queues.unit_count import UnitCount
 from storage.recovery import recover
 from storage.staged import open_commit, staged_commits
 from storage.staged.open_commit import OpenCommit
-from storage.tables import table_copies
+from storage.tables import table_files
 from storage.testing import SimulatedDisk
 from storage.view.log.commit_log import EVERYTHING, CommitLogView
 from storage.view.queues import consume_queue
@@ -383,8 +383,8 @@ DEFECTS = [
         damage_checks.no_flip_of_a_lease_journal_is_believed,
     ),
     PlantedDefect(
-        "the checked copy of a table is not looked at",
-        _set(table_copies, "read_checked", lambda *_: (None, "")),
+        "the checksum of a table is not looked at",
+        _set(table_files, "_fingerprints", lambda *_: None),
         damage_checks.no_flip_of_a_groups_offsets_moves_it,
     ),
     PlantedDefect(
