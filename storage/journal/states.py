@@ -44,11 +44,12 @@ class States:
     """States by name, as they are now."""
 
     def __init__(self, states: dict[str, bytes]) -> None:
-        self._states = states  # replaced as one
+        self._states = states
 
     def names(self, prefix: str) -> list[str]:
         """Return the names of states that begin so."""
-        return [name for name in self._states if name.startswith(prefix)]
+        states = self._states.copy()  # a put may come meanwhile
+        return [name for name, state in states.items() if state and name.startswith(prefix)]
 
     def get(self, name: str) -> bytes:
         """Return a state, b"" if there is none."""
@@ -180,17 +181,19 @@ class StateJournal(States):
         Raises StoreFull with nothing changed, and OSError, after which a start may find them or not.
         """
         with self._guard:
-            after = _present({**self._states, **states})
-            if after == self._states:
+            changed = {name: state for name, state in states.items() if state != self.get(name)}
+            if not changed:
                 return
-            payload = encode_states(states)
+            payload = encode_states(changed)
             file, size = self._file, len(payload) + _OVERHEAD
             if file is None or file.end + size > max(SIZE_MAX, 4 * file.begin_size):
-                self._begin_generation(after)
+                self._begin_generation(_present(self._states | changed))
             else:
                 file.reserve(size)
                 self._append(file, payload)
-            self._states = after
+            self._states.update(changed)  # one step for those who read meanwhile
+            for removed in [name for name, state in changed.items() if not state]:
+                del self._states[removed]
 
     def _append(self, file: JournalFile, payload: bytes) -> None:
         try:
