@@ -14,17 +14,25 @@ from storage.files import open_files
 
 
 async def serve(
-    name: str, settings: ProcessSettings, service: str, handlers: Mapping[str, Handler]
+    name: str,
+    settings: ProcessSettings,
+    services: Mapping[str, Mapping[str, Handler]],
+    *,
+    address: str = "127.0.0.1:0",
 ) -> None:
-    """Serve the methods of one service on a free port until it is ended; says where as services do."""
+    """Serve the methods of gRPC services until it is ended; says where as services do."""
     memory.keep_buffers()
     open_files.raise_limit()
     server = call_server(settings.rpc_server)(
-        {f"/{service}/{method}": handler for method, handler in handlers.items()},
+        {
+            f"/{service}/{method}": handler
+            for service, handlers in services.items()
+            for method, handler in handlers.items()
+        },
         server_options(settings),
         calls_max=settings.concurrent_calls_max,
     )
-    port = server.add_port("127.0.0.1:0")
+    port = server.add_port(address)
     await server.start()
     print(f"{name} serves on 127.0.0.1:{port}", flush=True)
     await asyncio.Event().wait()

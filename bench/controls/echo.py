@@ -85,7 +85,7 @@ async def _serve(rpc_server: str) -> None:
         "Follow": Handler(takes_stream=False, run=echo.follow),
     }
     settings = WriterSettings(store=Path("unused"), rpc_server=rpc_server)
-    await bare_server.serve("echo", settings, "penstock.bench.Echo", handlers)
+    await bare_server.serve("echo", settings, {"penstock.bench.Echo": handlers})
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ async def _serve() -> None:
         },
     }
     service = "apache.rocketmq.v2.MessagingService"
-    await bare_server.serve("idle server", GatewaySettings(), service, handlers)
+    await bare_server.serve("idle server", GatewaySettings(), {service: handlers})
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ async def _serve() -> None:
         "AckMessage": Handler(takes_stream=False, run=server.acknowledge),
     }
     service = "apache.rocketmq.v2.MessagingService"
-    await bare_server.serve("push server", GatewaySettings(), service, handlers)
+    await bare_server.serve("push server", GatewaySettings(), {service: handlers})
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """Compare Penstock with RocketMQ, Kafka, NATS JetStream and Redis Streams: ``python -m bench.peers [--quick]``.
 
+Bare is the transport that Penstock is on, without a store: what bounds it.
+
 Each cell is measured on each peer in turn, in so many rounds; one table shows medians and ratios, and
 ``bench/results/`` keeps everything as JSON. What is not installed is named, and its peer left out.
 """
@@ -17,6 +19,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Final
 
+from bench.peers.bare_peer import BarePeer
 from bench.peers.cells import CELLS, FULL, QUICK, Measured
 from bench.peers.comparison import compare, markdown
 from bench.peers.generator import LoadFailed
@@ -27,7 +30,9 @@ from bench.peers.peer import Peer
 from bench.peers.penstock_peer import PenstockPeer
 from bench.peers.software import ToolMissing
 
-PEERS: Final[tuple[type[Peer], ...]] = (PenstockPeer, RocketmqPeer, KafkaPeer, NatsPeer, RedisPeer)
+PEERS: Final[tuple[type[Peer], ...]] = (
+    PenstockPeer, BarePeer, RocketmqPeer, KafkaPeer, NatsPeer, RedisPeer,
+)  # fmt: skip
 RESULTS: Final = Path(__file__).parents[1] / "results"
 
 
@@ -84,7 +89,7 @@ def main() -> int:
     for number in range(1, campaign.rounds + 1):
         for cell in cells:
             for kind in versions:
-                if cell.client == "python" and not kind.has_python_client:
+                if not kind.measures(cell):
                     continue
                 began = time.monotonic()
                 try:

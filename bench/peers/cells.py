@@ -51,6 +51,11 @@ class Cell:
     is_stream: bool = False  # of Penstock: one message a request is a frame on one stream
 
     @property
+    def is_of_store(self) -> bool:
+        """Whether it measures what only a store does."""
+        return self.durability == "sync" or self.operation in ("topics", "restart")
+
+    @property
     def rows(self) -> list[Row]:
         """What of this cell the table shows."""
         if self.operation == "latency":

@@ -24,12 +24,20 @@ class Peer(ABC):
     name: ClassVar[str]
     warm_up_s: ClassVar[float] = 3.0
     has_python_client: ClassVar[bool] = True
+    is_store: ClassVar[bool] = True
 
     def __init__(self, directory: Path, cell: Cell) -> None:
         self.directory = directory
         self.cell = cell
         self.port = free_port()
         self.processes: list[subprocess.Popen[bytes]] = []
+
+    @classmethod
+    def measures(cls, cell: Cell) -> bool:
+        """Return whether a cell means something on this peer."""
+        if cell.client == "python" and not cls.has_python_client:
+            return False
+        return cls.is_store or not cell.is_of_store
 
     @classmethod
     @abstractmethod
