@@ -1,4 +1,4 @@
-"""Appending in process beside a bare memcpy: ``python -m bench.append [--rounds N] [--store DIR]``.
+"""Appending in process beside a bare memcpy: ``python -m bench.append``.
 
 A burst is a round after which dispatch may catch up, in a log file that was warmed whole, as the services
 have it where the memory is ample; its limit is a memcpy into pages of such a file that were touched
@@ -10,7 +10,6 @@ in ahead by a thread as the store's are.
 
 from __future__ import annotations
 
-import argparse
 import random
 import tempfile
 import time
@@ -23,7 +22,7 @@ from typing import Final
 import numpy as np
 
 from bench.controls.bare_files import bare_files
-from bench.figures import Figure, alternate, beside, seconds_of, show
+from bench.figures import Figure, alternate, beside, command, seconds_of
 from bench.kernels import BATCH_RECORDS, client_batch
 from bench.resident import wait_until_warmed
 from storage.config import StoreConfig
@@ -167,6 +166,17 @@ class LongRun:
                 time.sleep(busy.retry_delay_ms / 1000)
 
 
+def run(
+    directory: Path = Path(), *, rounds: int = 21, batches: int = BATCHES, long_rounds: int = LONG_ROUNDS,
+    long_seconds: float = LONG_SECONDS,
+) -> list[Figure]:  # fmt: skip
+    """Append in process beside a bare memcpy, and for seconds beside bare files."""
+    return [
+        run_long(directory, rounds=long_rounds, seconds=long_seconds),
+        *run_bursts(directory, rounds=rounds, batches=batches),
+    ]
+
+
 def run_long(
     directory: Path, *, rounds: int, seconds: float, log_file_bytes: int = LOG_FILE_BYTES
 ) -> Figure:
@@ -242,15 +252,5 @@ def run_bursts(
     return figures
 
 
-def main() -> None:
-    """Run from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--store", type=Path, default=Path(), help="where the files go meanwhile")
-    parser.add_argument("--rounds", type=int, default=15, help="of bursts")
-    arguments = parser.parse_args()
-    bursts = run_bursts(arguments.store, rounds=arguments.rounds)
-    show([*bursts, run_long(arguments.store, rounds=LONG_ROUNDS, seconds=LONG_SECONDS)])
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

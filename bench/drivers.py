@@ -7,7 +7,6 @@ from one second to the next.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import subprocess
 import sys
@@ -276,11 +275,3 @@ def resident_mib(process_id: int) -> float:
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
     raise RuntimeError(f"no process {process_id}")
-
-
-def rounds_given() -> int:
-    """Return the one option that these benches share."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    rounds: int = parser.parse_args().rounds
-    return rounds

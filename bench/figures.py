@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import inspect
 import json
 import os
 import platform
@@ -119,7 +121,7 @@ def table(figures: Sequence[Figure]) -> Table:
             f"{_number(each.value)} {each.unit}",
             _spread(each),
             limit,
-            "" if each.ratio is None else f"{each.ratio:.2f}",
+            _ratio(each),
             "" if each.refused is None else f"{each.refused:,}",
             each.wanted,
             "[green]yes[/]" if each.reached else "[bold red]no[/]",
@@ -131,6 +133,17 @@ def table(figures: Sequence[Figure]) -> Table:
 def _spread(figure: Figure) -> str:
     values = [value for value, _ in figure.rounds]
     return f"{_number(min(values))} .. {_number(max(values))}" if len(values) > 1 else ""
+
+
+def _ratio(figure: Figure) -> str:
+    """Return the ratio, with its quartiles where there are four rounds."""
+    if figure.ratio is None:
+        return ""
+    ratios = [value / limit for value, limit in figure.rounds if limit]
+    if len(ratios) < 4:
+        return f"{figure.ratio:.2f}"
+    low, _, high = statistics.quantiles(ratios, n=4)
+    return f"{figure.ratio:.2f} ({low:.2f} .. {high:.2f})"
 
 
 def _number(value: float) -> str:
@@ -172,3 +185,15 @@ def keep(path: Path, figures: Sequence[Figure], *, options: dict[str, Any]) -> N
     """Write figures and machine as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document(figures, options=options), indent=1) + "\n")
+
+
+def command(run: Callable[..., Sequence[Figure]]) -> None:
+    """Run one bench from the command line and print its figures; the arguments of ``run`` are its options."""
+    about = (run.__doc__ or "").partition("\n")[0]
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    for name, each in inspect.signature(run).parameters.items():
+        option, default = f"--{name.replace('_', '-')}", each.default
+        parser.add_argument(option, type=type(default), default=default, help=" ")
+    show(run(**vars(parser.parse_args())))

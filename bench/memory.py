@@ -8,7 +8,7 @@ from typing import Final
 import grpc
 
 from bench import drivers
-from bench.figures import Figure, show
+from bench.figures import Figure, command
 from penstock.v1 import writer_pb2, writer_pb2_grpc
 from services import loops
 
@@ -48,4 +48,4 @@ def run(*, settle_seconds: float = SETTLE_SECONDS) -> list[Figure]:
 
 
 if __name__ == "__main__":
-    show(run())
+    command(run)

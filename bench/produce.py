@@ -22,7 +22,7 @@ import grpc
 from bench import drivers
 from bench.controls import echo
 from bench.controls.bare_files import BareFiles, bare_files
-from bench.figures import Figure, show
+from bench.figures import Figure, command
 from bench.resident import wait_until_warmed
 from penstock.v1 import common_pb2, reader_pb2, reader_pb2_grpc, writer_pb2, writer_pb2_grpc
 from services import loops
@@ -218,7 +218,9 @@ async def measure_bursts(
         return [await measure_burst(to, name, count=count, rounds=rounds, log=log)]
 
 
-def run(*, rounds: int, long_rounds: int, seconds: float) -> list[Figure]:
+def run(
+    *, rounds: int = drivers.ROUNDS, long_rounds: int = LONG_ROUNDS, seconds: float = LONG_SECONDS
+) -> list[Figure]:
     """Start writers and an echo server, and time them."""
     sources = [encoded(queue_id, b"x" * BODY_BYTES) for queue_id in range(QUEUES)]
     with drivers.process("bench.controls.echo") as (transport, _):
@@ -259,4 +261,4 @@ def run(*, rounds: int, long_rounds: int, seconds: float) -> list[Figure]:
 
 
 if __name__ == "__main__":
-    show(run(rounds=drivers.rounds_given(), long_rounds=LONG_ROUNDS, seconds=LONG_SECONDS))
+    command(run)

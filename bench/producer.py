@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import Final
 
 from bench import drivers
-from bench.figures import Figure
+from bench.figures import Figure, command
 from penstock import Client, Handle
 
 TOPIC: Final = "bench"
@@ -51,7 +51,7 @@ def time_producer(client: Client, seconds: float, **options: int | bool) -> tupl
     return rate, statistics.quantiles(taken, n=100)[98] * 1000
 
 
-def run(*, rounds: int, seconds: float = SECONDS) -> list[Figure]:
+def run(*, rounds: int = 3, seconds: float = SECONDS) -> list[Figure]:
     """Start a writer with default settings and time the producer beside its control."""
     pairs = []
     with (
@@ -91,3 +91,7 @@ def run(*, rounds: int, seconds: float = SECONDS) -> list[Figure]:
             rounds=rates,
         ),
     ]
+
+
+if __name__ == "__main__":
+    command(run)

@@ -19,7 +19,6 @@ PAGE: Final = mmap.PAGESIZE
 INTERVAL_S: Final = 1.0
 WARM_WAIT_S: Final = 60.0
 TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
-_CPU_CLOCK: Final = 2  # of a process: what the scheduler counts
 FIELDS: Final = ("RssAnon:", "RssShmem:", "RssFile:")
 
 
@@ -30,12 +29,6 @@ def cpu_seconds(process_ids: Iterable[int]) -> float:
         fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
         total += (int(fields[11]) + int(fields[12])) / TICKS_PER_S
     return total
-
-
-def cpu_ns(process_id: int) -> int:
-    """Return the processor time that a process has used so far, to the nanosecond, its own and the kernel's for it."""
-    clock = ~process_id << 3 | _CPU_CLOCK  # as clock_getcpuclockid(3) makes it on Linux
-    return time.clock_gettime_ns(clock)
 
 
 def descendants(root: int) -> set[int]:
@@ -54,13 +47,13 @@ def descendants(root: int) -> set[int]:
     return found - {root}
 
 
-def resident_bytes(root: int) -> tuple[int, int]:
+def resident_bytes(root: int, *, without: int = 0) -> tuple[int, int]:
     """Return what a process and its descendants have resident: all of it, and without mapped files.
 
     Pages that several of them share count several times.
     """
     total = anonymous = 0
-    for pid in {root} | descendants(root):
+    for pid in ({root} | descendants(root)) - {without}:
         try:
             lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         except OSError:
@@ -76,10 +69,11 @@ def resident_bytes(root: int) -> tuple[int, int]:
 class PeakMemory:
     """Looks every second while it is entered; ``total`` and ``anonymous`` are the highest seen.
 
-    Not while ``paused``.
+    Not while ``paused``. A child process ``without`` is left out.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, without: int = 0) -> None:
+        self._without = without
         self.total = self.anonymous = 0
         self.paused = False
         self._stop = threading.Event()
@@ -97,7 +91,7 @@ class PeakMemory:
         while not self._stop.wait(INTERVAL_S):
             if self.paused:
                 continue
-            total, anonymous = resident_bytes(os.getpid())
+            total, anonymous = resident_bytes(os.getpid(), without=self._without)
             self.total, self.anonymous = max(self.total, total), max(self.anonymous, anonymous)
 
 

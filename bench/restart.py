@@ -9,7 +9,6 @@ synced since its last messages.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import signal
@@ -27,7 +26,7 @@ from typing import Any, Final
 import grpc
 
 from bench import drivers, produce
-from bench.figures import Figure, show
+from bench.figures import Figure, command
 from bench.resident import descendants
 from penstock.v1 import common_pb2, writer_pb2, writer_pb2_grpc
 from services import loops
@@ -152,7 +151,7 @@ def _restart(running: Starting, log_bytes: int) -> tuple[float, int]:
         return seconds, loops.run(_fill_and_kill(address, process_id, log_bytes))
 
 
-def _fill_queues(store: Path, queues: int) -> None:
+def fill_queues(store: Path, queues: int) -> None:
     """Put a message into each of very many queues, and die."""
     properties = encode_properties({})
     writer = StoreWriter.open(store, StoreConfig(queue_flush_interval_ms=NO_SYNC_MS))
@@ -172,8 +171,7 @@ def _fill_queues(store: Path, queues: int) -> None:
 
 def _restart_with_queues(store: Path, queues: int) -> float:
     """Return the seconds from the start of a writer whose queues are dirty to its first acknowledgement."""
-    filling = [sys.executable, "-m", "bench.restart", "--fill", str(queues), "--open", str(store)]
-    if subprocess.run(filling, check=False).returncode != -signal.SIGKILL:
+    if _in_a_process(f"fill_queues(Path({str(store)!r}), {queues})").returncode != -signal.SIGKILL:
         raise RuntimeError("the queues were not filled")
     begin = time.perf_counter()
     with drivers.service("writer", store, f"--queue-flush-interval-ms={NO_SYNC_MS}") as (
@@ -184,7 +182,7 @@ def _restart_with_queues(store: Path, queues: int) -> float:
         return time.perf_counter() - begin
 
 
-def run_with_queues(*, queues: int, rounds: int, directory: Path | None = None) -> Figure:
+def run_with_queues(*, queues: int, rounds: int, directory: Path) -> Figure:
     """Measure starts of a writer with so many queues."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=directory) as temporary:
         store = Path(temporary) / "store"
@@ -197,15 +195,23 @@ def run_with_queues(*, queues: int, rounds: int, directory: Path | None = None) 
 
 def _open_alone(store: Path) -> float:
     """Return the seconds that opening the store takes, in a process which dies right after it."""
-    command = [sys.executable, "-m", "bench.restart", "--open", str(store)]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return float(_in_a_process(f"open_and_die(Path({str(store)!r}))").stdout)
+
+
+def _in_a_process(call: str) -> subprocess.CompletedProcess[str]:
+    """Run a function of this module in a process that has only imported it."""
+    program = f"from bench.restart import *; {call}"
+    return subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)  # noqa: PLW1510
 
 
 def run(
-    *, gib: float = 4, rounds: int = 3, queues: int = QUEUES, directory: Path | None = None
+    *, gib: float = 4.0, rounds: int = 3, queues: int = QUEUES, directory: Path = Path()
 ) -> list[Figure]:
-    """Measure the three in turn, each after a kill of its own, then starts with many queues."""
+    """Time starts after kill -9, of all services, the writer and the engine in turn; ``gib`` 0: of many queues alone."""
     serves, starts, opens = [], [], []
+    of_queues = run_with_queues(queues=queues, rounds=rounds, directory=directory)
+    if not gib:
+        return [of_queues]
     end = 0
     with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=directory) as temporary:
         store = Path(temporary) / "store"
@@ -221,7 +227,7 @@ def run(
         _figure(f"penstock serve {log}, to first ack", serves),
         _figure(f"writer start {log}, to first ack", starts),
         _figure(f"engine open {log}", opens),
-        run_with_queues(queues=queues, rounds=rounds, directory=directory),
+        of_queues,
     ]
 
 
@@ -237,7 +243,8 @@ def _figure(name: str, seconds: list[float], wanted: float = SECONDS_WANTED) -> 
     )
 
 
-def _open_and_die(store: Path) -> None:
+def open_and_die(store: Path) -> None:
+    """Open a store, print how long that took, and die."""
     warm()
     begin = time.perf_counter()
     StoreWriter.open(store)
@@ -245,27 +252,5 @@ def _open_and_die(store: Path) -> None:
     os._exit(0)
 
 
-def main() -> None:
-    """Run from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--gib", type=float, default=4)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--store", type=Path, help="where the files go meanwhile")
-    parser.add_argument("--queues", type=int, default=QUEUES)
-    parser.add_argument("--queues-alone", action="store_true", help="no long log before them")
-    parser.add_argument("--open", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--fill", type=int, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.fill is not None:
-        _fill_queues(arguments.open, arguments.fill)
-    if arguments.open is not None:
-        _open_and_die(arguments.open)
-    given = {key: getattr(arguments, key) for key in ("queues", "rounds")}
-    if arguments.queues_alone:
-        show([run_with_queues(**given, directory=arguments.store)])
-        return
-    show(run(gib=arguments.gib, **given, directory=arguments.store))
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

@@ -20,7 +20,7 @@ from cryptography import x509
 
 from bench import drivers, produce
 from bench.controls import echo
-from bench.figures import Figure, show
+from bench.figures import Figure, command
 from cli.trial_authority import TrialAuthority
 from penstock.credentials import Credentials
 from penstock.tls import TLS
@@ -179,7 +179,7 @@ def _what(store: ServedStore) -> str:
     )
 
 
-def run(*, rounds: int) -> list[Figure]:
+def run(*, rounds: int = 5) -> list[Figure]:
     """Measure TLS alone, and accounts alone."""
     figures = []
     with stores(tls=True) as (secured, plain):
@@ -192,4 +192,4 @@ def run(*, rounds: int) -> list[Figure]:
 
 
 if __name__ == "__main__":
-    show(run(rounds=drivers.rounds_given()))
+    command(run)

@@ -1,4 +1,4 @@
-"""Reads and jobs of the Spark pipeline beside a bare walk: ``python -m bench.spark_read``.
+"""Reads of the Spark pipeline beside a bare walk: ``python -m bench.spark_read``.
 
 A store of ``--gib`` GiB with 8 topics of very different sizes is made under ``--store`` (kept for the
 next run), read once so that it is in the page cache, and the measures are run in turn, ``--rounds`` times
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import shutil
 import statistics
 import time
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from typing import Any, Final
 
 from bench.resident import PeakMemory, cached_bytes, forget
 from bench.spark_pipe import SameBatches
-from pipeline import audit, build_session, read_messages, rebuild
+from pipeline import build_session, read_messages
 from storage.format.record import encode_for_batch
 from storage.store import MessageStore
 from storage.view.log.walk import RecordRun, walk_range
@@ -35,24 +34,30 @@ SMALL: Final = f"topic{len(SHARES) - 1}"
 ONE_TOPIC: Final = "one topic of 1 %, all columns, noop"
 
 
+def batches_of(rng: random.Random) -> dict[tuple[int, int], bytes]:
+    """Return a batch for each topic and queue, its records of about 1.1 KiB, each with tag, key and unique id."""
+    return {
+        (topic, queue_id): b"".join(
+            encode_for_batch(
+                f"topic{topic}", queue_id, rng.randbytes(900),
+                f"UNIQ_KEY\x01{rng.randbytes(16).hex()}\x02KEYS\x01k{number}\x02"
+                f"TAGS\x01tag{number % 5}\x02".encode(),
+                0, 0, 1_700_000_000_000, HOST,
+            )
+            for number in range(BATCH)
+        )
+        for topic in range(len(SHARES))
+        for queue_id in range(QUEUES)
+    }  # fmt: skip
+
+
 def make_store(directory: Path, size: int) -> None:
-    """Fill a store with records of about 1.1 KiB, each with tag, key and unique id."""
+    """Fill a store."""
     rng = random.Random(7)
     with MessageStore.open(directory) as store:
         for topic in range(len(SHARES)):
             store.create_topic(f"topic{topic}", QUEUES)
-        batches = {}
-        for topic in range(len(SHARES)):
-            for queue_id in range(QUEUES):
-                batches[topic, queue_id] = b"".join(
-                    encode_for_batch(
-                        f"topic{topic}", queue_id, rng.randbytes(900),
-                        f"UNIQ_KEY\x01{rng.randbytes(16).hex()}\x02KEYS\x01k{number}\x02"
-                        f"TAGS\x01tag{number % 5}\x02".encode(),
-                        0, 0, 1_700_000_000_000, HOST,
-                    )
-                    for number in range(BATCH)
-                )  # fmt: skip
+        batches = batches_of(rng)
         written = 0
         while written < size:
             topic = rng.choices(range(len(SHARES)), SHARES)[0]
@@ -101,7 +106,7 @@ def alternated_seconds(
 
 
 def measures_of(
-    spark: Any, store: StoreView, target: Path, memory: PeakMemory
+    spark: Any, store: StoreView, memory: PeakMemory
 ) -> dict[str, tuple[Callable[[], Any], int]]:
     """Return each measure by name, with the MiB/s of log that it should reach, 0 for none."""
     name = str(store.paths.root.resolve())
@@ -117,10 +122,6 @@ def measures_of(
         bare_walk(store)
         memory.paused = False
 
-    def rebuilt() -> None:
-        shutil.rmtree(target, ignore_errors=True)
-        rebuild(spark, name, target, what="queues")
-
     return {
         "control: scan kernel, 1 core": (control, 0),
         "control: ready batches, all columns, noop": (
@@ -134,8 +135,6 @@ def measures_of(
         ONE_TOPIC: (
             lambda: drain(spark.read.format("penstock").option("subscribe", SMALL).load(name)), 0,
         ),
-        "rebuild of consume queues": (rebuilt, 700),
-        "audit": (lambda: audit(spark, name), 1024),
     }  # fmt: skip
 
 
@@ -181,9 +180,8 @@ def main() -> None:
     log_mib = (store.bounds.end_offset - store.bounds.min_offset) / MIB
     spark = build_session("local[2]", "penstock bench", {"spark.log.level": "ERROR"})
     spark.dataSource.register(SameBatches)
-    target = given.store.with_name(given.store.name + "-rebuilt")
     memory = PeakMemory()
-    measures = measures_of(spark, store, target, memory)
+    measures = measures_of(spark, store, memory)
     chosen = {name: run for name, (run, _) in measures.items() if given.only in name}
     cached_in_memory(given.store)
     with memory:
@@ -197,7 +195,6 @@ def main() -> None:
     print(
         f"one topic of 1 % reads {100 * share:.1f} % of a log that is not cached; wanted 5 at most"
     )
-    shutil.rmtree(target, ignore_errors=True)
     if given.json:
         document = {
             "log_mib": log_mib, "results": results, "share_of_log": share,

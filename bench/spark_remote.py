@@ -10,34 +10,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bench import drivers
 from bench.spark_read import MIB, SHARES, cached_in_memory, make_store, median_seconds
 from pipeline import build_session, read_messages
 from pipeline.source.remote import Endpoint
 from storage.view.store_view import StoreView
-
-
-@contextmanager
-def reader_of(store: Path) -> Iterator[str]:
-    """A reader process; gives its address."""
-    arguments = ["-m", "services.reader", "--store", str(store), "--listen", "127.0.0.1:0"]
-    with subprocess.Popen(
-        [sys.executable, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
-        assert process.stdout is not None
-        try:
-            for line in process.stdout:
-                if "serves on" in line:
-                    yield line.split("serves on ")[1].split()[0]
-                    break
-        finally:
-            process.terminate()
 
 
 def pull_alone(address: str) -> int:
@@ -75,7 +56,7 @@ def main() -> None:
         return lambda: read_messages(spark, columns=["queueId"], **options).count()
 
     results = []
-    with reader_of(given.store) as address:
+    with drivers.service("reader", given.store) as (address, _):
         measures: dict[str, Callable[[], Any]] = {
             "control: pull alone, 1 process": lambda: pull_alone(address),
             "files: all columns, noop sink": noop(store=name),

@@ -15,14 +15,13 @@ import random
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from bench.spark_read import BATCH, HOST, QUEUES, SHARES
-from storage.format.record import encode_for_batch
+from bench.resident import PeakMemory
+from bench.spark_read import BATCH, QUEUES, SHARES, batches_of
 from storage.store import MessageStore
 
 MB: Final = 1_000_000
@@ -30,26 +29,6 @@ QUANTILES: Final = 20
 WARM_UPS: Final = 4
 WARM_UP_S: Final = 0.5
 CATCH_UP_S: Final = 60.0
-BODY_SIZE: Final = 900
-
-
-def batches() -> list[tuple[int, bytes]]:
-    """Make the batches that are appended again and again: 8 topics, one of them 1 %."""
-    rng = random.Random(7)
-    made = []
-    for topic, share in enumerate(SHARES):
-        for queue_id in range(QUEUES):
-            batch = b"".join(
-                encode_for_batch(
-                    f"topic{topic}", queue_id, rng.randbytes(BODY_SIZE),
-                    f"UNIQ_KEY\x01{rng.randbytes(16).hex()}\x02KEYS\x01k{number}\x02"
-                    f"TAGS\x01tag{number % 5}\x02".encode(),
-                    0, 0, 1_700_000_000_000, HOST,
-                )
-                for number in range(BATCH)
-            )  # fmt: skip
-            made.append((share, batch))
-    return made
 
 
 def produce(directory: Path, rate: float) -> None:
@@ -57,8 +36,9 @@ def produce(directory: Path, rate: float) -> None:
     with MessageStore.open(directory) as store:
         for topic in range(len(SHARES)):
             store.create_topic(f"topic{topic}", QUEUES)
-        made, rng = batches(), random.Random(11)
-        weights = [share for share, _ in made]
+        rng = random.Random(11)
+        made = batches_of(rng)
+        batches, weights = [*made.values()], [SHARES[topic] for topic, _ in made]
         print("ready", flush=True)
         for line in sys.stdin:
             seconds = float(line)
@@ -69,7 +49,7 @@ def produce(directory: Path, rate: float) -> None:
                     time.sleep(0.001)
                     continue
                 behind = max(behind, (due - written) / (rate * MB))
-                batch = rng.choices(made, weights)[0][1]
+                batch = rng.choices(batches, weights)[0]
                 store.put_batch(batch)
                 written, count = written + len(batch), count + BATCH
             took = time.perf_counter() - began
@@ -127,55 +107,6 @@ class Reports:
         return time.perf_counter() - began
 
 
-class Memory(threading.Thread):
-    """The most that this process and its children took, the producer left out; bytes."""
-
-    def __init__(self, without: int) -> None:
-        super().__init__(daemon=True)
-        self._without = without
-        self._done = threading.Event()
-        self.most = {"total": 0, "java": 0, "python": 0}
-
-    def run(self) -> None:
-        """Look every half second."""
-        while not self._done.wait(0.5):
-            now = {"total": 0, "java": 0, "python": 0}
-            for process in _descendants(Path("/proc/self").resolve().name, {str(self._without)}):
-                kind, anonymous = _memory(process)
-                now["java" if kind == "java" else "python"] += anonymous
-                now["total"] += anonymous
-            for name, size in now.items():
-                self.most[name] = max(self.most[name], size)
-
-    def stop(self) -> None:
-        """End."""
-        self._done.set()
-        self.join()
-
-
-def _descendants(process: str, without: set[str]) -> list[str]:
-    found = [process]
-    for task in Path(f"/proc/{process}/task").glob("*/children"):
-        try:
-            children = task.read_text().split()
-        except OSError:
-            continue
-        for child in children:
-            if child not in without:
-                found += _descendants(child, without)
-    return found
-
-
-def _memory(process: str) -> tuple[str, int]:
-    try:
-        lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    except OSError:
-        return "", 0
-    fields = dict(line.split(":", 1) for line in lines)
-    kib = sum(int(fields[name].split()[0]) for name in ("RssAnon", "RssShmem") if name in fields)
-    return fields["Name"].strip(), kib * 1024
-
-
 def latencies(reports: list[dict[str, Any]]) -> list[tuple[float, float]]:
     """Return latency in seconds and how many records had it."""
     found = []
@@ -228,8 +159,7 @@ def measure(given: argparse.Namespace) -> None:
 
     producer = AppendingProcess(given.store, given.rate)
     spark = build_session("local[2]", "penstock stream bench", {"spark.log.level": "ERROR"})
-    memory = Memory(producer.process.pid)
-    memory.start()
+    memory = PeakMemory(without=producer.process.pid)
     options = dict(option.split("=", 1) for option in given.option)
     reader = spark.readStream.format("penstock").options(**{"subscribePattern": ".*", **options})
     query = start(reader.load(str(given.store.resolve())), given)
@@ -240,9 +170,9 @@ def measure(given: argparse.Namespace) -> None:
         records += producer.produce(WARM_UP_S)["records"]
         reports.wait_for(records)
     cold = set(reports.found)
-    told = producer.produce(given.seconds)
-    caught_up = reports.wait_for(records + told["records"])
-    memory.stop()
+    with memory:
+        told = producer.produce(given.seconds)
+        caught_up = reports.wait_for(records + told["records"])
     query.stop()
     producer.stop()
     read = [r for batch, r in reports.found.items() if batch not in cold and r["numInputRows"]]
@@ -269,7 +199,7 @@ def start(df: Any, given: argparse.Namespace) -> Any:
 
 
 def show(
-    told: dict[str, Any], reports: list[dict[str, Any]], caught_up: float, memory: Memory
+    told: dict[str, Any], reports: list[dict[str, Any]], caught_up: float, memory: PeakMemory
 ) -> None:
     """Print the figures beside what is wanted."""
     late = latencies(reports)
@@ -286,7 +216,7 @@ def show(
         f"batches             {len(reports)}, each {durations[len(durations) // 2]} ms"
         f" (median), {durations[-1]} ms (longest)"
     )
-    print("memory, not files   " + ", ".join(f"{k} {v / 2**20:.0f} MiB" for k, v in memory.most.items()))  # fmt: skip
+    print(f"memory, not files   {memory.anonymous / 2**20:.0f} MiB")
 
 
 if __name__ == "__main__":

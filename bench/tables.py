@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from bench import drivers, produce
-from bench.figures import Figure, alternate, beside, show
+from bench.figures import Figure, alternate, beside, command
 from penstock import Client, RecordBatch
 from penstock.tables import BYTES_AT_ONCE
 
@@ -79,7 +79,7 @@ def _store_bytes(client: Client, batches: list[bytes]) -> float:
     return _rate(sum(client.produce_batch(each).record_count for each in batches), began)
 
 
-def run(*, rounds: int) -> list[Figure]:
+def run(*, rounds: int = drivers.ROUNDS) -> list[Figure]:
     """Measure both ways in turn."""
     table = _table()
     encoded = _batches(table)
@@ -114,4 +114,4 @@ def _figure(name: str, pairs: list[tuple[float, float]]) -> Figure:
 
 
 if __name__ == "__main__":
-    show(run(rounds=drivers.rounds_given()))
+    command(run)

@@ -39,10 +39,7 @@ async def _serve() -> None:
     handlers = {
         "Telemetry": Handler(takes_stream=True, run=_telemetry),
         "ReceiveMessage": Handler(takes_stream=False, run=_receive),
-        **{
-            name: Handler(takes_stream=False, run=_answer)
-            for name in ("Heartbeat", "QueryRoute", "QueryAssignment")
-        },
+        "Heartbeat": Handler(takes_stream=False, run=_answer),
     }
     service = "apache.rocketmq.v2.MessagingService"
     await bare_server.serve("idle server", GatewaySettings(), {service: handlers})

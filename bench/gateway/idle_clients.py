@@ -1,26 +1,23 @@
 """What clients cost that wait for messages: 2,000 push consumers, each on a connection of its own.
 
-Each holds a Telemetry stream and a long poll of 20 s, and sends a heartbeat every 10 s; with queries it asks
-for its assignment every 5 s and for its route every 30 s too, as RocketMQ's push consumers do. The control
-is a server that answers the same calls with constants.
+Each holds a Telemetry stream and a long poll of 20 s, and sends a heartbeat every 10 s.
+The control is a server that answers the same calls with constants.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import os
 import time
 from collections import Counter
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import grpc
 from google.protobuf.duration_pb2 import Duration
 
 from bench import drivers
-from bench.figures import Figure, show
+from bench.figures import Figure, command
+from bench.resident import cpu_seconds
 from penstock.v1 import writer_pb2, writer_pb2_grpc
 from services import loops
 from services.gateway.v2 import definition_pb2 as v2
@@ -30,16 +27,13 @@ from storage.files import open_files
 CLIENTS: Final = 2_000
 SECONDS: Final = 40.0
 POLL_SECONDS: Final = 20
+HEARTBEAT_SECONDS: Final = 10.0
 TOPIC: Final = "bench"
 WANTED_CORE: Final = 5.0  # percent
 WANTED_MIB: Final = 300.0
 _SERVICE: Final = "/apache.rocketmq.v2.MessagingService/"
 _AT_ONCE: Final = 50  # clients that connect
 _OPTIONS: Final = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
-_ENDPOINTS: Final = v2.Endpoints(
-    scheme=v2.IPv4, addresses=[v2.Address(host="127.0.0.1", port=8081)]
-)
-_NAMED: Final = {"group": v2.Resource(name="bench"), "topic": v2.Resource(name=TOPIC)}
 _SETTINGS: Final = service_pb2.TelemetryCommand(
     settings=v2.Settings(
         client_type=v2.PUSH_CONSUMER,
@@ -51,12 +45,6 @@ _SETTINGS: Final = service_pb2.TelemetryCommand(
 ).SerializeToString()
 _HEARTBEAT: Final = service_pb2.HeartbeatRequest(
     client_type=v2.PUSH_CONSUMER, group=v2.Resource(name="bench")
-).SerializeToString()
-_ROUTE: Final = service_pb2.QueryRouteRequest(
-    topic=v2.Resource(name=TOPIC), endpoints=_ENDPOINTS
-).SerializeToString()
-_ASSIGNMENT: Final = service_pb2.QueryAssignmentRequest(
-    endpoints=_ENDPOINTS, **_NAMED
 ).SerializeToString()
 _RECEIVE: Final = service_pb2.ReceiveMessageRequest(
     group=v2.Resource(name="bench"),
@@ -71,12 +59,11 @@ _RECEIVE: Final = service_pb2.ReceiveMessageRequest(
 class IdleClient:
     """A push consumer to whom nothing comes."""
 
-    def __init__(self, address: str, number: int, calls: Counter[str], *, queries: bool) -> None:
+    def __init__(self, address: str, number: int, calls: Counter[str]) -> None:
         self._channel: Any = grpc.aio.insecure_channel(address, options=_OPTIONS)
         self._metadata = (("x-mq-client-id", f"bench@{number}"), ("x-mq-language", "JAVA"))
         self._number = number
         self._calls = calls
-        self._queries = queries
 
     async def start(self) -> list[asyncio.Task[None]]:
         """Connect, send the settings, and go on in tasks."""
@@ -86,25 +73,19 @@ class IdleClient:
         if answer.status.code != v2.OK:
             raise RuntimeError(f"settings were answered {answer.status}")
         self._telemetry = telemetry
-        every = {"Heartbeat": (_HEARTBEAT, 10.0)}
-        if self._queries:
-            every |= {"QueryAssignment": (_ASSIGNMENT, 5.0), "QueryRoute": (_ROUTE, 30.0)}
-        return [
-            asyncio.create_task(self._poll()),
-            *(asyncio.create_task(self._repeat(m, r, s)) for m, (r, s) in every.items()),
-        ]
+        return [asyncio.create_task(self._poll()), asyncio.create_task(self._beat())]
 
     async def close(self) -> None:
         """Leave, without a word."""
         await self._channel.close(None)
 
-    async def _repeat(self, method: str, request: bytes, seconds: float) -> None:
-        call = self._channel.unary_unary(f"{_SERVICE}{method}")
-        await asyncio.sleep(self._number * 0.618 % 1 * seconds)  # clients are not in step
+    async def _beat(self) -> None:
+        call = self._channel.unary_unary(f"{_SERVICE}Heartbeat")
+        await asyncio.sleep(self._number * 0.618 % 1 * HEARTBEAT_SECONDS)  # clients are not in step
         while True:
-            await call(request, metadata=self._metadata, timeout=10)
-            self._calls[method] += 1
-            await asyncio.sleep(seconds)
+            await call(_HEARTBEAT, metadata=self._metadata, timeout=10)
+            self._calls["Heartbeat"] += 1
+            await asyncio.sleep(HEARTBEAT_SECONDS)
 
     async def _poll(self) -> None:
         receive = self._channel.unary_stream(f"{_SERVICE}ReceiveMessage")
@@ -116,7 +97,7 @@ class IdleClient:
 
 
 async def idle(
-    address: str, process_id: int, *, clients: int, seconds: float, queries: bool
+    address: str, process_id: int, *, clients: int, seconds: float
 ) -> tuple[float, float]:
     """Return percent of a core and MiB of a server while clients wait."""
     calls: Counter[str] = Counter()
@@ -125,18 +106,18 @@ async def idle(
     try:
         for begin in range(0, clients, _AT_ONCE):
             numbers = range(begin, min(begin + _AT_ONCE, clients))
-            each = [IdleClient(address, number, calls, queries=queries) for number in numbers]
+            each = [IdleClient(address, number, calls) for number in numbers]
             waiting += each
             for started in await asyncio.gather(*(client.start() for client in each)):
                 tasks += started
             await asyncio.sleep(POLL_SECONDS * _AT_ONCE / clients)  # nor are polls in step
         calls.clear()
-        before, began = _cpu_seconds(process_id), time.perf_counter()
+        before, began = cpu_seconds([process_id]), time.perf_counter()
         done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
         took = time.perf_counter() - began
         for task in done:
             task.result()
-        share = (_cpu_seconds(process_id) - before) / took * 100
+        share = (cpu_seconds([process_id]) - before) / took * 100
         mib = drivers.resident_mib(process_id)
     finally:
         for task in tasks:
@@ -149,18 +130,13 @@ async def idle(
     return share, mib
 
 
-def _cpu_seconds(process_id: int) -> float:
-    fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 async def _create(address: str) -> None:
     async with grpc.aio.insecure_channel(address) as channel:
         stub = drivers.stub(writer_pb2_grpc.WriterStub, channel)
         await stub.CreateTopic(writer_pb2.CreateTopicRequest(name=TOPIC, queue_count=4))
 
 
-def run(*, clients: int = CLIENTS, seconds: float = SECONDS, queries: bool = True) -> list[Figure]:
+def run(*, clients: int = CLIENTS, seconds: float = SECONDS) -> list[Figure]:
     """Start the services and the control, and let clients wait at both."""
     open_files.raise_limit()
     with (
@@ -172,7 +148,7 @@ def run(*, clients: int = CLIENTS, seconds: float = SECONDS, queries: bool = Tru
 
         async def both() -> tuple[tuple[float, float], tuple[float, float]]:
             await _create(writer)
-            wait = partial(idle, clients=clients, seconds=seconds, queries=queries)
+            wait = partial(idle, clients=clients, seconds=seconds)
             return await wait(empty, empty_id), await wait(gateway, gateway_id)
 
         (bound, bound_mib), (share, mib) = loops.run(both())
@@ -191,15 +167,5 @@ def run(*, clients: int = CLIENTS, seconds: float = SECONDS, queries: bool = Tru
     ]  # fmt: skip
 
 
-def main() -> None:
-    """Measure with the numbers given."""
-    options = argparse.ArgumentParser()
-    options.add_argument("--clients", type=int, default=CLIENTS)
-    options.add_argument("--seconds", type=float, default=SECONDS)
-    options.add_argument("--no-queries", action="store_true", help="heartbeats and long polls only")
-    given = options.parse_args()
-    show(run(clients=given.clients, seconds=given.seconds, queries=not given.no_queries))
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

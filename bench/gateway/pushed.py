@@ -8,7 +8,6 @@ and stores nothing.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import secrets
 import statistics
@@ -21,7 +20,7 @@ import grpc
 from google.protobuf.duration_pb2 import Duration
 
 from bench import drivers
-from bench.figures import Figure, beside, show
+from bench.figures import Figure, beside, command
 from bench.resident import cpu_seconds, wait_until_warmed
 from penstock.v1 import writer_pb2, writer_pb2_grpc
 from services import loops
@@ -35,7 +34,7 @@ QUEUES: Final = 8
 PER_SECOND: Final = 200
 POLLS: Final = 8
 IN_FLIGHT: Final = 64
-SECONDS: Final = 8.0
+SECONDS: Final = 5.0
 ROUNDS: Final = 3
 BODY_BYTES: Final = 1_024
 BATCH: Final = 32
@@ -313,19 +312,5 @@ def _figure(
     )
 
 
-def main() -> None:
-    """Run from the command line."""
-    parser = argparse.ArgumentParser(prog="python -m bench.gateway.pushed")
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--seconds", type=float, default=SECONDS)
-    parser.add_argument("--per-second", type=int, default=PER_SECOND)
-    arguments = parser.parse_args()
-    show(
-        run(
-            rounds=arguments.rounds, seconds=arguments.seconds, per_second=arguments.per_second
-        )
-    )  # fmt: skip
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

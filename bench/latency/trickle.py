@@ -9,7 +9,6 @@ gRPC costs where nothing is stored, indexed or shared.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import statistics
@@ -24,7 +23,7 @@ import grpc
 
 from bench import drivers
 from bench.controls import echo
-from bench.figures import Figure, beside, show
+from bench.figures import Figure, beside, command
 from bench.latency.paced_producer import BODY_BYTES, sent_at_s
 from bench.resident import cpu_seconds, wait_until_warmed
 from penstock import AsyncClient
@@ -213,14 +212,5 @@ def _figure(name: str, unit: str, wanted: float, pairs: list[tuple[float, float]
     )
 
 
-def main() -> None:
-    """Run from the command line."""
-    parser = argparse.ArgumentParser(prog="python -m bench.latency.trickle")
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--seconds", type=float, default=SECONDS)
-    arguments = parser.parse_args()
-    show(run(rounds=arguments.rounds, seconds=arguments.seconds))
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

@@ -12,7 +12,7 @@ import grpc
 
 from bench import drivers, produce
 from bench.controls import echo
-from bench.figures import Figure, show
+from bench.figures import Figure, command
 from bench.leases import redelivery, subscribe
 from penstock.v1 import leases_pb2
 from services import loops
@@ -99,7 +99,7 @@ async def measure(reader: str, transport: str, messages: int, *, rounds: int) ->
         ]  # fmt: skip
 
 
-def run(*, rounds: int) -> list[Figure]:
+def run(*, rounds: int = drivers.ROUNDS) -> list[Figure]:
     """Start a writer, a reader and an echo server, and time them."""
     with (
         drivers.scratch_store() as store,
@@ -117,4 +117,4 @@ def run(*, rounds: int) -> list[Figure]:
 
 
 if __name__ == "__main__":
-    show(run(rounds=drivers.rounds_given()))
+    command(run)

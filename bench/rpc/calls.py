@@ -6,7 +6,6 @@ processor time, since the client, in Python, is the slower side.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import time
 from typing import Any, Final
@@ -15,7 +14,7 @@ import grpc
 
 from bench import drivers
 from bench.controls import echo
-from bench.figures import Figure, alternate, beside, show
+from bench.figures import Figure, alternate, beside, command
 from bench.resident import cpu_seconds
 from services import loops
 
@@ -78,14 +77,5 @@ def _figure(in_flight: int, pairs: list[tuple[float, float]]) -> Figure:
     )
 
 
-def main() -> None:
-    """Run from the command line."""
-    parser = argparse.ArgumentParser(prog="python -m bench.rpc.calls")
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--calls", type=int, default=CALLS)
-    arguments = parser.parse_args()
-    show(run(rounds=arguments.rounds, calls=arguments.calls))
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

@@ -10,14 +10,14 @@ from contextlib import ExitStack
 from typing import Final
 
 from bench import drivers, secure
-from bench.figures import Figure, show
+from bench.figures import Figure, command
 from services import loops
 
 SETTING: Final = "GRPC_EXPERIMENTS"
 WANTED: Final = {"produce": 1.0, "pull": 0.95, "call": 1.1}
 
 
-def run(*, rounds: int) -> list[Figure]:
+def run(*, rounds: int = drivers.ROUNDS) -> list[Figure]:
     """Measure each kind of load on both in turn."""
     figures = []
     with ExitStack() as stack:
@@ -38,4 +38,4 @@ def run(*, rounds: int) -> list[Figure]:
 
 
 if __name__ == "__main__":
-    show(run(rounds=drivers.rounds_given()))
+    command(run)

@@ -8,7 +8,6 @@ that are asked for by themselves, and the share of a core that the services spen
 
 from __future__ import annotations
 
-import argparse
 import re
 import statistics
 import subprocess
@@ -23,7 +22,7 @@ from typing import Final
 
 import httpx2
 
-from bench.figures import Figure, show
+from bench.figures import Figure, command
 from bench.resident import cpu_seconds
 from bench.upkeep.scrape import fill
 from penstock import Client, RecordBatch
@@ -188,23 +187,5 @@ def run(
     ]  # fmt: skip
 
 
-def main() -> None:
-    """Run from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--topics", type=int, default=1_000)
-    parser.add_argument("--groups", type=int, default=100)
-    parser.add_argument("--messages", type=int, default=10_000_000)
-    parser.add_argument("--pages", type=int, default=10)
-    arguments = parser.parse_args()
-    show(
-        run(
-            topics=arguments.topics,
-            groups=arguments.groups,
-            messages=arguments.messages,
-            pages=arguments.pages,
-        )
-    )
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

@@ -8,7 +8,6 @@ time.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import signal
@@ -21,7 +20,7 @@ import grpc
 
 from bench import drivers, produce, pull
 from bench.controls import echo
-from bench.figures import Figure, beside, show
+from bench.figures import Figure, beside, command
 from bench.resident import cpu_seconds
 from bench.upkeep.scrub_beside_load import ROUNDS, SECONDS, LoadedWriter, loaded_writer
 from penstock.v1 import reader_pb2
@@ -140,12 +139,5 @@ def run(*, rounds: int = ROUNDS) -> list[Figure]:
     ]
 
 
-def main() -> None:
-    """Run from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    show(run(rounds=parser.parse_args().rounds))
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

@@ -8,7 +8,6 @@ services, and by how much later the 99th of a hundred calls is answered in the h
 
 from __future__ import annotations
 
-import argparse
 import re
 import statistics
 import tempfile
@@ -19,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench.figures import Figure, show
+from bench.figures import Figure, command
 from bench.resident import cpu_seconds
 from penstock import Client, RecordBatch
 from services.local_services import LocalServices
@@ -140,15 +139,5 @@ def run(*, topics: int = 1_000, groups: int = 100, every_s: float = 3.0) -> list
     ]  # fmt: skip
 
 
-def main() -> None:
-    """Run from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--topics", type=int, default=1_000)
-    parser.add_argument("--groups", type=int, default=100)
-    parser.add_argument("--every", type=float, default=3.0)
-    arguments = parser.parse_args()
-    show(run(topics=arguments.topics, groups=arguments.groups, every_s=arguments.every))
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

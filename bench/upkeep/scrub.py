@@ -1,4 +1,4 @@
-"""The scrub alone: how much of a store one core checks: ``python -m bench.upkeep.scrub [--gib 1]``.
+"""The scrub alone: how much of a store one core checks: ``python -m bench.upkeep.scrub``.
 
 A store of records of 1 KiB in eight queues is read as a running writer reads it, without its rests: log,
 checksums, and the units of the queues. The limit is the same files read past the page cache, with nothing
@@ -7,7 +7,6 @@ done to them.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.append import QUEUES, TOPIC, batches_of
-from bench.figures import Figure, alternate, beside, show
+from bench.figures import Figure, alternate, beside, command
 from storage.clock import SystemClock
 from storage.config import StoreConfig
 from storage.files.filesystem import OsFileSystem
@@ -51,7 +50,7 @@ def _core_seconds(work: Callable[[], None]) -> float:
 
 
 def run(
-    directory: Path, *, gib: float = 1.0, rounds: int = 5, log_file_bytes: int = 1 << 28
+    directory: Path = Path(), *, gib: float = 1.0, rounds: int = 7, log_file_bytes: int = 1 << 28
 ) -> list[Figure]:
     """Measure passes over a store of ``gib``; by processor time, as devices differ."""
     warm()
@@ -97,15 +96,5 @@ def run(
     ]
 
 
-def main() -> None:
-    """Run from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--store", type=Path, default=Path(), help="where the files go meanwhile")
-    parser.add_argument("--gib", type=float, default=1.0, help="how long the log is")
-    parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
-    show(run(arguments.store, gib=arguments.gib, rounds=arguments.rounds))
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

@@ -7,10 +7,8 @@ meanwhile. Figures are the median of the rounds' ratios: messages a second, and 
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
-import statistics
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ from typing import Final
 import grpc
 
 from bench import drivers, produce
-from bench.figures import Figure, beside, median_ratio, show
+from bench.figures import Figure, beside, command
 from bench.resident import cpu_seconds
 from penstock.v1 import writer_pb2, writer_pb2_grpc
 from services import loops
@@ -133,20 +131,5 @@ def run(*, rounds: int = ROUNDS, seconds: float = SECONDS) -> list[Figure]:
     ]  # fmt: skip
 
 
-def main() -> None:
-    """Run from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--seconds", type=float, default=SECONDS)
-    arguments = parser.parse_args()
-    figures = run(rounds=arguments.rounds, seconds=arguments.seconds)
-    show(figures)
-    for figure in figures:
-        ratios = [value / limit for value, limit in figure.rounds if limit]
-        low, _, high = statistics.quantiles(ratios, n=4)
-        pairs = [(value, limit) for value, limit in figure.rounds if limit]
-        print(f"{figure.name}: {median_ratio(pairs):.3f} (quartiles {low:.3f}, {high:.3f})")
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

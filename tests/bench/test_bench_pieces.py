@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from bench import append
 from bench.figures import alternate, median_ratio
-from bench.latency import cleaning
-from storage.files.filesystem import OsFileSystem
-from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
-from storage.view.log.walk import End, RecordRun, walk_log
 
 
 def test_long_appends_are_measured_beside_bare_files_and_leave_no_file(tmp_path):
@@ -26,14 +22,3 @@ def test_rounds_alternate_and_the_first_does_not_count():
     assert turns == ["limit", "value"] * 3
     assert pairs == [(1.0, 2.0)] * 2
     assert median_ratio(pairs) == 0.5
-
-
-def test_files_to_be_cleaned_are_a_log_of_a_record_each(tmp_path):
-    cleaning.make_old_files(tmp_path, 3, file_bytes=1 << 16)
-    files = ReadOnlyMappedFileQueue(OsFileSystem(), tmp_path / "commitlog", file_size=0)
-    steps = list(walk_log(files, 0, files.end_offset))
-    runs, end = steps[:-1], steps[-1]
-    assert [each.begin_offset for each in runs if isinstance(each, RecordRun)] == [
-        number << 16 for number in range(4)
-    ]
-    assert len(runs) == 4 and isinstance(end, End)

@@ -1,4 +1,4 @@
-"""Many pending timers: ``python -m bench.timers.pending [--count 10000000] [--deliver 1000000] [--seconds 10]``.
+"""Many pending timers: ``python -m bench.timers``.
 
 Timers are appended with times over 40 days, and another process opens the store: until it knows all of
 them, with how much memory. Then its clock goes on to where many are due together. The control appends as
@@ -8,7 +8,6 @@ at a steady rate: how long after its time each was stored.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bench.figures import Figure, show
+from bench.figures import Figure, command
 from storage.clock import SystemClock
 from storage.errors import StoreBusy
 from storage.files.filesystem import OsFileSystem
@@ -206,8 +205,14 @@ def late_from(store: Path, begin_offset: int) -> list[int]:
     return late_ms
 
 
-def run(*, count: int, deliver: int, seconds: float, directory: Path | None = None) -> list[Figure]:
-    """Measure in a directory of its own below ``directory``, by default where temporary files go."""
+def run(
+    *,
+    count: int = 10_000_000,
+    deliver: int = 1_000_000,
+    seconds: float = 5.0,
+    directory: Path = Path(),
+) -> list[Figure]:
+    """Start with so many pending timers, deliver some of them together, then others at a steady rate."""
     warm()
     with tempfile.TemporaryDirectory(dir=directory) as root:
         return pending(Path(root), count, deliver, seconds)
@@ -219,21 +224,5 @@ def _figure(name: str, value: float, unit: str, *, most: float) -> Figure:
     )
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=10_000_000)
-    parser.add_argument("--deliver", type=int, default=1_000_000)
-    parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--directory", type=Path, default=None)
-    wanted = parser.parse_args()
-    show(
-        run(
-            count=wanted.count, deliver=wanted.deliver, seconds=wanted.seconds,
-            directory=wanted.directory,
-        )
-    )  # fmt: skip
-
-
 if __name__ == "__main__":
-    main()
+    command(run)

@@ -1,1 +1,0 @@
-"""Benches of producers: what numbering their requests costs."""

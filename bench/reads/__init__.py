@@ -1,1 +1,0 @@
-"""Benches of reading a store in one process."""

@@ -1,1 +1,0 @@
-"""What delayed messages cost."""

@@ -1,1 +1,0 @@
-"""Transactions: what they cost beside messages without one."""
