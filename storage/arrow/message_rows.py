@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from storage.errors import InvalidMessage
 from storage.format.names import topic_name_problem
+from storage.format.properties import PROPERTIES_SIZE_MAX
 from storage.kernels import encode as kernel
 from storage.kernels.encode import encode_rows
 from storage.kernels.timers import row_delays
@@ -158,7 +159,7 @@ class ArrowRows:
         if problem == kernel.TOO_MUCH:
             return self._error(
                 columns.headers or columns.properties or columns.keys or columns.body, row,
-                f"makes {detail} bytes of properties, with keys and tags; the most is 32767",
+                f"makes {detail} bytes of properties, with keys and tags; the most is {PROPERTIES_SIZE_MAX}",
             )  # fmt: skip
         if problem == row_delays.BAD_DELAY:
             return self._error(str(columns.delay_ms), row, f"is {self._delays[row]}, {_NO_DELAY}")
