@@ -34,11 +34,6 @@ class Load:
     singles: int
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("bench")(bench)
-
-
 def bench(
     context: typer.Context,
     messages: Annotated[int, typer.Option("--messages", "-n", min=1, help="How many.")] = 200_000,

@@ -16,11 +16,6 @@ DAYS_MAX: Final = 3_650
 _CLIENT: Final = re.compile(r"(?!(?:ca|server)$|[-.])[\w.@+-]{1,64}", re.ASCII)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("certs")(certs)
-
-
 def certs(
     context: typer.Context,
     directory: Annotated[Path, typer.Argument(help="Where the files go; it is made.")],

@@ -22,7 +22,10 @@ OFFLINE: Final = "Offline"
 
 
 class CommandPlace(NamedTuple):
-    """A module with ``register(app)`` or ``app``, and where the list of commands has the command."""
+    """The module of a command, and where the list of commands has it.
+
+    The module has a function of the command's name, or an ``app`` of commands below it, or ``register(app)``.
+    """
 
     module: str
     panel: str
@@ -48,11 +51,9 @@ COMMANDS: Final = {
     "message": CommandPlace(
         "cli.message", MESSAGES, "Show one message, and what each consumer group did with it."
     ),
-    "timers": CommandPlace(
-        "cli.delays.timers", MESSAGES, "Count delayed messages by when they are due."
-    ),
+    "timers": CommandPlace("cli.timers", MESSAGES, "Count delayed messages by when they are due."),
     "recall": CommandPlace(
-        "cli.delays.timers", MESSAGES, "Cancel a delayed message before it is delivered."
+        "cli.timers", MESSAGES, "Cancel a delayed message before it is delivered."
     ),
     "offsets": CommandPlace(
         "cli.consumers.offsets",
@@ -76,7 +77,7 @@ COMMANDS: Final = {
         "cli.consumers.dead_letters", MESSAGES, "List dead letters, show them, send them again."
     ),
     "transactions": CommandPlace(
-        "cli.producers.transactions", MESSAGES, "Transactions that nobody has ended."
+        "cli.transactions", MESSAGES, "Transactions that nobody has ended."
     ),
     "top": CommandPlace(
         "cli.top", SERVICES, "Watch topics by rate, groups by lag, and how far the services are."
@@ -96,7 +97,7 @@ COMMANDS: Final = {
         "List staged commits: each application's last commit, and those that are open.",
     ),
     "retention": CommandPlace(
-        "cli.upkeep.retention",
+        "cli.retention",
         SERVICES,
         "Show which files of the commit log will be deleted when, and what holds them.",
     ),
@@ -119,7 +120,7 @@ COMMANDS: Final = {
         "cli.serving", SERVICES, "Ask a service how it is; exit code 0 only if it is SERVING."
     ),
     "config": CommandPlace(
-        "cli.upkeep.running_settings", SERVICES, "Show and change settings of running services."
+        "cli.running_settings", SERVICES, "Show and change settings of running services."
     ),
     "certs": CommandPlace(
         "cli.certs",
@@ -176,8 +177,10 @@ def loaded(name: str, epilog: str) -> Any:
     holder.callback()(lambda: None)  # a group, however many commands there are
     if hasattr(module, "register"):
         module.register(holder)
-    else:
+    elif hasattr(module, "app"):
         holder.add_typer(module.app, name=name)
+    else:
+        holder.command(name)(getattr(module, name))
     group: Any = get_command(holder)
     command = group.commands[name]
     for each in (command, *getattr(command, "commands", {}).values()):

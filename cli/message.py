@@ -20,11 +20,6 @@ if TYPE_CHECKING:
 DUMPED_BYTES_MAX: Final = 4_096  # of a body that is no text
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("message")(message)
-
-
 def message(
     context: typer.Context,
     identifier: Annotated[

@@ -33,12 +33,6 @@ Spec = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command("dump")(dump)
-    app.command("doctor")(doctor)
-
-
 def dump(context: typer.Context, directory: Directory, spec: Spec = None) -> None:
     """Print everything a store holds: topics, offsets, queues, messages, files.
 

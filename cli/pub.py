@@ -37,11 +37,6 @@ class Later(NamedTuple):
 NOW: Final = Later(None, None)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("pub")(pub)
-
-
 def pub(
     context: typer.Context,
     topic: Annotated[

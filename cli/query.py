@@ -19,11 +19,6 @@ if TYPE_CHECKING:
     from storage.message import Damage, UncoveredRange
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("query")(query)
-
-
 def query(
     context: typer.Context,
     topic: Annotated[str, typer.Argument(help="Topic to look in.", autocompletion=topic_names)],

@@ -24,11 +24,6 @@ SKEWED: Final = 2.0
 _SKEWED_MIN: Final = 1_000  # messages; fewer say nothing
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("report")(report)
-
-
 def report(
     context: typer.Context,
     most: Annotated[

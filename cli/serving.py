@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.commands import CALLERS
+from cli.commands import CALLERS, COMMANDS
 from cli.failures import CommandFailed, ExitCode, nobody_answers
 from cli.session import check_address, session_of
 from penstock.addresses import DEFAULT_GATEWAY
@@ -19,21 +19,20 @@ COMMON_TO_CALLERS: Final = (
     "writer", "reader", "indexer", "tls_ca", "tls_cert", "tls_key", "tls_server_name",
 )  # fmt: skip
 SERVICES: Final = {
-    "serve": ("services.supervisor", "Run all services under one supervisor."),
-    "writer": ("services.writer.__main__", "Run the writer: the one process that appends."),
-    "reader": ("services.reader.__main__", "Run the reader: serves what is stored."),
-    "indexer": ("services.indexer.__main__", "Run the indexer: builds the index files."),
-    "gateway": ("services.gateway.__main__", "Run the gateway: serves RocketMQ's own clients."),
-    "console": ("services.console.__main__", "Run the console: pages for a browser."),
+    "serve": "services.supervisor",
+    **{
+        name: f"services.{name}.__main__"
+        for name in ("writer", "reader", "indexer", "gateway", "console")
+    },
 }
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands; a service parses its own options, so that its --help is complete."""
-    for name, (module, help_line) in SERVICES.items():
+    for name, module in SERVICES.items():
         app.command(
             name,
-            help=help_line,
+            help=COMMANDS[name].line,
             add_help_option=False,
             context_settings={
                 "allow_extra_args": True,

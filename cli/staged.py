@@ -9,11 +9,6 @@ import typer
 from cli.session import session_of
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("staged")(staged)
-
-
 def staged(context: typer.Context) -> None:
     """List staged commits: each application's last commit, and those that are open."""
     session = session_of(context)

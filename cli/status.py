@@ -20,11 +20,6 @@ if TYPE_CHECKING:
 _TIMES: Final = ("scrub_completed_ms", "next_timer_due_ms", "oldest_half_ms")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("status")(status)
-
-
 def status(context: typer.Context) -> None:
     """Show positions of writer, reader and indexer, and what groups have leased; exit code 9 if one does not answer, 11 if
     the user lacks the right to one.

@@ -25,11 +25,6 @@ if TYPE_CHECKING:
     from storage.message import Damage
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("sub")(sub)
-
-
 def sub(
     context: typer.Context,
     topic: Annotated[str, typer.Argument(help="Topic to read.", autocompletion=topic_names)],

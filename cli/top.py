@@ -78,11 +78,6 @@ class TopView:
         }
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("top")(top)
-
-
 def top(
     context: typer.Context,
     interval: Annotated[

@@ -15,11 +15,6 @@ if TYPE_CHECKING:
     from penstock.v1 import gateway_pb2
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("clients")(clients)
-
-
 def clients(
     context: typer.Context,
     group: Annotated[str, typer.Argument(help="Consumer group; none: all clients.")] = "",

@@ -10,11 +10,6 @@ from cli.failures import CommandFailed, ExitCode
 from cli.session import session_of
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("offsets")(offsets)
-
-
 def offsets(
     context: typer.Context,
     group: Annotated[str | None, typer.Argument(help="Consumer group; none: all groups.")] = None,

@@ -10,7 +10,7 @@ import pytest
 from run_cli import Penstock, json_lines, small_services
 
 from cli.failures import ExitCode
-from cli.upkeep.retention import _age_text
+from cli.retention import _age_text
 from services.local_services import LocalServices
 
 

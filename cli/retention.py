@@ -24,11 +24,6 @@ BYTES_PER_MIB: Final = 1 << 20
 KEEPS_ALL: Final = "nothing is deleted: --retention-ms of the writer is 0"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("retention")(retention)
-
-
 def retention(
     context: typer.Context,
     now: Annotated[

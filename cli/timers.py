@@ -16,12 +16,6 @@ EDGES_S: Final = {
 }  # fmt: skip
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command("timers")(timers)
-    app.command("recall")(recall)
-
-
 def timers(context: typer.Context) -> None:
     """Count delayed messages by when they are due.
 

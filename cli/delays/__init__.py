@@ -1,1 +1,0 @@
-"""Commands about messages that are delivered later."""

@@ -1,1 +1,0 @@
-"""Commands about what a store does by itself."""
