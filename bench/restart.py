@@ -2,9 +2,8 @@
 
 ``penstock serve`` takes record batches until its log is long enough, and it and its services are killed
 while more come. Then it is started again: the clock runs from the start of the command to the first
-acknowledgement. The same for the writer service alone, and once more for the engine alone, opened by a
-fresh process that has only imported it. Then for a writer with thousands of queues, none of whose files was
-synced since its last messages.
+acknowledgement. The same for the writer service alone, and for a writer with thousands of queues, none of whose
+files was synced since its last messages.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ from storage.config import StoreConfig
 from storage.errors import TopicExists
 from storage.format.properties import encode_properties
 from storage.format.record import encode_for_batch
-from storage.kernels import warm
 from storage.writer import StoreWriter
 
 SECONDS_WANTED: Final = 2.0
@@ -193,11 +191,6 @@ def run_with_queues(*, queues: int, rounds: int, directory: Path) -> Figure:
     )  # fmt: skip
 
 
-def _open_alone(store: Path) -> float:
-    """Return the seconds that opening the store takes, in a process which dies right after it."""
-    return float(_in_a_process(f"open_and_die(Path({str(store)!r}))").stdout)
-
-
 def _in_a_process(call: str) -> subprocess.CompletedProcess[str]:
     """Run a function of this module in a process that has only imported it."""
     program = f"from bench.restart import *; {call}"
@@ -207,8 +200,8 @@ def _in_a_process(call: str) -> subprocess.CompletedProcess[str]:
 def run(
     *, gib: float = 4.0, rounds: int = 3, queues: int = QUEUES, directory: Path = Path()
 ) -> list[Figure]:
-    """Time starts after kill -9, of all services, the writer and the engine in turn; ``gib`` 0: of many queues alone."""
-    serves, starts, opens = [], [], []
+    """Time starts after kill -9, of all services and the writer in turn; ``gib`` 0: of many queues alone."""
+    serves, starts = [], []
     of_queues = run_with_queues(queues=queues, rounds=rounds, directory=directory)
     if not gib:
         return [of_queues]
@@ -221,12 +214,10 @@ def run(
             serves.append(seconds)
             seconds, end = _restart(_writer(store), end + MORE_BYTES)
             starts.append(seconds)
-            opens.append(_open_alone(store))
     log = f"after kill -9, {gib:g} GiB of log"
     return [
         _figure(f"penstock serve {log}, to first ack", serves),
         _figure(f"writer start {log}, to first ack", starts),
-        _figure(f"engine open {log}", opens),
         of_queues,
     ]
 
@@ -241,15 +232,6 @@ def _figure(name: str, seconds: list[float], wanted: float = SECONDS_WANTED) -> 
         reached=value <= wanted,
         rounds=[(each, None) for each in seconds],
     )
-
-
-def open_and_die(store: Path) -> None:
-    """Open a store, print how long that took, and die."""
-    warm()
-    begin = time.perf_counter()
-    StoreWriter.open(store)
-    print(time.perf_counter() - begin, flush=True)
-    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -61,14 +61,6 @@ def _batches(served: Served, group: str) -> float:
         return _rate(subscription.batches(BATCH), served.messages)
 
 
-def _messages(served: Served, group: str) -> float:
-    with (
-        Client(reader=served.reader) as client,
-        client.subscribe(produce.TOPIC, group=group, idle_s=5) as subscription,
-    ):
-        return _rate(((message,) for message in subscription), served.messages)
-
-
 def _asyncio_batches(served: Served, group: str) -> float:
     async def consume() -> float:
         async with (
@@ -109,7 +101,6 @@ def _empty(served: Served) -> float:
 WAYS: Final[dict[str, Callable[[Served, str], float]]] = {
     f"subscription, batches of {BATCH}, one client": _batches,
     f"subscription of asyncio, batches of {BATCH}, one client": _asyncio_batches,
-    "subscription, message by message, one client": _messages,
 }
 
 
