@@ -80,15 +80,6 @@ def test_without_a_selection_every_queue_is_read_and_new_topics_come(live: Live)
     assert query.step() is None
 
 
-def test_an_available_now_run_ends_where_it_began_to_look(live: Live) -> None:
-    store, reader = live
-    put(store, "t", 0, 30)
-    stream = stream_of(reader, startingOffsets="earliest", maxOffsetsPerTrigger=20)
-    stream.prepareForTriggerAvailableNow()
-    put(store, "t", 0, 30)
-    assert Query(stream).drain() == rows_of("t", 0, 0, 30)
-
-
 def test_a_restarted_reader_loses_and_doubles_nothing(live: Live) -> None:
     """Gone while a batch is planned and while it runs; back at the same address."""
     store, reader = live
