@@ -1,6 +1,6 @@
 """Building queues and the index from the log, without the store around it: ``python -m bench.kernels``.
 
-Everything runs in one process over 32 MiB of records in memory. The limit of both is a walk of the same records.
+Everything runs in one process over 32 MiB of records in memory. The limit of both is a walk of these records.
 """
 
 from __future__ import annotations
