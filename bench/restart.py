@@ -2,8 +2,8 @@
 
 ``penstock serve`` takes record batches until its log is long enough, and it and its services are killed
 while more come. Then it is started again: the clock runs from the start of the command to the first
-acknowledgement. The same for the writer service alone, and for a writer with thousands of queues, none of whose
-files was synced since its last messages.
+acknowledgement. The same for the writer service alone, and for a writer with thousands of queues whose files
+were not synced since their last messages.
 """
 
 from __future__ import annotations
