@@ -26,7 +26,7 @@ GLOBAL_VALUES = (
 )  # fmt: skip
 _TAKES_PROFILE = "penstock.takes_profile"  # of a context: the command does
 COMMON_OPTIONS = (
-    f"Every command takes {', '.join((*GLOBAL_FLAGS, *GLOBAL_VALUES))}, too: penstock --help."
+    f"Every command also takes {', '.join((*GLOBAL_FLAGS, *GLOBAL_VALUES))}: penstock --help."
 )
 
 
@@ -99,9 +99,9 @@ def print_version(wanted: bool) -> None:
 
 
 def use_profile(context: typer.Context, name: str) -> str:
-    """Let what a profile says count where neither the command line nor the environment says it.
+    """Take options from a profile where neither the command line nor the environment gives them.
 
-    A profile that the command line names counts before the environment.
+    A profile that the command line names wins over the environment.
     """
     if not context.meta[_TAKES_PROFILE]:
         return name

@@ -125,7 +125,7 @@ def _say_repair(session: Session, directory: Path, report: RepairReport) -> list
         if where:
             lines[0] += f" in {where}"
             whole = "the store is whole" + (
-                ", but for the warnings above: the reader makes that right when it starts"
+                ", except for the warnings above: the reader repairs these when it starts"
                 if left
                 else ""
             )

@@ -60,7 +60,7 @@ def shown_body(record: Record, show: Callable[[bytes], str]) -> str:
 
 
 def damage_json(damage: Damage, *, topic: str, queue_id: int | None = None) -> dict[str, Any]:
-    """Return a damaged record as it stands in a stream of JSON lines."""
+    """Return a damaged record as a JSON line has it."""
     value: dict[str, Any] = {"damaged": damage.reason, "topic": topic}
     if queue_id is not None:
         value["queue"] = queue_id

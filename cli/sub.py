@@ -33,7 +33,7 @@ def sub(
         typer.Option(
             "--from",
             help="earliest, latest, a queue offset, or a time: 15m (ago), ISO 8601 (without a zone: local), Unix ms."
-            " What a group has committed goes before this.",
+            " A group's committed offset wins over this.",
         ),
     ] = "earliest",
     queue: Annotated[

@@ -107,7 +107,7 @@ def update(
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="Take read queues away that are in use; says what is not read then."
+            "--force", help="Remove read queues that are in use; prints what stays unread."
         ),
     ] = False,
 ) -> None:

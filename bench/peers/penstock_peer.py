@@ -1,4 +1,4 @@
-"""Penstock itself: ``penstock serve`` with default settings but for addresses and the flush mode."""
+"""Penstock itself: ``penstock serve`` with default settings except addresses and the flush mode."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What it gives that the thread which waits for a call reads its socket: ``python -m bench.rpc.sockets``.
 
-Both stores are alike, but for gRPC's own threads for sockets, which ``services/__init__.py`` turns off.
+Both stores are alike, except for gRPC's own threads for sockets, which ``services/__init__.py`` turns off.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def resend(
     They are new messages of the topic: every group that reads it gets them, those that had handled them too.
     With --topic they go to another topic, such as one that this group alone reads.
 
-    Where it is interrupted, or fails, it goes on after the last that was stored when it is called again.
+    After an interruption or a failure the next call continues after the last message that was stored.
     """
     session = session_of(context)
     with session.client() as client:

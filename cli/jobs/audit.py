@@ -31,7 +31,7 @@ def audit(
         typer.Option(help="New directory for all findings, one JSON object a line."),
     ] = None,
     limit: Annotated[int, typer.Option(min=0, help="Findings to print of each store.")] = 100,
-    index: Annotated[bool, typer.Option(help="Look at the index, too.")] = True,
+    index: Annotated[bool, typer.Option(help="Check the index too.")] = True,
     master: Master = LOCAL,
     quiet: Quiet = False,
 ) -> None:

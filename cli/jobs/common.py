@@ -33,7 +33,7 @@ def start_spark(session: Session, master: str) -> SparkSession:
     """Return a session for a job; it starts when the job first uses it.
 
     A job checks stores, target and options before that, so what is wrong with them is reported at once
-    and not after the seconds that Spark takes to start. With ``--debug`` Spark says all it has to.
+    and not after the seconds that Spark takes to start. With ``--debug`` Spark prints everything.
     """
     return cast("SparkSession", _LateSession(master, verbose=session.debug))
 

@@ -1,4 +1,4 @@
-"""Spark started in silence: its greetings go nowhere, what it says later is passed on.
+"""Spark started in silence: its greetings are dropped, its later output is passed on.
 
 Java, Spark and what they load say some ten lines on stderr at every start, by several ways of which
 no setting silences all. So they are given a pipe in place of stderr; a thread of ours reads it to the
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES: Final = 1 << 16
 ALL_READ_SECONDS: Final = 10.0
-# They report with a page of Java and Python what ends the job, whose own line says it too.
+# They print a page of Java and Python about what ends the job, which our own line reports.
 LOUD_LOGGERS: Final = (
     "org.apache.spark.executor.Executor",
     "org.apache.spark.scheduler.TaskSetManager",
@@ -75,7 +75,7 @@ def quiet_start() -> Iterator[None]:
 
 
 class _Relay:
-    """Reads a pipe to its end: what stands before the mark is held, the rest goes to stderr."""
+    """Reads a pipe to its end: holds what precedes the mark, and writes the rest to stderr."""
 
     def __init__(self, source: int) -> None:
         self.mark: Final = secrets.token_bytes(16)

@@ -125,8 +125,8 @@ class MessageStreamWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """Remove what the tasks staged, and nothing of a later run of the batch.
 
-        Spark calls another writer than the tasks had: their run is known if one of them ended. What
-        stays otherwise goes when the batch is committed.
+        Spark calls another writer than the tasks had: their run is known if one of them ended. Otherwise
+        the stages are removed when the batch is committed.
         """
         staged = [attempt for each in _of(messages) for attempt in each.attempts]
         for run in {run_of(attempt) for attempt in staged}:

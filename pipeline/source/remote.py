@@ -1,7 +1,6 @@
 """A reader service as a read sees it: which queues there are, and the records of ranges of them.
 
-Reading is done from offset to offset, so a call that broke off is made again from where it was: what
-came is kept, what did not come is asked for. Nothing is imported or connected before the first call.
+Reads go from offset to offset: after a broken call the next one continues where that one stopped. Nothing is imported or connected before the first call.
 """
 
 from __future__ import annotations

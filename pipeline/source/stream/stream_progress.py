@@ -39,7 +39,7 @@ class Backlog:
 
 @dataclass(frozen=True)
 class Caps:
-    """At most so many records and, but for one record, bytes in a batch."""
+    """At most so many records and bytes in a batch; one record may be larger."""
 
     records: int | None = None
     size: int | None = None
@@ -162,7 +162,7 @@ class StreamProgress:
         if any(wants(self.options.selection, *queue) for queue in queues):
             self._lose(
                 f"topic {topic!r} of store {name} was deleted and created again since this stream read it;"
-                " what it had that was not read is gone",
+                " its unread messages are lost",
                 "read the new topic from its beginning",
             )
 
