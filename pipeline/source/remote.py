@@ -1,6 +1,7 @@
 """A reader service as a read sees it: which queues there are, and the records of ranges of them.
 
-Reads go from offset to offset: after a broken call the next one continues where that one stopped. Nothing is imported or connected before the first call.
+Reads go from offset to offset: after a broken call the next one continues where that one stopped. Nothing is
+imported or connected before the first call.
 """
 
 from __future__ import annotations
