@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
-from pathlib import Path
 
 import pytest
 from run_cli import Penstock, penstock, small_services
@@ -47,9 +46,3 @@ def topic(run: Penstock, worker_id: str) -> str:
     name = f"cli-{worker_id}-{next(_numbers)}"
     assert run("topic", "create", name, "--queues", 2).exit_code == 0
     return name
-
-
-@pytest.fixture
-def small_store(tmp_path: Path) -> Path:
-    """A directory for a store that the test makes itself."""
-    return tmp_path / "store"

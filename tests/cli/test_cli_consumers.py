@@ -8,24 +8,28 @@ from itertools import islice
 
 import pytest
 from run_cli import json_lines, penstock
-from three_services import three_services
 
 from cli.consumers.groups import parse_backoff
 from cli.failures import CommandFailed, ExitCode
 from penstock import Client, ExponentialBackoff
+from services.testing import RunningStore, running_store
 
 
-@pytest.fixture(scope="module", name="at")
-def _at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+@pytest.fixture(scope="module", name="running")
+def _running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningStore]:
+    with running_store(tmp_path_factory.mktemp("consumers") / "store") as store:
+        yield store
+
+
+@pytest.fixture(name="at")
+def _at(running: RunningStore) -> list[str]:
     """The options that name the services."""
-    with three_services(tmp_path_factory.mktemp("store")) as services:
-        yield [f"--{name}={service.address}" for name, service in services.processes.items()]
+    return [f"--{name}={getattr(running, name)}" for name in ("writer", "reader", "indexer")]
 
 
 @pytest.fixture(name="client")
-def _client(at: list[str]) -> Iterator[Client]:
-    addresses = dict(option.removeprefix("--").split("=", 1) for option in at)
-    with Client(**addresses) as client:
+def _client(running: RunningStore) -> Iterator[Client]:
+    with running.client() as client:
         yield client
 
 

@@ -62,16 +62,6 @@ def test_every_command_has_help(command: str) -> None:
     assert "--json" in result.stdout  # of every command
 
 
-@pytest.mark.parametrize("command", ["serve", "writer"])
-def test_the_help_of_a_service_is_its_own_settings(command: str) -> None:
-    """A service parses its own options, so its help lists all of them."""
-    result = run_process(command, "--help")
-
-    assert result.returncode == ExitCode.DONE
-    assert "--store" in result.stdout
-    assert "PENSTOCK_STORE" in result.stdout
-
-
 def loaded_by(*arguments: str) -> set[str]:
     """Return the modules that a command line has imported when it ends."""
     program = (
@@ -241,12 +231,3 @@ def test_the_docs_list_every_exit_code() -> None:
     page = (ROOT / settings_table.PAGE).read_text(encoding="utf-8")
 
     assert [code for code in ExitCode if f"| {code.value} |" not in page] == []
-
-
-def test_a_writer_that_is_not_there_is_exit_code_9_and_stores_nothing_for_sure() -> None:
-    """Nothing was sent, so the line does not say that a message may have been stored."""
-    result = run_process("--timeout", "20", "--writer", "127.0.0.1:1", "pub", "t", "body")
-
-    assert result.returncode == ExitCode.UNREACHABLE
-    assert len(result.stderr.splitlines()) == 1
-    assert "may" not in result.stderr

@@ -60,17 +60,6 @@ def surface(kind: type) -> dict[str, list[tuple[str, object, object]] | None]:
     return methods | {name: None for name, _ in properties}
 
 
-async def test_handles_are_awaited(aclient: AsyncClient, fake: FakePenstock) -> None:
-    """Before and after the outcome is there; order in each queue is that of sending."""
-    async with aclient.producer(batch_bytes=400, linger_ms=1) as producer:
-        handles = [await producer.send("orders", b"%d" % n, queue_id=n % 4) for n in range(100)]
-        assert (await handles[99]).queue_offset == 24
-
-    assert [(await handle).queue_offset for handle in handles] == [n // 4 for n in range(100)]
-    for queue_id in range(4):
-        assert fake.store.bodies("orders", queue_id) == [b"%d" % n for n in range(queue_id, 100, 4)]
-
-
 async def test_waiting_for_an_outcome_can_be_bounded(
     aclient: AsyncClient, fake: FakePenstock
 ) -> None:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 from files_below import files_below
-from writer_process import WriterProcess
+from service_process import WriterProcess
 
 from penstock import (
     AsyncClient,

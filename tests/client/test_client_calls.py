@@ -19,8 +19,6 @@ from penstock import (
     RecordBatch,
     ResourceExhausted,
     RetryPolicy,
-    TopicExists,
-    TopicNotFound,
     Unavailable,
     UnknownOutcome,
 )
@@ -45,31 +43,6 @@ def test_a_query_by_key_pages_and_leaves_out_what_only_shares_the_hash(client: C
     assert [record.body for record in found] == [b"%d" % n for n in reversed(range(10))]
     assert found.indexed_offset > 0
     assert [r.body for r in client.query_by_key("orders", "n4")] == [b"4"]
-
-
-def test_topics_are_administered(client: Client) -> None:
-    """Create, describe, update, list, delete, and the two refusals."""
-    assert client.create_topic("t", queues=2).write_queue_count == 2
-    assert [topic.name for topic in client.create_topics(["u", "v"], queues=3)] == ["u", "v"]
-    with pytest.raises(TopicExists):
-        client.create_topic("t")
-    assert client.update_topic("t", queues=3).read_queue_count == 3
-    assert set(client.describe_topic("t").queues) == {0, 1, 2}
-    assert [topic.name for topic in client.topics()] == ["orders", "t", "u", "v"]
-    client.delete_topic("t")
-    with pytest.raises(TopicNotFound):
-        client.describe_topic("t")
-
-
-def test_the_services_report_their_state(client: Client) -> None:
-    """Each status call reaches its service."""
-    client.produce("orders", b"x", queue_id=0)
-    end = client.writer_status().appended_offset
-
-    assert end > 0
-    assert client.reader_status().visible_offset == end
-    assert client.indexer_status().indexed_offset == end
-    assert client.wait_indexed(end).indexed_offset == end
 
 
 def test_wait_ready_returns_when_all_serve_and_names_the_one_that_does_not(

@@ -9,45 +9,12 @@ import grpc
 import pytest
 from fake_penstock import FakePenstock, rich_status
 
-from penstock import Client, ClientClosed, Damage, DataLoss, OffsetOutOfRange, TopicNotFound
+from penstock import Client, Damage, DataLoss, OffsetOutOfRange
 
 
 def fill(client: Client, count: int, queue_id: int = 0, tag: str = "") -> None:
     for n in range(count):
         client.produce("orders", b"%d-%d" % (queue_id, n), queue_id=queue_id, tag=tag)
-
-
-def test_a_topic_is_read_whole_and_each_queue_in_order(client: Client, fake: FakePenstock) -> None:
-    """All queues, several pulls each, then the end."""
-    fake.store.pull_records_max = 7
-    for queue_id in range(4):
-        fill(client, 30, queue_id)
-
-    bodies = [record.body for record in client.consume("orders", follow=False)]
-
-    assert len(bodies) == 120
-    for queue_id in range(4):
-        own = [body for body in bodies if body.startswith(b"%d-" % queue_id)]
-        assert own == [b"%d-%d" % (queue_id, n) for n in range(30)]
-
-
-def test_a_group_goes_on_where_it_stopped(client: Client, fake: FakePenstock) -> None:
-    """Half is consumed and committed; the next consumer gets the other half, nothing twice."""
-    fill(client, 10, 0)
-    fill(client, 10, 1)
-    seen = []
-    with client.consume("orders", group="g", follow=False) as consumer:
-        for record in consumer:
-            seen.append(record.body)
-            if len(seen) == 7:
-                consumer.commit()
-                break
-
-    rest = [record.body for record in client.consume("orders", group="g", follow=False)]
-
-    assert len(seen) + len(rest) == 20
-    assert set(seen).isdisjoint(rest)
-    assert [(o.queue_id, o.queue_offset) for o in client.offsets("g")] == [(0, 10), (1, 10)]
 
 
 def test_the_record_in_hand_is_not_counted_as_consumed_on_close(client: Client) -> None:
@@ -271,32 +238,3 @@ def test_a_consumer_that_does_not_follow_gives_up_in_the_end(
 
         with pytest.raises(Unavailable, match="away"):
             next(consumer)
-
-
-def test_an_unknown_topic_is_reported_at_once(client: Client) -> None:
-    """Where the consumer is made, not where it is first read."""
-    with pytest.raises(TopicNotFound):
-        client.consume("nowhere")
-
-
-def test_a_closed_consumer_says_so(client: Client) -> None:
-    """Closing twice is harmless."""
-    consumer = client.consume("orders")
-    consumer.close()
-    consumer.close()
-
-    with pytest.raises(ClientClosed):
-        next(consumer)
-
-
-def test_records_are_a_sequence(client: Client) -> None:
-    """Length, index, negative index, slice and repeated iteration."""
-    fill(client, 5)
-    records = client.pull("orders", 0, 0).records
-
-    assert len(records) == 5
-    assert records[1].body == b"0-1"
-    assert records[-1].body == b"0-4"
-    assert [record.body for record in records[1:3]] == [b"0-1", b"0-2"]
-    for _ in range(2):
-        assert [record.body for record in records] == [b"0-%d" % number for number in range(5)]

@@ -18,7 +18,6 @@ from penstock import (
     Handle,
     InvalidArgument,
     ResourceExhausted,
-    TopicNotFound,
     Unavailable,
     UnknownOutcome,
 )
@@ -263,15 +262,6 @@ def test_a_writer_that_stops_answering_is_given_up(client: Client, fake: FakePen
 
     with pytest.raises(UnknownOutcome):
         handle.result(30)
-
-
-def test_a_bad_message_is_refused_at_send(client: Client) -> None:
-    """Before it joins a batch; the topic is checked there too."""
-    with client.producer() as producer:
-        with pytest.raises(InvalidArgument):
-            producer.send("orders", b"x", keys=["a b"], queue_id=0)
-        with pytest.raises(TopicNotFound):
-            producer.send("nowhere", b"x")
 
 
 def test_a_closed_producer_takes_nothing(client: Client) -> None:

@@ -108,3 +108,4 @@ def test_a_record_is_itself_and_no_other_of_the_same_bytes() -> None:
     assert repr(second) == "<Record orders queue 0 offset 0, 3 bytes>"
     assert copy.copy(first).body == b"a pen"
     assert [each.body for each in records[0:2]] == [b"a pen", b"ink"]
+    assert (len(records), records[-1].body) == (2, b"ink")

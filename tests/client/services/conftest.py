@@ -19,12 +19,7 @@ def _services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeService
 
 @pytest.fixture(scope="module", name="client")
 def _client(services: ThreeServices) -> Iterator[Client]:
-    with Client(
-        writer=services.processes["writer"].address,
-        reader=services.processes["reader"].address,
-        indexer=services.processes["indexer"].address,
-    ) as client:
-        client.wait_ready(20)
+    with services.running.client() as client:
         yield client
 
 

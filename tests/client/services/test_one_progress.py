@@ -43,20 +43,6 @@ def test_a_group_goes_on_by_commits_after_a_reset(client: Client, topic: str, gr
     assert sum(queue.lag for queue in client.describe_group(group).queues) == 0
 
 
-def test_a_group_goes_on_by_commits_after_a_reset_to_the_latest(
-    client: Client, topic: str, group: str
-) -> None:
-    put(client, topic, b"0", b"1")
-    assert consumed(client, topic, group) == [b"0", b"1"]
-    put(client, topic, b"2")
-    client.reset_group(group, topic, to="latest")
-    put(client, topic, b"3", b"4")
-
-    assert consumed(client, topic, group) == [b"3", b"4"]
-    assert consumed(client, topic, group) == []
-    assert lag(client, topic, group) == 0
-
-
 def test_a_reset_of_one_queue_leaves_the_others_to_commits(
     client: Client, topic: str, group: str
 ) -> None:

@@ -16,7 +16,7 @@ TIMEOUT_S = 6.0  # the first attempt has half of it
 
 @pytest.fixture(name="link")
 def _link(services: ThreeServices) -> Iterator[SlowLink]:
-    with SlowLink(services.processes["writer"].address, 0) as link:
+    with SlowLink(services.running.writer, 0) as link:
         yield link
 
 

@@ -67,6 +67,7 @@ def run(arguments: str, tmp_path: Path) -> Result:
         ("rebuild STORE --to NEW --what some", USAGE, "'some' is not one of"),
         ("rebuild STORE --to NEW --queue-file-size 7", USAGE, "consume_queue_file_size"),
         ("rebuild STORE --to NEW --index-slots 7", USAGE, "index_"),
+        ("rebuild STORE --to NEW --index-slots 30 --index-entries 1", USAGE, "cannot be"),
         ("export NONE --to NEW", NO_STORE, "no such directory"),
         ("export STORE --to TAKEN", USAGE, "holds something else"),
         ("export STORE --to NEW --format csv", USAGE, "csv"),
@@ -87,6 +88,14 @@ def run(arguments: str, tmp_path: Path) -> Result:
         ("split STORE --to TAKEN", USAGE, "exists"),
         ("split STORE --to NEW --rest", USAGE, "'rest'"),
         ("split STORE --to NEW --topics x=orders --topics y=orders", USAGE, "is in 'x' already"),
+        ("split STORE --to NEW --topics x=few --topics x=orders", USAGE, "two stores would be called 'x'"),
+        ("split STORE --to NEW --topics ../x=few", USAGE, "cannot be called"),
+        ("split STORE --to NEW --topics =", USAGE, "is not like"),
+        ("split STORE --to NEW --log-file-size 1000", USAGE, "a multiple of 4096"),
+        ("replay STORE orders", USAGE, "give either --endpoint"),
+        ("replay STORE orders --to NEW --endpoint x:1", USAGE, "give either --endpoint"),
+        ("replay STORE orders --endpoint x:1", USAGE, "give --to-topic"),
+        ("replay STORE orders --to NEW --to-topic no/topic", USAGE, "the topic contains"),
         ("replay NONE orders --to NEW", NO_STORE, "no such directory"),
         ("replay STORE nope --to NEW", USAGE, "'nope'"),
         ("replay STORE orders --to TAKEN", USAGE, "exists"),
@@ -130,6 +139,20 @@ def test_a_time_of_an_export_that_has_no_unix_time_names_its_option(tmp_path: Pa
     for times in ({"since": moment}, {"until": moment}):
         with pytest.raises(InvalidOption, match="before 1970"):
             pipeline.export(None, golden_store("basic"), tmp_path / "new", **times)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({}, "give either 'endpoint'"),
+        ({"endpoint": "x:1", "target": "y"}, "give either 'endpoint'"),
+        ({"endpoint": "x:1"}, "option 'to_topic': missing"),
+        ({"topics": [], "target": "y"}, "names no topic"),
+    ],
+)
+def test_a_replay_goes_to_one_place(given: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InvalidOption, match=problem):
+        pipeline.replay(None, golden_store("basic"), **{"topics": "orders", **given})
 
 
 LOCKS = [(new_directory, PipelineError), (held_export, InvalidOption)]

@@ -15,7 +15,7 @@ from local_spark import LocalSpark
 from typer.testing import CliRunner
 
 from pipeline import audit, audit_stores
-from pipeline.errors import InvalidOption, NotAStore, PipelineError
+from pipeline.errors import InvalidOption
 from pipeline.jobs.audit.job import AuditReport
 from storage import Message, MessageStore
 from storage.clock import SystemClock
@@ -314,15 +314,6 @@ def test_an_indexer_that_lags_or_never_ran_is_not_a_finding(keyed: Path, tmp_pat
 
     assert [report.findings for report in reports] == [(), ()]
     assert [report.keys for report in reports] == [entry_count(index_of(keyed)), 0]
-
-
-def test_what_is_not_a_store_or_named_twice_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(NotAStore, match="commitlog"):
-        audit(SPARK, tmp_path)
-    with pytest.raises(PipelineError, match="name it once"):
-        audit_stores(SPARK, [golden_store("slow"), golden_store("slow")])
-    with pytest.raises(PipelineError, match="no store"):
-        audit_stores(SPARK, [])
 
 
 def test_the_command_prints_json_and_exits_by_what_it_finds(spark: Any, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from golden import golden_store
-from local_spark import LocalSpark
 from new_stores import (
     PIECE,
     assert_in_order,
@@ -19,7 +18,7 @@ from new_stores import (
     set_offsets,
 )
 
-from pipeline.errors import InvalidOption, PipelineError
+from pipeline.errors import PipelineError
 from pipeline.jobs.compact.job import compact
 from pipeline.jobs.new_store.new_queues import SourceQueue, refuse_moved_light_queues
 from storage import Message, MessageStore, StoreConfig
@@ -137,21 +136,6 @@ def test_a_brokers_store_is_compacted(spark: Any, tmp_path: Path) -> None:
     topics = {line["topic"] for line in messages_of(tmp_path / "new")}
     assert "tx" in topics and not any(topic.startswith("RMQ_SYS_TRANS") for topic in topics)
     assert_in_order(tmp_path / "new")
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ({"topics": ["nope"]}, "option 'topics': no store has a topic 'nope'; topics: "),
-        ({"keyless": "maybe"}, "option 'keyless': 'maybe' is not one of keep, drop"),
-        ({"format": "csv"}, "option 'format': 'csv' is not one of store, parquet"),
-    ],
-)
-def test_wrong_options_are_named(
-    tmp_path: Path, store: Path, options: dict[str, Any], problem: str
-) -> None:
-    with pytest.raises(InvalidOption, match=problem):
-        compact(LocalSpark(), store, tmp_path / "new", **options)  # type: ignore[arg-type]
 
 
 def test_light_queues_must_stay_whole(spark: Any, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from new_stores import (
 )
 from store_workload import SMALL, TOPICS, run_workload
 
-from pipeline.errors import InvalidOption, PipelineError
+from pipeline.errors import PipelineError
 from pipeline.jobs.merge import merge
 from pipeline.jobs.split import split
 from storage import Message, MessageStore
@@ -260,23 +260,3 @@ def test_a_new_store_has_its_name_when_it_is_whole(tmp_path: Path, pair: tuple[P
     assert_in_order(tmp_path / "new")
     with pytest.raises(PipelineError, match="exists"):
         merge(SPARK, pair, tmp_path / "new")
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ({"topics": ["nope"]}, "option 'topics': no store has a topic 'nope'"),
-        ({"topics": ["few,orders", "few"]}, "'few' is in 'few' already"),
-        ({"topics": ["x=few", "x=orders"]}, "two stores would be called 'x'"),
-        ({"topics": ["../x=few"]}, "cannot be called"),
-        ({"topics": ["="]}, "is not like"),
-        ({"rest": True}, "every topic gets a store of its own"),
-        ({"log_file_size": 1000}, "a multiple of 4096"),
-    ],
-)
-def test_a_split_names_the_option_that_is_wrong(
-    tmp_path: Path, options: dict[str, Any], problem: str
-) -> None:
-    with pytest.raises(InvalidOption, match=problem):
-        split(SPARK, golden_store("basic"), tmp_path / "new", **options)
-    assert not (tmp_path / "new").exists()

@@ -18,7 +18,7 @@ from steps_to_try import steps_to_try
 from typer.testing import CliRunner
 
 from pipeline import audit, rebuild, rebuild_stores
-from pipeline.errors import InvalidOption, PipelineError, StoreLocked
+from pipeline.errors import PipelineError, StoreLocked
 from storage import Message, MessageStore, StoreConfig
 from storage.stopped.locks import stopped_store
 from storage.view.in_use import is_in_use
@@ -184,26 +184,6 @@ def test_many_stores_are_written_by_name(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="called 'basic'"):
         other = golden_copy("basic", tmp_path / "other")
         rebuild_stores(SPARK, [stores[0], other], tmp_path / "newer")
-
-
-def test_what_cannot_be_done_is_refused(tmp_path: Path) -> None:
-    spark = SPARK
-    store = golden_copy("slow", tmp_path)
-    with pytest.raises(PipelineError, match="exists"):
-        rebuild(spark, store, tmp_path)
-    with pytest.raises(InvalidOption, match="not one of all, queues, index"):
-        rebuild(spark, store, tmp_path / "new", what="queue")
-    with pytest.raises(InvalidOption, match="target"):
-        rebuild(spark, store)
-    with pytest.raises(InvalidOption, match="in_place"):
-        rebuild(spark, store, tmp_path / "new", in_place=True)
-    with pytest.raises(PipelineError, match="whole units"):
-        rebuild(spark, store, tmp_path / "new", consume_queue_file_size=30)
-    with pytest.raises(PipelineError, match="both"):
-        rebuild(spark, store, tmp_path / "new", index_slot_count=30)
-    with pytest.raises(PipelineError, match="cannot be"):
-        rebuild(spark, store, tmp_path / "new", index_slot_count=30, index_entry_count=1)
-    assert not (tmp_path / "new").exists()
 
 
 def test_a_store_in_use_is_not_rebuilt_in_place_nor_opened_meanwhile(tmp_path: Path) -> None:

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 from engine_store import records_on_disk
-from local_spark import LocalSpark
 from new_stores import PIECE, assert_in_order, by_queue, messages_of
-from writer_process import WriterProcess
+from service_process import WriterProcess
 
-from pipeline.errors import InvalidOption, PipelineError, WriteFailed
+from pipeline.errors import PipelineError, WriteFailed
 from pipeline.jobs.replay import replay
 from storage import Message, MessageStore, StoreConfig
 from storage.format.properties import decode_properties
@@ -165,25 +164,6 @@ def test_every_kind_of_record_can_be_replayed(spark: Any, tmp_path: Path) -> Non
         assert_in_order(tmp_path / name)
     assert {line["magic"] for line in messages_of(tmp_path / "short")} == {"daa320a7"}
     assert {line["magic"] for line in messages_of(tmp_path / "long")} == {"daa320ab"}
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ({}, "give either 'endpoint'"),
-        ({"endpoint": "x:1", "target": "y"}, "give either 'endpoint'"),
-        ({"endpoint": "x:1"}, "option 'to_topic': missing"),
-        ({"target": "y", "to_topic": "no topic"}, "option 'to_topic': the topic contains"),
-        ({"target": "y", "begin_ms": 5, "end_ms": 5}, "is not after begin_ms"),
-        ({"target": "y", "replay_id": "z"}, "means nothing for a new store"),
-        ({"target": "y", "topics": "nope"}, "no store has a topic 'nope'"),
-        ({"target": "y", "topics": []}, "names no topic"),
-    ],
-)
-def test_wrong_options_are_named(store: Path, options: dict[str, Any], problem: str) -> None:
-    topics = options.pop("topics", "orders")
-    with pytest.raises(InvalidOption, match=problem):
-        replay(LocalSpark(), store, topics, **options)  # type: ignore[arg-type]
 
 
 def test_a_writer_that_is_not_there_and_a_topic_that_is_not(

@@ -73,18 +73,3 @@ def test_compact_and_replay(spark: Any, tmp_path: Path) -> None:
     copies = messages_of(tmp_path / "again")
     assert len(copies) == sum(time < times[10] for time in times)
     assert all("REPLAY_OF" in copy["properties"] for copy in copies)
-
-
-def test_wrong_arguments_end_with_2_and_name_themselves(spark: Any, tmp_path: Path) -> None:
-    store = golden_store("basic")
-    for arguments, words in (
-        (("split", store, "--to", tmp_path / "x", "--topics", "nope"), "'nope'"),
-        (("compact", store, "--to", tmp_path / "x", "--keyless", "maybe"), "keyless"),
-        (("replay", store, "orders"), "endpoint"),
-        (("merge", store, store, "--to", tmp_path / "x"), "name it once"),
-    ):
-        result = run(*arguments)
-        assert (result.exit_code, words in result.output) == (2, True), result.output
-    assert run("merge", tmp_path / "none", "--to", tmp_path / "x").exit_code == 4
-    nobody = run("replay", store, "orders", "--endpoint", "127.0.0.1:1", "--to-topic", "t")
-    assert (nobody.exit_code, "127.0.0.1:1" in nobody.output) == (9, True), nobody.output

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from engine_store import records_on_disk
 from files_below import files_below
-from writer_process import WriterProcess
+from service_process import WriterProcess
 
 from storage.format.properties import decode_properties
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from engine_store import records_on_disk
 from files_below import files_below
+from service_process import WriterProcess
 from spark_write_job import ROWS
-from writer_process import WriterProcess
 
 SUPPORT = Path(__file__).parents[2] / "support" / "spark_support"
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

@@ -20,8 +20,8 @@ import pytest
 from engine_store import records_on_disk
 from files_below import files_below
 from free_ports import free_port
+from service_process import WriterProcess
 from spark_speculation_job import BODY_SIZE, FIRST_PART_ROWS, JAVA_OPTIONS, PARTITIONS, ROWS
-from writer_process import WriterProcess
 
 from storage.format.properties import decode_properties
 from storage.format.stage import stage_prefix

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 from engine_store import small_config
-from golden import STORES, golden_copy, golden_store
-from steps_to_try import steps_to_try
 
 from storage import Message, MessageStore
 from storage.format.record_layout import MAGIC_BLANK
@@ -146,17 +144,3 @@ def test_pieces_and_engine_agree_on_a_damaged_store(
     assert found == records and len(records) > 50
     assert merged(holes) == merged(damaged)
     assert damaged or damage in (DAMAGES["nothing"], DAMAGES["a file that is too long"])
-
-
-@pytest.mark.parametrize(
-    "name", steps_to_try([name for name in STORES if name != "defaults"], 4)
-)  # of 1.5 GiB
-def test_pieces_and_engine_agree_on_a_brokers_store(name: str, tmp_path: Path) -> None:
-    broken = golden_copy(name, tmp_path)
-    first = log_files(broken)[0]
-    flip(first, len(by_the_engine(StoreView(broken))[0]) and 200)
-    for store in (golden_store(name), broken):
-        for piece_bytes in SIZES:
-            records, damaged = by_the_engine(StoreView.open(store))
-            found, holes = by_pieces(StoreView.open(store), piece_bytes)
-            assert (found, merged(holes)) == (records, merged(damaged)), (store, piece_bytes)

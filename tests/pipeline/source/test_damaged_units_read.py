@@ -8,19 +8,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 from unit_damage import (
-    CONFIG,
     Whole,
     expected,
     flip,
     make_whole,
-    random_damages,
 )
 
 from pipeline.source.options import parse_options
 from pipeline.source.plan import plan_messages
 from pipeline.source.read import Reader
 from pipeline.source.source import wanted_columns
-from storage import MessageStore
 from storage.format.consume_entry import UNIT_SIZE
 from storage.view.queues.rebuilt_units import Extent, FileUnits, RebuiltUnits
 from storage.view.queues.unit_search import Unit
@@ -71,20 +68,6 @@ def test_any_flipped_bit_of_a_unit_costs_nothing(
         assert read(store) == expected(whole), bit
         assert some(store) == {n: whole.bodies[n] for n in range(480, 520)}, bit
         flip(store, queue_offset, bit)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_random_damage_costs_nothing_once_a_writer_has_started(
-    whole: Whole, tmp_path: Path, seed: int
-) -> None:
-    for number, damage in enumerate(random_damages(seed, 6)):
-        store = tmp_path / str(number)
-        shutil.copytree(whole.directory, store)
-        what = damage(store)
-        MessageStore.open(store, CONFIG).close()
-        assert read(store) == expected(whole), what
-        assert some(store) == {n: whole.bodies[n] for n in range(480, 520)}, what
-        shutil.rmtree(store)
 
 
 def test_the_units_of_a_lost_file_are_replaced_as_arrays(

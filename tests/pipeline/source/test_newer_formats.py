@@ -18,7 +18,6 @@ from pipeline.source.stream.stream import make_stream_reader, open_views
 from pipeline.source.tables import parts_of
 from storage import Message, MessageStore
 from storage.errors import UnsupportedFormat
-from storage.format import checkpoint
 
 NO_SPARK: Any = None  # a store is looked at before the first task
 
@@ -68,33 +67,12 @@ def with_newer_settings(store: Path) -> None:
     change_settings(store, formatVersion=99)
 
 
-def with_a_newer_checkpoint(store: Path) -> None:
-    path = store / "checkpoint"
-    page = bytearray(path.read_bytes())
-    for position in checkpoint.WRITER_SLOT_POSITIONS:
-        size = checkpoint.WRITER_SLOT_LAYOUT.size
-        slot = bytearray(page[position : position + size])
-        if any(slot):
-            slot[8:12] = (99).to_bytes(4, "little")
-            page[position : position + size] = checkpoint._with_crc(bytes(slot))
-    path.write_bytes(page)
-
-
 @pytest.mark.parametrize("name", READS)
 def test_a_store_of_a_newer_format_is_refused(store: Path, tmp_path: Path, name: str) -> None:
     """Its files may mean something else: a format version of 99 was read by every job as if it were 1."""
     with_newer_settings(store)
     with pytest.raises(UnsupportedFormat, match="version 99"):
         READS[name](str(store), tmp_path / "to")
-
-
-@pytest.mark.parametrize("newer", [with_newer_settings, with_a_newer_checkpoint])
-def test_a_writer_refuses_it_too(store: Path, newer: Callable[[Path], None]) -> None:
-    newer(store)
-    with pytest.raises(UnsupportedFormat, match="version 99"):
-        MessageStore.open(store, small_config())
-    with pytest.raises(UnsupportedFormat, match="version 99"):
-        plan_messages(parse_options({"store": str(store)}))
 
 
 def test_a_store_of_a_newer_format_at_a_url_is_refused(store: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from engine_store import small_config
-from restarting_reader import Restarting
+from service_process import ReaderProcess
 from spark_schemas import schema_of
 from stream_query import Query, Row
 
@@ -24,7 +24,7 @@ def put(store: MessageStore, topic: str, queue_id: int, count: int, size: int = 
     store.put_all([Message(topic=topic, queue_id=queue_id, body=b"x" * size) for _ in range(count)])
 
 
-def stream_of(reader: Restarting | str, **options: Any) -> StreamReader:
+def stream_of(reader: ReaderProcess | str, **options: Any) -> StreamReader:
     address = reader if isinstance(reader, str) else reader.address
     given = {name: str(value) for name, value in {"endpoint": address, **options}.items()}
     return make_stream_reader(given, schema_of("topic", "queueId", "queueOffset"))
@@ -44,29 +44,15 @@ def drained(query: Query, count: int) -> list[Row]:
 
 
 @pytest.fixture
-def live(tmp_path: Path) -> Iterator[tuple[MessageStore, Restarting]]:
+def live(tmp_path: Path) -> Iterator[tuple[MessageStore, ReaderProcess]]:
     """A store whose writer runs here, topic t of 3 queues, and its reader process."""
     with MessageStore.open(tmp_path / "s", small_config(**FILES)) as store:
         store.create_topic("t", 3)
-        with Restarting(tmp_path / "s") as reader:
+        with ReaderProcess(tmp_path / "s") as reader:
             yield store, reader
 
 
-Live = tuple[MessageStore, Restarting]
-
-
-def test_caps_are_shared_out_and_nothing_is_left(live: Live) -> None:
-    store, reader = live
-    for queue_id, count in enumerate((300, 60, 6)):
-        put(store, "t", queue_id, count)
-    wanted = [row for q, count in enumerate((300, 60, 6)) for row in rows_of("t", q, 0, count)]
-    options: dict[str, Any] = {"subscribe": "t", "startingOffsets": "earliest"}
-    by_count = Query(stream_of(reader, maxOffsetsPerTrigger=50, **options))
-    by_bytes = Query(stream_of(reader, maxBytesPerTrigger=20_000, **options))
-
-    assert sorted(by_count.drain()) == sorted(by_bytes.drain()) == wanted
-    assert {len(batch) for batch in by_count.batches[:-1]} == {50}
-    assert 3 <= len(by_bytes.batches) <= 10
+Live = tuple[MessageStore, ReaderProcess]
 
 
 def test_without_a_selection_every_queue_is_read_and_new_topics_come(live: Live) -> None:
@@ -150,7 +136,7 @@ def test_another_store_at_the_address_is_refused(tmp_path: Path, live: Live) -> 
     with MessageStore.open(tmp_path / "other", small_config(**FILES)) as other:
         other.create_topic("t", 1)
         put(other, "t", 0, 9)
-        with Restarting(tmp_path / "other") as elsewhere:
+        with ReaderProcess(tmp_path / "other") as elsewhere:
             there = Query(stream_of(elsewhere, startingOffsets="earliest"), query.start)
             with pytest.raises(WrongCheckpoint):
                 there.step()
@@ -161,13 +147,13 @@ def test_a_deleted_log_file_is_lost_data(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", small_config()) as store:
         store.create_topic("t", 1)
         put(store, "t", 0, 5)
-        with Restarting(tmp_path / "s") as reader:
+        with ReaderProcess(tmp_path / "s") as reader:
             query = Query(stream_of(reader, subscribe="t", startingOffsets="earliest"))
             query.drain()
             for _ in range(20):
                 put(store, "t", 0, 50, 200)
     min((tmp_path / "s" / "commitlog").iterdir()).unlink()
-    with Restarting(tmp_path / "s") as reader:
+    with ReaderProcess(tmp_path / "s") as reader:
         with pytest.raises(DataLost, match="failOnDataLoss"):
             Query(stream_of(reader, subscribe="t"), query.start).step()
         going_on = stream_of(reader, subscribe="t", failOnDataLoss="false")

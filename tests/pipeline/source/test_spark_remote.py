@@ -17,7 +17,7 @@ from engine_store import small_config
 from flipped_units import flip_unit
 from golden import golden_copy
 from real_processes import one_service
-from restarting_reader import Restarting
+from service_process import ReaderProcess
 from spark_schemas import schema_of
 from steps_to_try import cases_to_try
 from three_services import three_services
@@ -176,7 +176,7 @@ def test_a_queue_that_the_writer_rebuilds_is_waited_for(tmp_path: Path) -> None:
         services.writer.CreateTopic(writer_pb2.CreateTopicRequest(name="t", queue_count=1))
         messages = [common_pb2.Message(topic="t", body=b"%d" % n, queue_id=0) for n in range(60)]
         services.writer.Produce(writer_pb2.ProduceRequest(messages=messages), timeout=20)
-        address = services.processes["reader"].address
+        address = services.running.reader
         assert read(endpoint=address).num_rows == 60
         path, before = flip_unit(services.store, "t", 25)
 
@@ -194,7 +194,7 @@ def damage(directory: Path, rows: pa.Table, queue_offset: int) -> None:
 def test_a_reader_that_goes_in_the_middle_loses_and_doubles_nothing(filled: Path) -> None:
     """Killed, and then stopped: each answer that came is kept; the next call asks for what follows it."""
     ways = {1: signal.SIGKILL, 3: signal.SIGTERM}
-    with Restarting(filled) as reader:
+    with ReaderProcess(filled) as reader:
         options = parse_options({"endpoint": reader.address, "subscribe": "t"})
         columns = wanted_columns(options, schema_of("queueId", "queueOffset"))
         (pieces,) = plan_messages(options)
@@ -214,7 +214,7 @@ def test_a_reader_that_goes_in_the_middle_loses_and_doubles_nothing(filled: Path
 
 
 def test_a_reader_that_stays_away_is_named(filled: Path) -> None:
-    with Restarting(filled) as reader:
+    with ReaderProcess(filled) as reader:
         options = parse_options({"endpoint": reader.address, "endpointTimeoutMs": "500"})
         columns = wanted_columns(options, schema_of("topic"))
         (pieces,) = plan_messages(options)
@@ -231,7 +231,7 @@ def test_what_a_reader_has_no_more_is_lost_data(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", small_config()) as store:
         store.create_topic("t", 1)
         put(store, "t", 0, 1000)
-    with Restarting(tmp_path / "s") as reader:
+    with ReaderProcess(tmp_path / "s") as reader:
         options = {"endpoint": reader.address, "endpointTimeoutMs": "500"}
         (pieces,) = plan_messages(parse_options(options))
         columns = wanted_columns(parse_options(options), schema_of("queueOffset"))
@@ -325,16 +325,16 @@ def until(condition: Callable[[], bool], query: Any, seconds: float = 60) -> Non
 
 
 @pytest.fixture
-def live(tmp_path: Path) -> Iterator[tuple[MessageStore, Restarting]]:
+def live(tmp_path: Path) -> Iterator[tuple[MessageStore, ReaderProcess]]:
     """A store whose writer runs here, topic t of 2 queues, and its reader process."""
     with MessageStore.open(tmp_path / "s", small_config(**FILES)) as store:
         store.create_topic("t", 2)
-        with Restarting(tmp_path / "s") as reader:
+        with ReaderProcess(tmp_path / "s") as reader:
             yield store, reader
 
 
 def test_a_stream_finds_new_topics_and_outlives_the_reader(
-    spark: Any, tmp_path: Path, live: tuple[MessageStore, Restarting]
+    spark: Any, tmp_path: Path, live: tuple[MessageStore, ReaderProcess]
 ) -> None:
     store, reader = live
     put(store, "t", 0, 50)
