@@ -22,7 +22,12 @@ import grpc
 import pytest
 
 from penstock import Client
-from services.config.settings import IndexerSettings, ReaderSettings, WriterSettings
+from services.config.settings import (
+    IndexerSettings,
+    ProcessSettings,
+    ReaderSettings,
+    WriterSettings,
+)
 from services.indexer.__main__ import serve as serve_indexer
 from services.local_services import LocalServices
 from services.reader.__main__ import serve as serve_reader
@@ -59,39 +64,55 @@ class RunningStore:
 
 
 @contextmanager
-def running_store(directory: Path, *, processes: bool = False) -> Iterator[RunningStore]:
+def running_store(
+    directory: Path, *, processes: bool = False, **settings: Any
+) -> Iterator[RunningStore]:
     """Run writer, reader with its gateway, and indexer on free ports until the block ends.
 
     ``directory`` is the store's; the writer makes it. With ``processes`` the log of the services is beside
-    it. Raises OSError or StoreError if a service does not start.
+    it. ``settings`` are the services' own, by their names in a settings file; each service takes those that
+    it has. Raises OSError or StoreError if a service does not start.
     """
     with ExitStack() as stack:
         start = _start_processes if processes else _start_threads
-        store = RunningStore(directory, **start(stack, directory))
+        store = RunningStore(directory, **start(stack, directory, {**SMALL_FILES, **settings}))
         with store.client() as client:
             client.wait_ready(READY_SECONDS_MAX)
         yield store
 
 
-def _start_processes(stack: ExitStack, directory: Path) -> dict[str, str]:
+def _start_processes(
+    stack: ExitStack, directory: Path, settings: Mapping[str, Any]
+) -> dict[str, str]:
+    flags = {name: f"--{name.replace('_', '-')}" for name in settings}
     services = LocalServices.start(
         directory,
         directory.parent / f"{directory.name}.log",
-        options=[f"--{name.replace('_', '-')}={size}" for name, size in SMALL_FILES.items()],
+        options=[
+            flags[name] if value is True else f"{flags[name]}={value}"
+            for name, value in settings.items()
+        ],
         addresses=dict.fromkeys(("writer", "reader", "indexer", "gateway"), FREE_PORT),
     )
     stack.callback(services.stop)
     return dict(services.addresses)
 
 
-def _start_threads(stack: ExitStack, directory: Path) -> dict[str, str]:
-    common: dict[str, Any] = {"store": directory, "listen": FREE_PORT}
-    writer = stack.enter_context(
-        BackgroundService(serve_writer, WriterSettings(**common, **SMALL_FILES))
+def _start_threads(
+    stack: ExitStack, directory: Path, settings: Mapping[str, Any]
+) -> dict[str, str]:
+    def start(
+        serve: Callable[..., Any], kind: type[ProcessSettings], **own: str
+    ) -> BackgroundService:
+        taken = {name: settings[name] for name in settings.keys() & kind.model_fields.keys()}
+        given = {"store": directory, "listen": FREE_PORT, **own, **taken}
+        return stack.enter_context(BackgroundService(serve, kind(**given)))
+
+    writer = start(serve_writer, WriterSettings)
+    reader = start(
+        serve_reader, ReaderSettings, writer_address=writer.address, gateway_listen=FREE_PORT
     )
-    settings = ReaderSettings(**common, writer_address=writer.address, gateway_listen=FREE_PORT)
-    reader = stack.enter_context(BackgroundService(serve_reader, settings))
-    indexer = stack.enter_context(BackgroundService(serve_indexer, IndexerSettings(**common)))
+    indexer = start(serve_indexer, IndexerSettings)
     return {
         "writer": writer.address,
         "reader": reader.address,

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import grpc
 from leasing import messages_of
-from restarting_reader import Restarting
-from writer_process import WriterProcess
+from service_process import ReaderProcess, WriterProcess
 
 from penstock.v1 import groups_pb2, groups_pb2_grpc, leases_pb2, leases_pb2_grpc
 from penstock.v1.writer_pb2 import ProduceRequest
@@ -85,7 +84,7 @@ def test_nothing_acknowledged_comes_again_and_nothing_else_is_lost(tmp_path: Pat
         produce = WriterStub(channel).Produce
         with writer.client() as client:
             client.create_topic("t", queues=3)
-        with Restarting(store) as reader:
+        with ReaderProcess(store) as reader:
             members = [Member(reader.address, acknowledged, seed) for seed in range(3)]
             count = 0
             for life in range(KILLS + 1):

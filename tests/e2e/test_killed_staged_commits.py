@@ -16,9 +16,9 @@ from pathlib import Path
 import grpc
 import pytest
 from engine_store import check_queues_match_log, records_on_disk
+from service_process import WriterProcess
 from staged_records import staged
 from steps_to_try import cases_to_try
-from writer_process import WriterProcess
 
 from penstock import Client
 from penstock.errors import PenstockError

@@ -14,13 +14,12 @@ from typing import Any, TypeVar
 import grpc
 import pytest
 from engine_store import records_on_disk
-from gateway_bed import CLIENT
-from messaging_bed import message
+from messaging_bed import CLIENT, message
 from real_processes import until
+from service_process import WriterProcess
 from service_settings import gateway_settings
 from slow_link import SlowLink
 from steps_to_try import ALL_STEPS, cases_to_try
-from writer_process import WriterProcess
 
 from penstock import Client, Message, PenstockError, RecordBatch
 from penstock.sequences import RequestToken

@@ -154,19 +154,6 @@ def test_answers_with_slices_are_valid_protobuf(pieces: list[bytes], next_offset
     assert (query.records, query.next_page_token) == (b"".join(pieces), "t")
 
 
-@given(st.integers(0, 1 << 62))
-def test_varints_are_protobufs(value: int) -> None:
-    message = reader_pb2.PullResponse(next_offset=value).SerializeToString()
-    assert message == (b"\x10" + wire.varint(value) if value else b"")
-
-
 def test_every_pull_status_has_its_number() -> None:
     names = set(reader_pb2.PullStatus.keys()) - {"PULL_STATUS_UNSPECIFIED"}
     assert {status.name for status in PullStatus} == names == {s.name for s in wire.PULL_STATUS_OF}
-
-
-def test_delays_are_read_from_a_message() -> None:
-    read = wire.message_of(
-        common_pb2.Message(topic="t", delay_level=3, deliver_at_ms=4, delay_ms=5)
-    )
-    assert (read.delay_level, read.deliver_at_ms, read.delay_ms) == (3, 4, 5)

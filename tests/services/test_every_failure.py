@@ -182,7 +182,7 @@ class Outcome(NamedTuple):
 def outcome_of(services: ThreeServices, method: MethodDescriptor, requests: list[bytes]) -> Outcome:
     """Make a call with serialized requests; a stream that goes on is ended after an answer."""
     service = method.containing_service
-    address = services.processes[PROCESS_OF.get(service.name, "writer")].address
+    address = getattr(services.running, PROCESS_OF.get(service.name, "writer"))
     kinds = {True: "stream", False: "unary"}
     kind = f"{kinds[method.client_streaming]}_{kinds[method.server_streaming]}"
     failures = []

@@ -17,7 +17,6 @@ import pytest
 import structlog
 from fake_writer_store import FakeWriterStore
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from real_processes import until
 from service_settings import writer_settings
 
@@ -131,14 +130,6 @@ def _is_told(watch: Any) -> bool:
     return True
 
 
-def test_reflection_lists_the_services(grpc_channel: grpc.Channel) -> None:
-    stub = reflection_pb2_grpc.ServerReflectionStub(grpc_channel)
-    request = reflection_pb2.ServerReflectionRequest(list_services="")
-    (answer,) = stub.ServerReflectionInfo(iter([request]))
-    names = {service.name for service in answer.list_services_response.service}
-    assert {"penstock.v1.Writer", "grpc.health.v1.Health"} <= names
-
-
 def test_a_request_that_is_parsed_in_one_go_is_bounded(grpc_channel: grpc.Channel) -> None:
     """Empty elements take two bytes each: more of them would hold the event loop while they are parsed."""
     empty_topic = bytes([writer_pb2.CreateTopicsRequest.TOPICS_FIELD_NUMBER << 3 | 2, 0])
@@ -176,11 +167,6 @@ def test_a_request_above_the_limit_is_refused_unread(grpc_stub: Any, refusal: An
     refused = refusal(grpc_stub.Produce, request)
     assert refused.code is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert len(STORE.stored) == before
-
-
-def test_an_unknown_method_is_unimplemented(grpc_channel: grpc.Channel, refusal: Any) -> None:
-    refused = refusal(grpc_channel.unary_unary("/penstock.v1.Writer/Nothing"), b"")
-    assert refused.code is grpc.StatusCode.UNIMPLEMENTED
 
 
 def test_ports_of_a_process_share_half_of_the_files_that_it_may_have_open(

@@ -14,7 +14,6 @@ from storage.format.consume_entry import UNIT_SIZE
 
 COUNT: Final = 1_000
 UNITS_OF_A_FILE: Final = 300
-OTHERS_LEFT: Final = 4  # records of the other queue in the store of ``make_cut``
 TAGS: Final = ("paid", "open", "Tag0", "Tag1")
 CONFIG: Final = small_config(
     flush_mode="sync",
@@ -50,23 +49,6 @@ def make_whole(directory: Path) -> Whole:
                 messages.append(Message(topic="other", queue_id=0, body=b"x" * (n % 5)))
             store.put_all(messages)
     return Whole(directory, bodies)
-
-
-def make_cut(directory: Path) -> dict[int, bytes]:
-    """Fill a store whose first log file is removed, as by retention; return what is left of t's queue 1.
-
-    Its record 0 went. Flipped bits move the offsets of units 1 and 2 to the removed file, after that record.
-    """
-    with MessageStore.open(directory, CONFIG) as store:
-        store.create_topic("t", 2)
-        store.put(Message(topic="t", queue_id=1, body=b"0"))
-        for number in range(12):
-            store.put(Message(topic="t", queue_id=0, body=bytes(8_000)))
-            if number >= 9:
-                store.put(Message(topic="t", queue_id=1, body=b"%d" % (number - 8)))
-    (directory / "commitlog" / f"{0:020d}").unlink()
-    MessageStore.open(directory, CONFIG).close()  # which says where the log begins now
-    return {n: b"%d" % n for n in (1, 2, 3)}
 
 
 def expected(whole: Whole, tag: str = "") -> dict[int, bytes]:

@@ -9,6 +9,7 @@ from certificates import Certificates
 from frame_outcomes import outcomes_of
 from messaging_bed import message
 from real_processes import until
+from users import make_users
 
 from penstock import Client, PermissionDenied, Policy, RecordBatch, Unauthenticated, Unavailable
 from penstock.credentials import Credentials
@@ -23,59 +24,44 @@ from penstock.v1 import (
 )
 from services.config.settings import (
     GatewaySettings,
-    IndexerSettings,
-    ReaderSettings,
     WriterSettings,
 )
 from services.gateway.__main__ import serve as serve_gateway
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2
-from services.indexer.__main__ import serve as serve_indexer
-from services.reader.__main__ import serve as serve_reader
-from services.testing import FREE_PORT, SMALL_FILES, BackgroundService, RunningStore
+from services.testing import FREE_PORT, SMALL_FILES, BackgroundService, running_store
 from services.writer.__main__ import serve as serve_writer
-from storage.accounts.account_table import AccountTable
 from storage.accounts.rules import UserKind
 from storage.errors import BrokenAccounts
-from storage.files.filesystem import OsFileSystem
 
 TOPICS = ("orders", "bills")
 SOON_S = 1.0  # a change of the rules ends open calls by then, with the time that a slow machine takes on top
 
 
-class GuardedStore(RunningStore):
+class GuardedStore:
     """A running store with accounts, and the keys of its users."""
 
-    keys: dict[str, str]
+    def __init__(self, store, keys):
+        self.store, self.keys = store, keys
+
+    def __getattr__(self, name):
+        return getattr(self.store, name)
 
     def as_user(self, name, **options):
-        return self.client(access_key=name, secret_key=self.keys[name], **options)
+        return self.store.client(access_key=name, secret_key=self.keys[name], **options)
 
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory):
     directory = tmp_path_factory.mktemp("guarded") / "store"
-    table = AccountTable(OsFileSystem(), directory / "config")
-    keys = {"root": table.create_user("root", UserKind.SUPER).secrets[0]}
-    common = {"store": directory, "listen": FREE_PORT, "accounts": True}
-    with (
-        BackgroundService(serve_writer, WriterSettings(**common, **SMALL_FILES)) as writer,
-        BackgroundService(
-            serve_reader,
-            ReaderSettings(**common, writer_address=writer.address, gateway_listen=FREE_PORT),
-        ) as reader,
-        BackgroundService(serve_indexer, IndexerSettings(**common)) as indexer,
-    ):
-        store = GuardedStore(
-            directory, writer.address, reader.address, indexer.address, reader.gateway_address
-        )
-        object.__setattr__(store, "keys", keys)
-        with store.as_user("root") as root:
-            root.wait_ready()
+    keys = make_users(directory, root=UserKind.SUPER)
+    with running_store(directory, accounts=True) as store:
+        guarded = GuardedStore(store, keys)
+        with guarded.as_user("root") as root:
             for topic in TOPICS:
                 root.create_topic(topic, queues=1)
                 root.produce(topic, b"first", keys=["k"])
-        yield store
+        yield guarded
 
 
 @pytest.fixture
@@ -567,9 +553,7 @@ def test_rules_and_verification_are_for_services_alone(guarded, root):
 
 def test_a_certificate_s_name_is_a_user_s_and_a_signature_comes_first(tmp_path):
     certificates = Certificates(tmp_path / "certificates")
-    table = AccountTable(OsFileSystem(), tmp_path / "store" / "config")
-    table.create_user("alice", UserKind.SUPER)
-    bob = table.create_user("bob", UserKind.NORMAL)
+    keys = make_users(tmp_path / "store", alice=UserKind.SUPER, bob=UserKind.NORMAL)
     settings = WriterSettings(
         store=tmp_path / "store",
         listen=FREE_PORT,
@@ -586,7 +570,7 @@ def test_a_certificate_s_name_is_a_user_s_and_a_signature_comes_first(tmp_path):
                 writer=writer.address,
                 tls=certificates.alice,
                 access_key="bob",
-                secret_key=bob.secrets[0],
+                secret_key=keys["bob"],
             ) as signed,
             pytest.raises(PermissionDenied, match="bob"),
         ):
@@ -625,7 +609,7 @@ def test_a_gateway_with_keys_and_without_accounts_does_not_start(guarded, root, 
 
 def test_a_store_with_accounts_does_not_forget_them(tmp_path):
     store = tmp_path / "store"
-    AccountTable(OsFileSystem(), store / "config").create_user("root", UserKind.SUPER)
+    make_users(store, root=UserKind.SUPER)
     settings = WriterSettings(store=store, listen=FREE_PORT, **SMALL_FILES)
     with (
         pytest.raises(BrokenAccounts, match="has accounts"),

@@ -14,6 +14,7 @@ import pytest
 from free_ports import free_address
 from messaging_bed import message
 from real_processes import until
+from users import make_users
 
 from penstock import Client, Policy
 from penstock.credentials import Credentials
@@ -24,9 +25,7 @@ from services.gateway.v2 import service_pb2, service_pb2_grpc
 from services.reader.__main__ import serve as serve_reader
 from services.testing import FREE_PORT, SMALL_FILES, BackgroundService
 from services.writer.__main__ import serve as serve_writer
-from storage.accounts.account_table import AccountTable
 from storage.accounts.rules import UserKind
-from storage.files.filesystem import OsFileSystem
 
 CHECK_MS = 200
 TOLD_NOTHING_S = 3.0  # in this time a producer is asked several times
@@ -127,9 +126,7 @@ def port(
     tmp_path_factory: pytest.TempPathFactory, metrics_address: str
 ) -> Iterator[GatewayPortOfUsers]:
     directory = tmp_path_factory.mktemp("users") / "store"
-    table = AccountTable(OsFileSystem(), directory / "config")
-    kinds = {"root": UserKind.SUPER, "ann": UserKind.NORMAL, "bob": UserKind.NORMAL}
-    keys = {name: table.create_user(name, kind).secrets[0] for name, kind in kinds.items()}
+    keys = make_users(directory, root=UserKind.SUPER, ann=UserKind.NORMAL, bob=UserKind.NORMAL)
     common: dict[str, Any] = {"store": directory, "listen": FREE_PORT, "accounts": True}
     checks = {
         "transaction_timeout_ms": CHECK_MS,

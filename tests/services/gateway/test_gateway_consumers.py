@@ -1,119 +1,66 @@
-"""Consumers of RocketMQ: receives, acknowledgements, changes, dead letters, over a reader that a test plays."""
+"""Consumers of RocketMQ: what they receive, what they are refused, and what becomes of their leases."""
 
 from __future__ import annotations
 
 import hashlib
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from gateway_bed import CLIENT, GatewayBed
 from google.protobuf.duration_pb2 import Duration
+from messaging_bed import CLIENT, ENDPOINTS, MessagingBed, codes_of, message, receive_request
 from real_processes import until
 
-from penstock.v1 import groups_pb2, leases_pb2
+from penstock import RecordBatch
+from penstock.v1 import leases_pb2
 from services.gateway.receives import handles_of
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2
-from storage.errors import StoreBusy, TopicNotFound
-from storage.format.properties import encode_properties
-from storage.format.record import encode_record
 
 GROUP = v2.Resource(name="billing")
-TOPIC = v2.Resource(resource_namespace="shop", name="orders")
-HANDLES = ("a" * 40, "b" * 40)
+PUSH_LEASE_MS = 1_200
+SOON = Duration(seconds=1)
 
 
-@pytest.fixture(autouse=True)
-def _as_before(bed: GatewayBed) -> Iterator[None]:
-    yield
-    bed.leases.asked.clear()
-    bed.leases.answers.clear()
-    bed.leases.errors.clear()
+@pytest.fixture(name="bed", scope="module")
+def _bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MessagingBed]:
+    with ExitStack() as stack:
+        store = tmp_path_factory.mktemp("gateway") / "store"
+        yield MessagingBed(store, stack, push_lease_ms=PUSH_LEASE_MS)
 
 
-def record(number: int, **properties: str) -> bytes:
-    return encode_record(
-        topic="orders",
-        queue_id=2,
-        body=b"body %d" % number,
-        properties_block=encode_properties({"UNIQ_KEY": f"01{number:X}", **properties}),
-        queue_offset=number,
-        born_timestamp_ms=1_795_390_149_123,
-        born_host="10.0.0.7:5",
-        store_timestamp_ms=1_795_390_149_456,
-        store_host="10.0.0.1:10911",
-    )
+def client_of(name: str) -> tuple[tuple[str, str], ...]:
+    return (("x-mq-client-id", name),)
 
 
-def leased(*records: bytes, attempts: tuple[int, ...] = (1, 3)) -> leases_pb2.ReceiveResponse:
-    return leases_pb2.ReceiveResponse(
-        record_count=len(records),
-        attempts=attempts[: len(records)],
-        receipt_handles="".join(HANDLES[: len(records)]).encode(),
-        records=b"".join(records),
-    )
-
-
-def receive(bed: GatewayBed, *, timeout: float = 30, client: Any = CLIENT, **changes: Any) -> Any:
-    request = service_pb2.ReceiveMessageRequest(
-        **{
-            "group": GROUP,
-            "message_queue": v2.MessageQueue(topic=TOPIC, id=1),
-            "filter_expression": v2.FilterExpression(type=v2.TAG, expression="*"),
-            "batch_size": 16,
-            "invisible_duration": Duration(seconds=15),
-            "long_polling_timeout": Duration(seconds=1),
-            **changes,
-        }
-    )
-    return list(bed.stub.ReceiveMessage(request, timeout=timeout, metadata=client))
-
-
-def acknowledge(bed: GatewayBed, *handles: str) -> service_pb2.AckMessageResponse:
-    request = service_pb2.AckMessageRequest(
-        group=GROUP,
-        topic=TOPIC,
-        entries=[service_pb2.AckMessageEntry(message_id="01", receipt_handle=h) for h in handles],
-    )
-    answer = bed.call("AckMessage", request)
-    assert isinstance(answer, service_pb2.AckMessageResponse)
-    return answer
-
-
-def test_a_message_comes_back_with_everything_that_clients_look_at(bed: GatewayBed) -> None:
-    stored = record(
-        7, TAGS="paid", KEYS="a b", colour="red", __SHARDINGKEY="g", TRACE_CONTEXT="00-1",
-        __BORNHOST="client-7", MSG_REGION="DefaultRegion",
+def test_a_message_comes_back_with_everything_that_clients_look_at(bed: MessagingBed) -> None:
+    topic = bed.topic("MIXED")
+    topic.resource_namespace = "shop"
+    sent = message(
+        topic, b"body 7", message_type=v2.FIFO, message_group="g", tag="paid", keys=["a", "b"],
+        trace_context="00-1", born_host="client-7",
     )  # fmt: skip
-    bed.leases.answers["receive"] = leased(stored, record(8))
-    status, first, second, clock = receive(bed)
+    sent.system_properties.born_timestamp.FromMilliseconds(1_795_390_149_123)
+    sent.user_properties["colour"] = "red"
+    [stored] = bed.call("SendMessage", service_pb2.SendMessageRequest(messages=[sent])).entries
+    status, first, clock = bed.call("ReceiveMessage", receive_request(topic, GROUP))
 
     assert status.status.code == v2.OK
     assert abs(clock.delivery_timestamp.seconds - time.time()) < 60
-    message, system = first.message, first.message.system_properties
-    assert (message.topic, message.body) == (TOPIC, b"body 7")
-    assert dict(message.user_properties) == {"colour": "red", "__SHARDINGKEY": "g"}
-    assert (system.message_id, system.tag, list(system.keys)) == ("017", "paid", ["a", "b"])
-    assert (system.message_group, system.message_type, system.trace_context) == (
-        "g",
-        v2.FIFO,
-        "00-1",
-    )
-    assert (system.queue_id, system.queue_offset, system.delivery_attempt) == (2, 7, 1)
-    assert (system.born_host, system.store_host) == ("client-7", "10.0.0.1:10911")
+    received, system = first.message, first.message.system_properties
+    assert (received.topic, received.body) == (topic, b"body 7")
+    assert dict(received.user_properties) == {"colour": "red", "__SHARDINGKEY": "g"}
+    assert system.message_id == stored.message_id == sent.system_properties.message_id
+    assert (system.tag, list(system.keys), system.trace_context) == ("paid", ["a", "b"], "00-1")
+    assert (system.message_group, system.message_type) == ("g", v2.FIFO)
+    assert (system.queue_offset, system.delivery_attempt) == (stored.offset, 1)
+    assert (system.born_host, system.body_encoding) == ("client-7", v2.IDENTITY)
     assert system.born_timestamp.ToMilliseconds() == 1_795_390_149_123
-    assert system.store_timestamp.ToMilliseconds() == 1_795_390_149_456
-    assert (system.receipt_handle, system.body_encoding) == (HANDLES[0], v2.IDENTITY)
+    assert abs(system.store_timestamp.seconds - time.time()) < 60
     assert system.body_digest.checksum == hashlib.md5(b"body 7").hexdigest().upper()
-    assert second.message.system_properties.delivery_attempt == 3
-    assert second.message.system_properties.message_type == v2.NORMAL
-    assert not second.message.system_properties.HasField("message_group")
-    [asked] = bed.leases.of(leases_pb2.ReceiveRequest)
-    assert (asked.group, asked.topic, asked.max_messages) == ("billing", "orders", 16)
-    assert (asked.lease_ms, list(asked.queue_ids)) == (15_000, [])
-    assert 500 < asked.wait_ms <= 1_000
+    assert system.receipt_handle and system.store_host
 
 
 @pytest.mark.parametrize(
@@ -128,67 +75,21 @@ def test_a_message_comes_back_with_everything_that_clients_look_at(bed: GatewayB
         ({"auto_renew": True, "client": ()}, v2.CLIENT_ID_REQUIRED),
     ],
 )
-def test_a_receive_that_breaks_a_rule_is_refused_and_not_asked(
-    bed: GatewayBed, changes: dict[str, Any], code: int
+def test_a_receive_that_breaks_a_rule_is_refused_and_leases_nothing(
+    bed: MessagingBed, changes: dict[str, Any], code: int
 ) -> None:
-    [answer] = receive(bed, **changes)
-
-    assert answer.status.code == code
-    assert bed.leases.of(leases_pb2.ReceiveRequest) == []
-
-
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (TopicNotFound("orders"), v2.TOPIC_NOT_FOUND),
-        (StoreBusy("1,024 wait already", retry_delay_ms=1), v2.TOO_MANY_REQUESTS),
-    ],
-)
-def test_a_refusal_of_the_reader_is_a_status_of_the_answer(
-    bed: GatewayBed, error: Any, code: int
-) -> None:
-    bed.leases.errors["receive"] = error
-    [answer] = receive(bed)
-
-    assert answer.status.code == code
-
-
-def test_an_acknowledgement_has_the_status_of_its_one_entry(bed: GatewayBed) -> None:
-    assert acknowledge(bed, HANDLES[0]).status.code == v2.OK
-    bed.leases.answers["acknowledge"] = leases_pb2.AcknowledgeResponse(
-        refused=[leases_pb2.RefusedHandle(index=0, problem=leases_pb2.EXPIRED)]
-    )
-    answer = acknowledge(bed, HANDLES[0])
-
-    assert answer.status.code == answer.entries[0].status.code == v2.INVALID_RECEIPT_HANDLE
-
-
-def change(bed: GatewayBed, duration: Duration) -> service_pb2.ChangeInvisibleDurationResponse:
-    request = service_pb2.ChangeInvisibleDurationRequest(
-        group=GROUP, topic=TOPIC, receipt_handle=HANDLES[0], invisible_duration=duration
-    )
-    answer = bed.call("ChangeInvisibleDuration", request)
-    assert isinstance(answer, service_pb2.ChangeInvisibleDurationResponse)
-    return answer
-
-
-def test_a_message_that_is_given_up_is_a_dead_letter(bed: GatewayBed) -> None:
-    request = service_pb2.ForwardMessageToDeadLetterQueueRequest(
-        group=GROUP, topic=TOPIC, receipt_handle=HANDLES[0]
+    topic, client = bed.topic(), changes.get("client", CLIENT)
+    assert bed.send(topic).code == v2.OK
+    request = receive_request(
+        topic, GROUP, **{name: each for name, each in changes.items() if name != "client"}
     )
 
-    assert bed.call("ForwardMessageToDeadLetterQueue", request).status.code == v2.OK
-    [asked] = bed.leases.of(leases_pb2.DeadLetterRequest)
-    assert (asked.group, asked.receipt_handles) == ("billing", HANDLES[0].encode())
+    assert codes_of(bed.call("ReceiveMessage", request, client)) == {code}
+    assert len(bed.receive(topic, GROUP)) == 1
 
 
-def test_a_consumer_gets_the_settings_of_its_group(bed: GatewayBed) -> None:
-    bed.leases.group_settings["slow"] = groups_pb2.GroupSettings(
-        name="slow",
-        orderly=True,
-        retry_max_times=2,
-        backoff=groups_pb2.Backoff(customized=groups_pb2.CustomizedBackoff(next_ms=[1_000, 7_000])),
-    )
+def test_a_consumer_gets_the_settings_of_its_group(bed: MessagingBed) -> None:
+    bed.client.create_group("slow", orderly=True, retry_max_times=2, backoff=[1_000, 7_000])
     asked = v2.Settings(
         client_type=v2.PUSH_CONSUMER, subscription=v2.Subscription(group=v2.Resource(name="slow"))
     )
@@ -204,54 +105,36 @@ def test_a_consumer_gets_the_settings_of_its_group(bed: GatewayBed) -> None:
     assert [each.seconds for each in policy.customized_backoff.next] == [1, 7]
 
 
-@pytest.mark.parametrize(("orderly", "queue_ids"), [(False, [-1]), (True, [0, 1, 2, 3])])
+@pytest.mark.parametrize(("orderly", "queue_ids"), [(False, [-1]), (True, [0, 1])])
 def test_an_assignment_is_all_queues_at_once_or_each_in_order(
-    bed: GatewayBed, orderly: bool, queue_ids: list[int]
+    bed: MessagingBed, orderly: bool, queue_ids: list[int]
 ) -> None:
-    name = f"assigned-{orderly}"
-    bed.leases.group_settings[name] = groups_pb2.GroupSettings(orderly=orderly)
-    answer = bed.call(
-        "QueryAssignment",
-        service_pb2.QueryAssignmentRequest(
-            topic=v2.Resource(name="orders"),
-            group=v2.Resource(name=name),
-            endpoints=v2.Endpoints(scheme=v2.IPv4, addresses=[v2.Address(host="h", port=1)]),
-        ),
+    bed.client.create_group(f"assigned-{orderly}", orderly=orderly)
+    request = service_pb2.QueryAssignmentRequest(
+        topic=bed.topic(), group=v2.Resource(name=f"assigned-{orderly}"), endpoints=ENDPOINTS
     )
+    answer = bed.call("QueryAssignment", request)
 
     assert answer.status.code == v2.OK
     assert [each.message_queue.id for each in answer.assignments] == queue_ids
 
 
-def client_of(name: str) -> tuple[tuple[str, str], ...]:
-    return (("x-mq-client-id", name),)
-
-
 def test_leases_of_a_push_consumer_are_renewed_while_it_lives_and_released_when_it_goes(
-    bed: GatewayBed,
+    bed: MessagingBed,
 ) -> None:
     """It never sent settings: what a client does makes its session."""
-    receive(bed, auto_renew=True, invisible_duration=None, client=client_of("pusher"))
-    [asked] = bed.leases.of(leases_pb2.ReceiveRequest)
-    assert (asked.auto_renew, asked.lease_ms) == (True, 1_200)
-    assert asked.client_id.startswith("pusher@")
-
-    def renewals() -> list[Any]:
-        requests = bed.leases.of(leases_pb2.RenewLeasesRequest)
-        return [request for request in requests if asked.client_id in request.client_ids]
-
-    until(lambda: len(renewals()) >= 2)
-    bed.call(
-        "NotifyClientTermination",
-        service_pb2.NotifyClientTerminationRequest(),
-        client=client_of("pusher"),
-    )
-    until(lambda: bool(bed.leases.of(leases_pb2.ReleaseLeasesRequest)))
-    [released] = bed.leases.of(leases_pb2.ReleaseLeasesRequest)
-    assert list(released.client_ids) == [asked.client_id]
+    topic = bed.topic()
+    assert bed.send(topic).code == v2.OK
+    pusher = client_of("pusher")
+    assert len(bed.receive(topic, GROUP, pusher, auto_renew=True, invisible_duration=None)) == 1
+    three_leases = Duration(nanos=0, seconds=4)
+    assert bed.receive(topic, GROUP, long_polling_timeout=three_leases) == []
+    bed.call("NotifyClientTermination", service_pb2.NotifyClientTerminationRequest(), pusher)
+    [again] = bed.receive(topic, GROUP)
+    assert again.system_properties.delivery_attempt == 2
 
 
-@pytest.mark.parametrize("handles", [(), HANDLES[:1], HANDLES])
+@pytest.mark.parametrize("handles", [(), ("a" * 40,), ("a" * 40, "b" * 40)])
 def test_an_answer_has_a_handle_a_message_and_an_empty_one_none(handles: tuple[str, ...]) -> None:
     """A client that went as it was told that there is nothing once met a division by zero."""
     answer = leases_pb2.ReceiveResponse(
@@ -261,27 +144,25 @@ def test_an_answer_has_a_handle_a_message_and_an_empty_one_none(handles: tuple[s
     assert handles_of(answer) == list(handles)
 
 
-def test_messages_of_a_call_that_is_given_up_are_delivered_to_others(bed: GatewayBed) -> None:
+def test_messages_of_a_call_that_is_given_up_are_delivered_to_others(bed: MessagingBed) -> None:
     """Its client takes nothing of an answer without its end."""
-    many = 400
-    bed.leases.answers["receive"] = leases_pb2.ReceiveResponse(
-        record_count=many,
-        attempts=[1] * many,
-        receipt_handles=b"".join(b"%040d" % n for n in range(many)),
-        records=b"".join(record(n, filler="x" * 10_000) for n in range(many)),
+    topic, many = bed.topic(), 400
+    batch = RecordBatch(topic.name, queue_id=0)
+    for _ in range(many):
+        batch.add(b"x" * 10_000)
+    bed.client.produce_batch(batch)
+    until(lambda: bed.ends(topic.name)[0] == many)
+    call = bed.stub.ReceiveMessage(
+        receive_request(topic, GROUP, batch_size=many, invisible_duration=Duration(seconds=600)),
+        timeout=20,
+        metadata=CLIENT,
     )
-    request = service_pb2.ReceiveMessageRequest(
-        group=GROUP,
-        message_queue=v2.MessageQueue(topic=TOPIC),
-        invisible_duration=Duration(seconds=15),
-    )
-    call = bed.stub.ReceiveMessage(request, timeout=20, metadata=CLIENT)
     next(call)
     call.cancel()
-
-    def given_back() -> int:
-        changes = bed.leases.of(leases_pb2.ChangeLeasesRequest)
-        assert {change.duration_ms for change in changes} <= {1_000}
-        return sum(len(change.receipt_handles) // 40 for change in changes)
-
-    until(lambda: given_back() == many)
+    received: list[v2.Message] = []
+    until(
+        lambda: (
+            received.extend(bed.receive(topic, GROUP, batch_size=32, long_polling_timeout=SOON))
+            or len(received) == many
+        )
+    )  # type: ignore[func-returns-value]

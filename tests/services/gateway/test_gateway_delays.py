@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import time
 
-import grpc
 import pytest
-from gateway_bed import GatewayBed
+from messaging_bed import MessagingBed, message
 from real_processes import until
 
-from penstock.v1 import timers_pb2, timers_pb2_grpc, writer_pb2
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2
 from storage.format.timers.recall_handle import RecallHandle, decode_recall_handle
@@ -17,13 +15,8 @@ from storage.format.timers.recall_handle import RecallHandle, decode_recall_hand
 DAY_MS = 86_400_000
 
 
-def message(topic: str, number: int, deliver_ms: int) -> v2.Message:
-    made = v2.Message(
-        topic=v2.Resource(name=topic), body=b"later",
-        system_properties=v2.SystemProperties(
-            message_id=f"01{number:032X}", message_type=v2.DELAY, born_host="me"
-        ),
-    )  # fmt: skip
+def later(topic: str, deliver_ms: int) -> v2.Message:
+    made = message(v2.Resource(name=topic), b"later", message_type=v2.DELAY)
     made.system_properties.delivery_timestamp.FromMilliseconds(deliver_ms)
     return made
 
@@ -32,63 +25,55 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def send(bed: GatewayBed, *messages: v2.Message) -> service_pb2.SendMessageResponse:
+def send(bed: MessagingBed, *messages: v2.Message) -> service_pb2.SendMessageResponse:
     answer = bed.call("SendMessage", service_pb2.SendMessageRequest(messages=messages))
     assert isinstance(answer, service_pb2.SendMessageResponse)
     return answer
 
 
-def recall(bed: GatewayBed, topic: str, handle: str) -> service_pb2.RecallMessageResponse:
+def recall(bed: MessagingBed, topic: str, handle: str) -> service_pb2.RecallMessageResponse:
     request = service_pb2.RecallMessageRequest(topic=v2.Resource(name=topic), recall_handle=handle)
     answer = bed.call("RecallMessage", request)
     assert isinstance(answer, service_pb2.RecallMessageResponse)
     return answer
 
 
-def stored(bed: GatewayBed, topic: str) -> int:
-    described = bed.writer.DescribeTopic(writer_pb2.DescribeTopicRequest(name=topic), timeout=10)
-    return sum(queue.max_offset for queue in described.queues)
+def stored(bed: MessagingBed, topic: str) -> int:
+    return sum(bed.ends(topic).values())
 
 
-def test_a_delayed_message_comes_and_another_is_recalled(bed: GatewayBed) -> None:
+def test_a_delayed_message_comes_and_another_is_recalled(bed: MessagingBed) -> None:
     bed.create("later", 1, "DELAY")
     deliver_ms = now_ms() + 3_000
     recalled_ms = deliver_ms + 60_000  # so that a slow machine has time for the recall
-    times = (deliver_ms, recalled_ms, deliver_ms)
-    answer = send(bed, *(message("later", number, at) for number, at in enumerate(times)))
+    sent = [later("later", at) for at in (deliver_ms, recalled_ms, deliver_ms)]
+    message_id = sent[1].system_properties.message_id
+    answer = send(bed, *sent)
     assert [entry.status.code for entry in answer.entries] == [v2.OK] * 3
     handle = decode_recall_handle(answer.entries[1].recall_handle)
-    assert (handle.topic, handle.unique_key) == ("later", f"01{1:032X}")
+    assert (handle.topic, handle.unique_key) == ("later", message_id)
     assert handle.recall_ms == (recalled_ms - 1) // 1_000 * 1_000 + 1
     taken_back = recall(bed, "later", answer.entries[1].recall_handle)
-    assert (taken_back.status.code, taken_back.message_id) == (v2.OK, f"01{1:032X}")
-    with grpc.insecure_channel(bed.writer_service.address) as channel:
-        timers = timers_pb2_grpc.TimersStub(channel)
-
-        def counts() -> timers_pb2.CountTimersResponse:
-            answer = timers.CountTimers(timers_pb2.CountTimersRequest(), timeout=10)
-            assert isinstance(answer, timers_pb2.CountTimersResponse)
-            return answer
-
-        until(lambda: stored(bed, "later") == 2)
-        until(lambda: counts().delivered_count >= 2)  # counted after they are stored
+    assert (taken_back.status.code, taken_back.message_id) == (v2.OK, message_id)
+    until(lambda: stored(bed, "later") == 2)
+    until(lambda: bed.client.timers().delivered_count >= 2)  # counted after they are stored
     assert now_ms() >= deliver_ms
     late = recall(bed, "later", answer.entries[0].recall_handle)
     assert late.status.code == v2.BAD_REQUEST
 
 
-def test_the_past_is_now_and_has_no_handle(bed: GatewayBed) -> None:
+def test_the_past_is_now_and_has_no_handle(bed: MessagingBed) -> None:
     bed.create("past", 1, "MIXED")
-    answer = send(bed, message("past", 1, now_ms() - 5_000))
+    answer = send(bed, later("past", now_ms() - 5_000))
     assert (answer.entries[0].recall_handle, answer.entries[0].offset) == ("", 0)
     until(lambda: stored(bed, "past") == 1)
 
 
-def test_too_far_and_the_wrong_topic_are_refused(bed: GatewayBed) -> None:
+def test_too_far_and_the_wrong_topic_are_refused(bed: MessagingBed) -> None:
     bed.create("typed", 1, "DELAY")
-    far = send(bed, message("typed", 1, now_ms() + 41 * DAY_MS))
+    far = send(bed, later("typed", now_ms() + 41 * DAY_MS))
     assert far.status.code == v2.ILLEGAL_DELIVERY_TIME
-    wrong = send(bed, message("orders", 1, now_ms() + 1_000))
+    wrong = send(bed, later("orders", now_ms() + 1_000))
     assert wrong.status.code == v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE
 
 
@@ -102,8 +87,7 @@ def test_too_far_and_the_wrong_topic_are_refused(bed: GatewayBed) -> None:
     ],
     ids=["none", "no base64", "cut", "another topic", "another broker", "late"],
 )  # fmt: skip
-def test_a_handle_that_is_wrong_late_or_foreign_is_refused(bed: GatewayBed, handle: str) -> None:
-    topics = bed.writer.ListTopics(writer_pb2.ListTopicsRequest(), timeout=10).topics
-    if "handles" not in {topic.name for topic in topics}:
+def test_a_handle_that_is_wrong_late_or_foreign_is_refused(bed: MessagingBed, handle: str) -> None:
+    if "handles" not in {topic.name for topic in bed.client.topics()}:
         bed.create("handles", 1, "DELAY")
     assert recall(bed, "handles", handle).status.code == v2.BAD_REQUEST

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-from gateway_bed import CLIENT
+from messaging_bed import CLIENT
 from service_settings import gateway_settings
 
 from services.gateway.__main__ import serve as serve_gateway

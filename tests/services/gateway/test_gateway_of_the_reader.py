@@ -53,12 +53,6 @@ GROUP = v2.Resource(name="g")
 NEXT_S = Duration(seconds=1)
 
 
-@pytest.fixture(name="bed", scope="module")
-def _bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MessagingBed]:
-    with ExitStack() as stack:
-        yield MessagingBed(tmp_path_factory.mktemp("port") / "store", stack)
-
-
 @contextmanager
 def running(store: Path, **changes: Any) -> Iterator[BackgroundService]:
     """Give a reader with a gateway's port, beside a writer."""

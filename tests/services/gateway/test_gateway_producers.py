@@ -5,41 +5,33 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import grpc
 import pytest
-from gateway_bed import CLIENT, GatewayBed
+from messaging_bed import CLIENT, ENDPOINTS, MessagingBed
+from messaging_bed import message as make
 from real_processes import until
-from run_cli import penstock
 
-from penstock.v1 import gateway_pb2, gateway_pb2_grpc, writer_pb2
+from penstock.v1 import gateway_pb2, gateway_pb2_grpc
 from services.gateway.messages.queue_choice import queue_of_message_group
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2
 
-ENDPOINTS = v2.Endpoints(scheme=v2.IPv4, addresses=[v2.Address(host="127.0.0.1", port=8081)])
-
 
 def message(topic: str, number: int, **changes: Any) -> v2.Message:
-    system = {"message_id": f"01{number:032X}", "message_type": v2.NORMAL, **changes}
-    return v2.Message(
-        topic=v2.Resource(name=topic),
-        body=b"body %d" % number,
-        system_properties=v2.SystemProperties(**system),
-    )
+    return make(v2.Resource(name=topic), b"body %d" % number, **changes)
 
 
-def send(bed: GatewayBed, *messages: v2.Message) -> service_pb2.SendMessageResponse:
+def send(bed: MessagingBed, *messages: v2.Message) -> service_pb2.SendMessageResponse:
     answer = bed.call("SendMessage", service_pb2.SendMessageRequest(messages=messages))
     assert isinstance(answer, service_pb2.SendMessageResponse)
     return answer
 
 
-def settings_of(bed: GatewayBed, settings: v2.Settings, client: Any = CLIENT) -> Any:
+def settings_of(bed: MessagingBed, settings: v2.Settings, client: Any = CLIENT) -> Any:
     commands = iter([service_pb2.TelemetryCommand(settings=settings)])
     return next(bed.stub.Telemetry(commands, metadata=client, timeout=10))
 
 
-def test_a_route_names_every_queue_where_the_client_came_in(bed: GatewayBed) -> None:
+def test_a_route_names_every_queue_where_the_client_came_in(bed: MessagingBed) -> None:
     answer = bed.call(
         "QueryRoute",
         service_pb2.QueryRouteRequest(topic=v2.Resource(name="orders"), endpoints=ENDPOINTS),
@@ -58,7 +50,7 @@ def test_a_route_names_every_queue_where_the_client_came_in(bed: GatewayBed) -> 
     ("name", "code"),
     [("nowhere", v2.TOPIC_NOT_FOUND), ("a b", v2.ILLEGAL_TOPIC), ("", v2.ILLEGAL_TOPIC)],
 )
-def test_a_route_of_no_topic_says_why(bed: GatewayBed, name: str, code: int) -> None:
+def test_a_route_of_no_topic_says_why(bed: MessagingBed, name: str, code: int) -> None:
     request = service_pb2.QueryRouteRequest(topic=v2.Resource(name=name), endpoints=ENDPOINTS)
 
     assert bed.call("QueryRoute", request).status.code == code
@@ -74,7 +66,7 @@ def test_a_route_of_no_topic_says_why(bed: GatewayBed, name: str, code: int) -> 
     ],
 )
 def test_endpoints_that_no_client_could_use_are_refused(
-    bed: GatewayBed, endpoints: v2.Endpoints
+    bed: MessagingBed, endpoints: v2.Endpoints
 ) -> None:
     """Those of a client come back with every queue of the route."""
     request = service_pb2.QueryRouteRequest(topic=v2.Resource(name="orders"), endpoints=endpoints)
@@ -82,7 +74,7 @@ def test_endpoints_that_no_client_could_use_are_refused(
     assert bed.call("QueryRoute", request).status.code == v2.ILLEGAL_ACCESS_POINT
 
 
-def test_a_producer_gets_the_settings_that_every_client_needs(bed: GatewayBed) -> None:
+def test_a_producer_gets_the_settings_that_every_client_needs(bed: MessagingBed) -> None:
     asked = v2.Settings(client_type=v2.PRODUCER, publishing=v2.Publishing(max_body_size=128 << 20))
     command = settings_of(bed, asked)
 
@@ -103,35 +95,20 @@ def test_a_producer_gets_the_settings_that_every_client_needs(bed: GatewayBed) -
     ],
 )
 def test_settings_that_say_too_little_are_answered_with_a_status(
-    bed: GatewayBed, client: Any, settings: v2.Settings, code: int
+    bed: MessagingBed, client: Any, settings: v2.Settings, code: int
 ) -> None:
     assert settings_of(bed, settings, client).status.code == code
 
 
-def test_a_message_is_stored_and_answered_with_its_own_id(bed: GatewayBed) -> None:
-    answer = send(bed, message("orders", 7))
-
-    [entry] = answer.entries
-    assert (answer.status.code, entry.status.code) == (v2.OK, v2.OK)
-    assert entry.message_id == entry.transaction_id == f"01{7:032X}"
-    assert entry.recall_handle == ""
-
-
-def test_a_message_group_stays_in_its_queue_whatever_the_client_chose(bed: GatewayBed) -> None:
+def test_a_message_group_stays_in_its_queue_whatever_the_client_chose(bed: MessagingBed) -> None:
     bed.create("grouped", 4, "FIFO")
     for number in range(6):
         chosen = message(
             "grouped", number, message_type=v2.FIFO, message_group="g", queue_id=number % 4
         )
         assert send(bed, chosen).entries[0].offset == number
-    request = writer_pb2.DescribeTopicRequest(name="grouped")
-
-    def counts() -> dict[int, int]:
-        described = bed.writer.DescribeTopic(request, timeout=10)
-        return {queue.queue_id: queue.max_offset for queue in described.queues}
-
-    until(lambda: sum(counts().values()) == 6)  # they are dispatched after the answer
-    assert counts()[queue_of_message_group("g", 4)] == 6
+    until(lambda: sum(bed.ends("grouped").values()) == 6)  # they are dispatched after the answer
+    assert bed.ends("grouped")[queue_of_message_group("g", 4)] == 6
 
 
 @pytest.mark.parametrize(
@@ -145,29 +122,21 @@ def test_a_message_group_stays_in_its_queue_whatever_the_client_chose(bed: Gatew
     ],
 )
 def test_a_message_that_cannot_be_stored_is_refused_in_the_answer(
-    bed: GatewayBed, sent: v2.Message, code: int
+    bed: MessagingBed, sent: v2.Message, code: int
 ) -> None:
     answer = send(bed, sent)
 
     assert (answer.status.code, len(answer.entries)) == (code, 0)
 
 
-def test_a_body_of_4_mib_is_stored_and_one_byte_more_is_refused(bed: GatewayBed) -> None:
-    sent = message("orders", 1)
-    sent.body = b"x" * (4 << 20)
-    assert send(bed, sent).status.code == v2.OK
-    sent.body += b"x"
-    assert send(bed, sent).status.code == v2.MESSAGE_BODY_TOO_LARGE
-
-
 @pytest.mark.parametrize("method", ["SyncLiteSubscription", "GetOffset"])
-def test_what_is_not_served_says_so(bed: GatewayBed, method: str) -> None:
+def test_what_is_not_served_says_so(bed: MessagingBed, method: str) -> None:
     request = getattr(service_pb2, f"{method}Request")()
 
     assert bed.call(method, request).status.code == v2.NOT_IMPLEMENTED
 
 
-def test_connected_clients_are_listed_with_what_they_said(bed: GatewayBed) -> None:
+def test_connected_clients_are_listed_with_what_they_said(bed: MessagingBed) -> None:
     named = (("x-mq-client-id", "listed"), ("x-mq-language", "JAVA"))
     settings = v2.Settings(
         client_type=v2.SIMPLE_CONSUMER,
@@ -178,34 +147,25 @@ def test_connected_clients_are_listed_with_what_they_said(bed: GatewayBed) -> No
         ),
     )
     assert settings_of(bed, settings, named).status.code == v2.OK
-    with grpc.insecure_channel(bed.gateway.address) as channel:
-        [client] = (
-            gateway_pb2_grpc.GatewayStub(channel)
-            .ListClients(gateway_pb2.ListClientsRequest(group="listing"), timeout=10)
-            .clients
-        )
+    stub = gateway_pb2_grpc.GatewayStub(bed.channel)
+    [client] = stub.ListClients(gateway_pb2.ListClientsRequest(group="listing"), timeout=10).clients
 
     assert (client.client_id, client.kind, client.language) == ("listed", "simple_consumer", "JAVA")
     assert (client.version, list(client.topics)) == ("5.2.0", ["orders"] * 64)
     assert client.peer.startswith("127.0.0.1:")
     assert 0 <= client.silent_ms < 60_000
-    shown = penstock("clients", "listing", "--json", "--gateway", bed.gateway.address)
+    shown = bed.penstock("clients", "listing", "--json", "--gateway", bed.addresses["gateway"])
     assert json.loads(shown.stdout)["client"] == "listed"
 
 
-def test_sends_go_on_while_write_queues_are_lowered(bed: GatewayBed) -> None:
+def test_sends_go_on_while_write_queues_are_lowered(bed: MessagingBed) -> None:
     """The gateway chose the queue by what it knew of the topic, so it chooses again."""
     bed.create("shrinking", 8)
     for number in range(8):
         assert send(bed, message("shrinking", number)).status.code == v2.OK
-    bed.writer.UpdateTopic(
-        writer_pb2.UpdateTopicRequest(name="shrinking", write_queue_count=2), timeout=10
-    )
+    bed.client.update_topic("shrinking", write_queues=2)
 
     answers = [send(bed, message("shrinking", 100 + number)) for number in range(8)]
 
     assert [answer.status.code for answer in answers] == [v2.OK] * 8
-    queues = bed.writer.DescribeTopic(
-        writer_pb2.DescribeTopicRequest(name="shrinking"), timeout=10
-    ).queues
-    assert sorted(queue.max_offset for queue in queues) == [1] * 6 + [5, 5]
+    assert sorted(bed.ends("shrinking").values()) == [1] * 6 + [5, 5]

@@ -3,53 +3,35 @@
 from __future__ import annotations
 
 import queue
-import threading
 from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
+from contextlib import ExitStack, closing
 from typing import Any
 
 import grpc
 import pytest
-from fake_leases import FakeLeases
-from gateway_bed import CLIENT, GatewayBed
+from messaging_bed import CLIENT, MessagingBed
 from real_processes import until
-from service_settings import gateway_settings, writer_settings
 
-from penstock.v1 import transactions_pb2, transactions_pb2_grpc
-from services.gateway.__main__ import serve as serve_gateway
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2, service_pb2_grpc
-from services.testing import BackgroundService
-from services.writer.__main__ import serve as serve_writer
 
 PATIENCE_S = 60.0
 OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
 
 
 @pytest.fixture(scope="module")
-def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayBed]:
-    store: Path = tmp_path_factory.mktemp("gateway") / "store"
-    with (
-        BackgroundService(
-            serve_writer,
-            writer_settings(
-                store,
-                transaction_timeout_ms=300,
-                transaction_check_interval_ms=300,
-                transaction_check_max=100_000,  # a slow machine is asked for as long as it takes
-            ),
-        ) as writer,
-        BackgroundService(
-            serve_gateway,
-            gateway_settings(writer_address=writer.address, reader_address=writer.address),
-        ) as gateway,
-    ):
-        made = GatewayBed(gateway, writer, FakeLeases())
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MessagingBed]:
+    checks = {
+        "transaction_timeout_ms": 300,
+        "transaction_check_interval_ms": 300,
+        "transaction_check_max": 100_000,  # a slow machine is asked for as long as it takes
+    }
+    with ExitStack() as stack:
+        store = tmp_path_factory.mktemp("gateway") / "store"
+        made = MessagingBed(store, stack, has_own_gateway=True, **checks)
         made.create("bills", 1, "TRANSACTION")
         made.create("mixed", 4, "MIXED")
         yield made
-        made.channel.close()
 
 
 def half(topic: str, key: str, kind: int = v2.TRANSACTION) -> v2.Message:
@@ -67,52 +49,34 @@ def request_of(*messages: v2.Message) -> service_pb2.SendMessageRequest:
     return service_pb2.SendMessageRequest(messages=messages)
 
 
-def send(bed: GatewayBed, *messages: v2.Message) -> Any:
+def send(bed: MessagingBed, *messages: v2.Message) -> Any:
     return bed.call("SendMessage", request_of(*messages))
 
 
-def end(bed: GatewayBed, topic: str, key: str, resolution: int) -> int:
+def end(bed: MessagingBed, topic: str, key: str, resolution: int) -> int:
     request = service_pb2.EndTransactionRequest(
         topic=v2.Resource(name=topic), message_id=key, transaction_id=key, resolution=resolution
     )
     return bed.call("EndTransaction", request).status.code
 
 
-def next_offset(bed: GatewayBed, topic: str) -> int:
-    from penstock.v1 import writer_pb2
-
-    answer = bed.writer.DescribeTopic(writer_pb2.DescribeTopicRequest(name=topic), timeout=10)
-    return sum(each.max_offset for each in answer.queues)
+def check_counts(bed: MessagingBed) -> dict[str, int]:
+    return {each.transaction_id: each.check_count for each in bed.client.pending_transactions()}
 
 
-def check_counts(bed: GatewayBed) -> dict[str, int]:
-    with grpc.insecure_channel(bed.writer_service.address) as channel:
-        stub = transactions_pb2_grpc.TransactionsStub(channel)  # type: ignore[no-untyped-call]
-        answer = stub.ListTransactions(transactions_pb2.ListTransactionsRequest(), timeout=10)
-    return {each.transaction_id: each.check_count for each in answer.transactions}
-
-
-def pending(bed: GatewayBed) -> set[str]:
-    return set(check_counts(bed))
-
-
-def test_a_transaction_is_stored_by_its_commit(bed: GatewayBed) -> None:
+def test_a_transaction_is_stored_by_its_commit(bed: MessagingBed) -> None:
     bed.create("committed", 1, "TRANSACTION")
     (entry,) = send(bed, half("committed", "C1")).entries
     assert (entry.message_id, entry.transaction_id) == ("C1", "C1")
-    assert next_offset(bed, "committed") == 0
+    assert bed.ends("committed") == {0: 0}
     assert end(bed, "committed", "C1", v2.TRANSACTION_RESOLUTION_UNSPECIFIED) == v2.OK
-    assert "C1" in pending(bed)
+    assert "C1" in check_counts(bed)
     assert end(bed, "committed", "C1", v2.COMMIT) == v2.OK
     assert end(bed, "committed", "C1", v2.COMMIT) == v2.OK
     assert end(bed, "committed", "C1", v2.ROLLBACK) == v2.INVALID_TRANSACTION_ID
     produced = send(bed, half("mixed", "after", v2.NORMAL))
     assert produced.status.code == v2.OK
-    for _ in range(300):
-        if next_offset(bed, "committed"):
-            break
-        threading.Event().wait(0.1)
-    assert next_offset(bed, "committed") == 1
+    until(lambda: bed.ends("committed") == {0: 1})
 
 
 @pytest.mark.parametrize(
@@ -124,7 +88,7 @@ def test_a_transaction_is_stored_by_its_commit(bed: GatewayBed) -> None:
     ],
 )
 def test_an_end_that_makes_no_sense_is_refused(
-    bed: GatewayBed, topic: str, key: str, code: int
+    bed: MessagingBed, topic: str, key: str, code: int
 ) -> None:
     send(bed, half("bills", "B1"))
     assert end(bed, topic, key, v2.COMMIT) == code
@@ -163,7 +127,7 @@ class ConnectedProducer:
         self._stream.cancel()
 
 
-def test_a_connected_producer_of_the_topic_is_asked(bed: GatewayBed) -> None:
+def test_a_connected_producer_of_the_topic_is_asked(bed: MessagingBed) -> None:
     bed.create("orphans", 2, "TRANSACTION")
     send(bed, half("orphans", "O1"))
     with closing(ConnectedProducer(bed.channel, CLIENT[0][1], "orphans")) as producer:
@@ -177,13 +141,13 @@ def test_a_connected_producer_of_the_topic_is_asked(bed: GatewayBed) -> None:
         assert end(bed, "orphans", "O1", v2.COMMIT) == v2.OK
 
 
-def test_a_producer_that_does_not_read_keeps_no_other_from_its_checks(bed: GatewayBed) -> None:
+def test_a_producer_that_does_not_read_keeps_no_other_from_its_checks(bed: MessagingBed) -> None:
     """Its own checks stay pending; it is asked when it reads again."""
     bed.create("unread", 1, "TRANSACTION")
     bed.create("read", 1, "TRANSACTION")
-    keys = [f"U{number}" for number in range(4)]
+    keys = {f"U{number}" for number in range(4)}
     with (
-        grpc.insecure_channel(bed.gateway.address, options=OWN_CONNECTION) as channel,
+        grpc.insecure_channel(bed.addresses["gateway"], options=OWN_CONNECTION) as channel,
         closing(ConnectedProducer(channel, "silent", "unread")) as silent,
         closing(ConnectedProducer(bed.channel, "reads", "read")) as reading,
     ):
@@ -198,7 +162,7 @@ def test_a_producer_that_does_not_read_keeps_no_other_from_its_checks(bed: Gatew
             while asked.transaction_id != f"R{number}":
                 asked = reading.asked()
             assert end(bed, "read", f"R{number}", v2.COMMIT) == v2.OK
-        assert set(keys) <= pending(bed)
+        assert keys <= check_counts(bed).keys()
         for key in keys:
             assert end(bed, "unread", key, v2.ROLLBACK) == v2.OK
         send(bed, half("unread", "last"))
@@ -207,7 +171,7 @@ def test_a_producer_that_does_not_read_keeps_no_other_from_its_checks(bed: Gatew
     assert end(bed, "unread", "last", v2.ROLLBACK) == v2.OK
 
 
-def test_a_producer_that_has_said_that_it_goes_is_asked_nothing(bed: GatewayBed) -> None:
+def test_a_producer_that_has_said_that_it_goes_is_asked_nothing(bed: MessagingBed) -> None:
     """Its stream stays open, as that of RocketMQ's client in Go does; the one that stays is asked instead."""
     bed.create("left", 1, "TRANSACTION")
     with (

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import time
 import zlib
-from collections.abc import Iterator
-from contextlib import ExitStack
 
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -33,12 +31,6 @@ UNREADABLE = {
     "zlib of too much": zlib.compress(bytes(33 << 20)),
 }
 BODIES = [*READABLE.values(), *UNREADABLE.values(), b"last"]
-
-
-@pytest.fixture(name="bed", scope="module")
-def _bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MessagingBed]:
-    with ExitStack() as stack:
-        yield MessagingBed(tmp_path_factory.mktemp("bodies") / "store", stack)
 
 
 @pytest.fixture(name="topic", scope="module")

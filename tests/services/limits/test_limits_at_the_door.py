@@ -7,22 +7,20 @@ import grpc
 import pytest
 from frame_outcomes import outcomes_of
 from messaging_bed import message
+from users import make_users
 
 from penstock import Limits, Policy, RecordBatch
 from penstock.account_values import User
 from penstock.credentials import Credentials
 from penstock.v1 import reader_pb2, writer_pb2
-from services.config.settings import IndexerSettings, ReaderSettings, WriterSettings
+from services.config.settings import ReaderSettings, WriterSettings
 from services.config.values import NotNegative
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2
-from services.indexer.__main__ import serve as serve_indexer
 from services.reader.__main__ import serve as serve_reader
-from services.testing import FREE_PORT, SMALL_FILES, BackgroundService, RunningStore
+from services.testing import FREE_PORT, SMALL_FILES, BackgroundService, running_store
 from services.writer.__main__ import serve as serve_writer
-from storage.accounts.account_table import AccountTable
 from storage.accounts.rules import UserKind
-from storage.files.filesystem import OsFileSystem
 
 PRODUCE = "/penstock.v1.Writer/Produce"
 STREAM = "/penstock.v1.Writer/ProduceStream"
@@ -36,36 +34,14 @@ TOO_MANY_REQUESTS = 42_900
 def limited(tmp_path_factory):
     """A store with accounts, and the metadata by which each of its users calls."""
     directory = tmp_path_factory.mktemp("limited") / "store"
-    table = AccountTable(OsFileSystem(), directory / "config")
-    keys = {
-        name: table.create_user(name, kind).secrets[0]
-        for name, kind in (
-            ("root", UserKind.SUPER),
-            ("ann", UserKind.NORMAL),
-            ("bob", UserKind.SUPER),
-        )
-    }
-    common = {"store": directory, "listen": FREE_PORT, "accounts": True}
+    keys = make_users(directory, root=UserKind.SUPER, ann=UserKind.NORMAL, bob=UserKind.SUPER)
     with (
-        BackgroundService(serve_writer, WriterSettings(**common, **SMALL_FILES)) as writer,
-        BackgroundService(
-            serve_reader,
-            ReaderSettings(**common, writer_address=writer.address, gateway_listen=FREE_PORT),
-        ) as reader,
-        BackgroundService(serve_indexer, IndexerSettings(**common)) as indexer,
+        running_store(directory, accounts=True) as store,
+        store.client(access_key="root", secret_key=keys["root"]) as root,
     ):
-        store = RunningStore(
-            directory, writer.address, reader.address, indexer.address, reader.gateway_address
-        )
-        with store.client(access_key="root", secret_key=keys["root"]) as root:
-            root.wait_ready()
-            root.create_topic("orders", queues=1)
-            root.put_policy(Policy(user="ann", resource="*", actions=("All",)))
-            yield (
-                store,
-                root,
-                {name: Credentials(name, key).metadata() for name, key in keys.items()},
-            )
+        root.create_topic("orders", queues=1)
+        root.put_policy(Policy(user="ann", resource="*", actions=("All",)))
+        yield store, root, {name: Credentials(name, key).metadata() for name, key in keys.items()}
 
 
 @pytest.fixture

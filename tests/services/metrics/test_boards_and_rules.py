@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import urllib.parse
-import urllib.request
 from pathlib import Path
 
 from used_store import MetricsPage
@@ -90,18 +88,3 @@ def test_rules_and_boards_ask_for_metrics_and_labels_that_there_are(
     for board in BOARDS:
         for metric, label in re.findall(r"label_values\((\w+), (\w+)\)", board.read_text()):
             assert label in known(metrics_page)[metric]
-
-
-def asked(address: str, query: str) -> list[object]:
-    """Return what Prometheus answers, nothing while it starts."""
-    parameters = urllib.parse.urlencode({"query": query})
-    try:
-        with urllib.request.urlopen(
-            f"http://{address}/api/v1/query?{parameters}", timeout=10
-        ) as answer:
-            data: list[object] = json.load(answer)["data"]["result"]
-            return data
-    except urllib.error.HTTPError as error:
-        raise AssertionError(f"{query}: {error.read().decode()}") from error
-    except OSError:
-        return []

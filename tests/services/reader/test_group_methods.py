@@ -13,7 +13,6 @@ from leasing import Consumer, create_group, create_topic, put
 from three_services import ThreeServices, three_services
 
 from penstock.v1 import groups_pb2, leases_pb2, reader_pb2
-from storage.format.config_json import decode_config
 
 numbers = itertools.count()
 
@@ -31,43 +30,9 @@ def consumer(services: ThreeServices) -> Consumer:
     return Consumer(services, f"g{number}", f"t{number}")
 
 
-def on_disk(services: ThreeServices, group: str) -> dict[str, Any]:
-    document = decode_config((services.store / "config" / "subscriptionGroup.json").read_bytes())
-    return document["subscriptionGroupTable"][group]  # type: ignore[no-any-return]
-
-
 def reset(services: ThreeServices, consumer: Consumer, **fields: Any) -> list[Any]:
     request = groups_pb2.ResetGroupRequest(group=consumer.group, topic=consumer.topic, **fields)
     return list(services.groups.ResetGroup(request, timeout=20).queues)
-
-
-def test_settings_are_kept_in_a_brokers_table(services: ThreeServices) -> None:
-    steps = groups_pb2.Backoff(customized=groups_pb2.CustomizedBackoff(next_ms=[100, 2_000]))
-    made = create_group(
-        services, "billing", retry_max_times=3, orderly=True, backoff=steps,
-        begin=groups_pb2.FROM_LATEST,
-    )  # fmt: skip
-    assert (made.name, made.retry_max_times, made.orderly, made.consume_enable) == (
-        "billing", 3, True, True,
-    )  # fmt: skip
-    assert list(made.backoff.customized.next_ms) == [100, 2_000]
-    entry = on_disk(services, "billing")
-    assert (entry["retryMaxTimes"], entry["consumeMessageOrderly"]) == (3, True)
-    assert entry["groupRetryPolicy"]["customizedRetryPolicy"] == {"next": [100, 2_000]}
-    growing = groups_pb2.ExponentialBackoff(initial_ms=10, max_ms=100, multiplier=2)
-    changed = services.groups.UpdateGroup(
-        groups_pb2.UpdateGroupRequest(
-            settings=groups_pb2.GroupSettings(
-                name="billing", backoff=groups_pb2.Backoff(exponential=growing)
-            )
-        ),
-        timeout=20,
-    )
-    assert (changed.retry_max_times, changed.orderly) == (3, True)
-    assert changed.begin == groups_pb2.FROM_LATEST
-    assert changed.backoff.exponential == growing
-    listed = services.groups.ListGroupSettings(groups_pb2.ListGroupSettingsRequest(), timeout=20)
-    assert changed in listed.groups
 
 
 def test_progress_is_described_queue_by_queue(services: ThreeServices, consumer: Consumer) -> None:
@@ -86,21 +51,6 @@ def test_progress_is_described_queue_by_queue(services: ThreeServices, consumer:
         (consumer.topic, 2), (consumer.topic, 0),
     ]  # fmt: skip
     assert answer.settings.name == consumer.group
-
-
-def test_offsets_of_the_other_consumers_count_lease_as_lag(
-    services: ThreeServices, consumer: Consumer
-) -> None:
-    put(services, consumer.topic, b"a", b"b", b"c", queue_id=0)
-    leased = consumer.receive(max_messages=3, queue_ids=[0], wait_ms=2_000)
-    consumer.acknowledge(leased[0])
-    request = reader_pb2.FetchOffsetsRequest(group=consumer.group)
-    (offset,) = [
-        each
-        for each in services.reader.FetchOffsets(request, timeout=20).offsets
-        if each.queue_id == 0
-    ]
-    assert (offset.queue_offset, offset.max_offset, offset.lag) == (1, 3, 2)
 
 
 def test_a_reset_shows_what_it_would_do_and_does_it(
@@ -135,21 +85,6 @@ def test_a_reset_to_a_time_goes_to_the_first_message_from_then_on(
     assert len(consumer.receive(wait_ms=2_000)) == 2
     reset(services, consumer, timestamp_ms=stored.store_timestamp_ms)
     assert [each.body for each in consumer.receive()] == [b"new"]
-
-
-def test_a_deleted_group_is_gone_with_leases_and_offsets(
-    services: ThreeServices, consumer: Consumer, refusal: Any
-) -> None:
-    put(services, consumer.topic, b"a", queue_id=0)
-    (leased,) = consumer.receive(wait_ms=2_000)
-    request = groups_pb2.DeleteGroupRequest(group=consumer.group)
-    services.groups.DeleteGroup(request, timeout=20)
-    describe = groups_pb2.DescribeGroupRequest(group=consumer.group)
-    assert refusal(services.groups.DescribeGroup, describe).info.reason == "GROUP_NOT_FOUND"
-    assert refusal(services.groups.DeleteGroup, request).info.reason == "GROUP_NOT_FOUND"
-    assert len(consumer.acknowledge(leased)) == 1
-    (again,) = consumer.receive()  # a new group of that name
-    assert (again.body, again.attempt) == (b"a", 1)
 
 
 @pytest.mark.parametrize(

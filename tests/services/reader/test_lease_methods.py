@@ -37,6 +37,7 @@ numbers = itertools.count()
 @pytest.fixture(scope="module")
 def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeServices]:
     with three_services(tmp_path_factory.mktemp("leases") / "store") as running:
+        create_topic(running, "topic")
         yield running
 
 
@@ -111,21 +112,6 @@ def assert_in_time(late: Callable[[], float]) -> None:
         if found[-1] < LATE_S + BUSY_S:
             return
     raise AssertionError(f"late each time: {found}")
-
-
-def test_messages_are_handed_out_once_and_acknowledged(
-    services: ThreeServices, topic: str, consumer: Consumer
-) -> None:
-    put(services, topic, *(b"%d" % n for n in range(40)))
-    first = consumer.receive()
-    second = consumer.receive()
-    assert bodies(first) == [b"%d" % n for n in range(32)]
-    assert bodies(second) == [b"%d" % n for n in range(32, 40)]
-    assert {each.attempt for each in first + second} == {1}
-    assert consumer.receive() == []
-    assert consumer.acknowledge(*first, *second) == []
-    (queue,) = consumer.describe()
-    assert (queue.group_offset, queue.next_offset, queue.lag, queue.leased) == (40, 40, 0, 0)
 
 
 def test_the_status_counts_what_each_group_has_in_hand(
@@ -222,18 +208,6 @@ def test_a_message_that_is_given_back_wakes_who_waits(
         return came - due
 
     assert_in_time(late)
-
-
-def test_the_first_handle_stays_good_while_a_lease_is_extended(
-    services: ThreeServices, topic: str, consumer: Consumer
-) -> None:
-    put(services, topic, b"a")
-    (leased,) = consumer.receive(lease_ms=300)
-    while consumer.change(60_000, leased):  # it was over before
-        (leased,) = consumer.receive(lease_ms=300, wait_ms=25_000)
-    time.sleep(0.5)
-    assert consumer.receive() == []
-    assert consumer.acknowledge(leased) == []
 
 
 def test_a_stored_message_wakes_those_who_wait_in_the_order_they_came(
@@ -344,20 +318,6 @@ def test_a_message_is_made_a_dead_letter_by_its_handle(
     letters = Consumer(services, "undertaker", f"%DLQ%{consumer.group}")
     (again,) = letters.receive(wait_ms=25_000)
     assert again.body == b"a"
-
-
-def test_handles_of_others_and_forged_ones_are_refused(
-    services: ThreeServices, topic: str, consumer: Consumer
-) -> None:
-    put(services, topic, b"a", b"b")
-    a, b = consumer.receive()
-    other = Consumer(services, f"{consumer.group}-other", topic)
-    other.receive()
-    forged = bytes(reversed(a.handle))
-    assert other.acknowledge(a, b) == [(0, FORGED), (1, FORGED)]
-    assert consumer.acknowledge(a, forged, b) == [(1, FORGED)]
-    nobody = Consumer(services, "nobody-at-all", topic)
-    assert nobody.acknowledge(a) == [(0, FORGED)]
 
 
 def test_messages_of_a_message_group_come_one_after_the_other(
@@ -510,37 +470,41 @@ def test_a_wrong_expression_leases_nothing(
     assert again.attempt == 2
 
 
-def test_a_client_id_that_is_too_long_is_refused(
-    services: ThreeServices, topic: str, refusal: Any
-) -> None:
-    long = "c" * 513
-    refused = [
-        refusal(
-            services.leases.Receive,
-            leases_pb2.ReceiveRequest(group="g", topic=topic, auto_renew=True, client_id=long),
-        ),
-        refusal(services.leases.RenewLeases, leases_pb2.RenewLeasesRequest(client_ids=["c", long])),
-        refusal(
-            services.leases.ReleaseLeases, leases_pb2.ReleaseLeasesRequest(client_ids=["c", long])
-        ),
-    ]
-    assert {each.code for each in refused} == {grpc.StatusCode.INVALID_ARGUMENT}
-    assert [each.bad_request.field_violations[0].field for each in refused] == [
-        "client_id",
-        "client_ids",
-        "client_ids",
-    ]
+LONG = "c" * 513
+OF_GROUP = {"group": "g", "topic": "topic"}
 
 
-def test_a_duration_below_zero_is_an_invalid_argument(
-    services: ThreeServices, consumer: Consumer, refusal: Any
+@pytest.mark.parametrize(
+    ("method", "request_", "field"),
+    [
+        (
+            "Receive",
+            leases_pb2.ReceiveRequest(**OF_GROUP, auto_renew=True, client_id=LONG),
+            "client_id",
+        ),
+        ("RenewLeases", leases_pb2.RenewLeasesRequest(client_ids=["c", LONG]), "client_ids"),
+        ("ReleaseLeases", leases_pb2.ReleaseLeasesRequest(client_ids=["c", LONG]), "client_ids"),
+        (
+            "ChangeLeases",
+            leases_pb2.ChangeLeasesRequest(**OF_GROUP, receipt_handles=b"x" * 40, duration_ms=-1),
+            "duration_ms",
+        ),
+        *(
+            (
+                "Acknowledge",
+                leases_pb2.AcknowledgeRequest(**OF_GROUP, receipt_handles=handles),
+                "receipt_handles",
+            )
+            for handles in (b"", b"x" * 41, b"x" * 40 * 5_000)
+        ),
+    ],
+)
+def test_a_field_that_makes_no_sense_is_named(
+    services: ThreeServices, refusal: Any, method: str, request_: Any, field: str
 ) -> None:
-    request = leases_pb2.ChangeLeasesRequest(
-        group=consumer.group, topic=consumer.topic, receipt_handles=b"x" * 40, duration_ms=-1
-    )
-    refused = refusal(services.leases.ChangeLeases, request)
+    refused = refusal(getattr(services.leases, method), request_)
     assert refused.code is grpc.StatusCode.INVALID_ARGUMENT
-    assert refused.bad_request.field_violations[0].field == "duration_ms"
+    assert refused.bad_request.field_violations[0].field == field
 
 
 def test_an_unknown_topic_is_not_found_and_makes_no_group(
@@ -552,18 +516,6 @@ def test_an_unknown_topic_is_not_found_and_makes_no_group(
     assert refused.info.reason == "TOPIC_NOT_FOUND"
     describe = groups_pb2.DescribeGroupRequest(group="group-of-nothing")
     assert refusal(services.groups.DescribeGroup, describe).info.reason == "GROUP_NOT_FOUND"
-
-
-def test_handles_of_a_wrong_length_are_an_invalid_argument(
-    services: ThreeServices, consumer: Consumer, refusal: Any
-) -> None:
-    for handles in (b"", b"x" * 41, b"x" * 40 * 5_000):
-        request = leases_pb2.AcknowledgeRequest(
-            group=consumer.group, topic=consumer.topic, receipt_handles=handles
-        )
-        refused = refusal(services.leases.Acknowledge, request)
-        assert refused.code is grpc.StatusCode.INVALID_ARGUMENT
-        assert refused.bad_request.field_violations[0].field == "receipt_handles"
 
 
 def test_names_of_groups_that_are_made_up_fill_no_more_than_a_table(
@@ -585,28 +537,3 @@ def test_names_of_groups_that_are_made_up_fill_no_more_than_a_table(
     assert consumer.receive() == []
     create_group(services, "made-up")
     assert Consumer(services, "made-up", topic).receive() == []
-
-
-def test_without_a_duration_messages_wait_as_the_group_says(
-    services: ThreeServices, topic: str
-) -> None:
-    """Each by its own attempts; they are counted as waiting, not as leased."""
-    steps = groups_pb2.CustomizedBackoff(next_ms=[100, 60_000])
-    create_group(services, f"of-{topic}", backoff=groups_pb2.Backoff(customized=steps))
-    consumer = Consumer(services, f"of-{topic}", topic)
-    put(services, topic, b"a", b"b")
-    a, b = received = consumer.receive(wait_ms=5_000)
-    assert consumer.change(0, a) == []
-    (again,) = consumer.receive(wait_ms=5_000)
-    assert (again.body, again.attempt) == (b"a", 2)
-
-    request = leases_pb2.ChangeLeasesRequest(
-        group=consumer.group, topic=topic, receipt_handles=again.handle + b.handle
-    )
-    answer = services.leases.ChangeLeases(request, timeout=20)
-    assert (list(answer.refused), answer.lease_end_ms) == ([], 0)
-    (soon,) = consumer.receive(wait_ms=20_000)
-    assert (soon.body, soon.attempt) == (b"b", 2)
-    (queue,) = consumer.describe()
-    assert (queue.leased, queue.waiting, queue.lag) == (1, 1, 2)
-    assert len(received) == 2

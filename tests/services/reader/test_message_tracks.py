@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import grpc
 import pytest
 from leasing import Consumer, create_group, create_topic, put
-from real_processes import until
 from three_services import ThreeServices, three_services
 
 from penstock.v1 import leases_pb2, reader_pb2
@@ -100,20 +99,6 @@ def test_a_dead_letter_is_found_among_others_of_the_same_key(
 
     assert [letter_body(services, each) for each in found[:2]] == [b"a", b"b"]
     assert found[2].state == leases_pb2.DONE
-
-
-def test_a_message_whose_attempts_are_used_up_ends_as_a_dead_letter(
-    services: ThreeServices, topic: str
-) -> None:
-    create_group(services, f"{topic}-group", retry_max_times=0)
-    put(services, topic, b"a")
-    consumer = Consumer(services, f"{topic}-group", topic)
-    (leased,) = consumer.receive()
-    consumer.change(0, leased)
-    assert consumer.receive() == []
-
-    until(lambda: tracks(services, topic, 0)[consumer.group].HasField("dead_letter_commit_offset"))
-    assert letter_body(services, tracks(services, topic, 0)[consumer.group]) == b"a"
 
 
 @pytest.mark.parametrize(

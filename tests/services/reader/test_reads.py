@@ -180,15 +180,6 @@ def test_a_wait_ends_in_time_and_before_the_callers_deadline(services: ThreeServ
     assert answer.status == reader_pb2.OFFSET_OVERFLOW_ONE
 
 
-def test_a_stream_brings_everything_and_ends(services: ThreeServices) -> None:
-    request = reader_pb2.PullStreamRequest(topic="orders", max_bytes=4_000)
-    responses = list(services.reader.PullStream(request, timeout=20))
-    found = [body for response in responses for body in bodies(response)]
-    assert found == [f"m{i}".encode() for i in range(COUNT)]
-    assert len(responses) > 5
-    assert responses[-1].next_offset == COUNT
-
-
 def test_a_following_stream_goes_on_with_new_messages(services: ThreeServices) -> None:
     create(services, "followed", 1)
     put(services, "followed", b"1", b"2")
@@ -199,70 +190,6 @@ def test_a_following_stream_goes_on_with_new_messages(services: ThreeServices) -
     put(services, "followed", b"3")
     assert next(found) == b"3"
     stream.cancel()
-
-
-def test_a_slow_reader_of_a_stream_is_waited_for(services: ThreeServices) -> None:
-    create(services, "flow", 1)
-    big = [bytes([i]) * 200_000 for i in range(20)]
-    put(services, "flow", *big)
-    put(services, "flow", *big)
-    settled(services)
-    stream = services.reader.PullStream(
-        reader_pb2.PullStreamRequest(topic="flow", max_bytes=400_000), timeout=30
-    )
-    first = next(stream)
-    time.sleep(0.5)
-    rest = [body for response in stream for body in bodies(response)]
-    assert bodies(first) + rest == big + big
-
-
-def test_a_unique_key_finds_its_message_alone(services: ThreeServices) -> None:
-    (stored,) = put(services, "orders", b"unique", queue_id=1)
-    settled(services)
-    request = reader_pb2.QueryByKeyRequest(
-        topic="orders", key=stored.unique_key, unique=True, decode=True
-    )
-    response = services.reader.QueryByKey(request, timeout=20)
-    assert [record.body for record in response.decoded] == [b"unique"]
-    by_id = services.reader.GetMessage(
-        reader_pb2.GetMessageRequest(message_id=stored.message_id), timeout=20
-    )
-    assert by_id.record == response.decoded[0]
-    unknown = reader_pb2.QueryByKeyRequest(topic="orders", key="nobody")
-    assert services.reader.QueryByKey(unknown, timeout=20).record_count == 0
-
-
-def test_offsets_by_position_and_time(services: ThreeServices) -> None:
-    def ask(position: Any, timestamp_ms: int = 0) -> int:
-        request = reader_pb2.QueryOffsetRequest(
-            topic="orders", queue_id=0, position=position, timestamp_ms=timestamp_ms
-        )
-        return int(services.reader.QueryOffset(request, timeout=20).queue_offset)
-
-    assert ask(reader_pb2.EARLIEST) == 0
-    assert ask(reader_pb2.LATEST) == COUNT
-    assert ask(reader_pb2.TIME_LOWER, 0) == 0
-    assert ask(reader_pb2.TIME_UPPER, 1 << 50) == COUNT - 1
-
-
-def test_groups_keep_their_progress_over_a_restart_of_the_reader(services: ThreeServices) -> None:
-    for queue_offset in (3, 120):
-        services.reader.CommitOffset(
-            reader_pb2.CommitOffsetRequest(
-                group="billing", topic="orders", queue_id=0, queue_offset=queue_offset
-            ),
-            timeout=20,
-        )
-    saved = (services.store / "config" / "consumerOffset.json").read_text()
-    assert '"orders@billing"' in saved and "120" in saved
-    (offset,) = services.reader.FetchOffsets(
-        reader_pb2.FetchOffsetsRequest(group="billing"), timeout=20
-    ).offsets
-    assert (offset.queue_offset, offset.max_offset, offset.lag) == (120, COUNT, COUNT - 120)
-    groups = services.reader.ListGroups(reader_pb2.ListGroupsRequest(), timeout=20).groups
-    assert list(groups) == ["billing"]
-    other = reader_pb2.FetchOffsetsRequest(group="billing", topic="else")
-    assert not services.reader.FetchOffsets(other, timeout=20).offsets
 
 
 def test_a_damaged_record_is_data_loss_of_itself_alone(services: ThreeServices) -> None:
@@ -296,3 +223,54 @@ def test_keys_are_separated_by_spaces_and_no_other_white_space(
 ) -> None:
     """Else keys that are found by key come out as others."""
     assert list(record_message(decode_record(record(keys=stored))).keys) == keys
+
+
+def streamed(services: ThreeServices, **fields: Any) -> list[reader_pb2.PullResponse]:
+    request = reader_pb2.PullStreamRequest(**{"topic": "orders", **fields})
+    return list(services.reader.PullStream(request, timeout=20))
+
+
+def test_a_stream_ends_at_its_end_offset(services: ThreeServices) -> None:
+    answers = streamed(services, queue_offset=10, end_offset=200, max_bytes=2000)
+    found = [body for answer in answers for body in bodies(answer)]
+    assert found == [b"m%d" % number for number in range(10, 200)]
+    assert len(answers) > 5
+    assert {answer.status for answer in answers} == {reader_pb2.FOUND}
+    assert (answers[-1].next_offset, answers[-1].max_offset) == (200, COUNT)
+
+
+def test_a_follower_waits_until_its_end_is_there(services: ThreeServices) -> None:
+    create(services, "grows", 1)
+    found: list[bytes] = []
+
+    def follow() -> None:
+        for answer in streamed(services, topic="grows", follow=True, end_offset=3):
+            found.extend(bodies(answer))
+
+    follower = threading.Thread(target=follow)
+    follower.start()
+    for body in (b"a", b"b", b"c", b"d"):
+        time.sleep(0.02)
+        put(services, "grows", body)
+    follower.join(20)
+    assert found == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("end_offset", [-1, 0, 5])
+def test_an_end_that_is_not_after_the_start_is_refused(
+    services: ThreeServices, refusal: Any, end_offset: int
+) -> None:
+    request = reader_pb2.PullStreamRequest(topic="orders", queue_offset=5, end_offset=end_offset)
+    refused = refusal(services.reader.PullStream, request)
+    assert refused.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert refused.bad_request.field_violations[0].field == "end_offset"
+
+
+def test_a_tag_filter_examines_nothing_after_the_end(services: ThreeServices) -> None:
+    answers = streamed(services, queue_offset=10, end_offset=13, tag_expression="A")
+    assert [body for answer in answers for body in bodies(answer)] == [b"m10", b"m12"]
+    assert answers[-1].next_offset == 13
+    [nothing] = streamed(services, queue_offset=10, end_offset=13, tag_expression="C")
+    assert (nothing.record_count, nothing.status, nothing.next_offset) == (
+        0, reader_pb2.NO_MATCHED_MESSAGE, 13,
+    )  # fmt: skip

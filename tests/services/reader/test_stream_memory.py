@@ -33,8 +33,8 @@ def test_stalled_streams_are_bounded_and_gone_with_their_callers(
     """With room for two answers, streams beyond are refused until the stalled ones are gone."""
     changes = {"stream_bytes_max": 2 << 20, "pull_bytes_max": 1 << 20}
     with (
-        three_services(tmp_path / "store", reader_changes=changes) as services,
-        grpc.insecure_channel(services.processes["reader"].address, FIXED_WINDOW) as channel,
+        three_services(tmp_path / "store", **changes) as services,
+        grpc.insecure_channel(services.running.reader, FIXED_WINDOW) as channel,
     ):
         reader = reader_pb2_grpc.ReaderStub(channel)
         create = writer_pb2.CreateTopicRequest(name="t", queue_count=1)

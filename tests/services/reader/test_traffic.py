@@ -23,7 +23,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeServices
 
 
 def traffic(services: ThreeServices, service: str) -> traffic_pb2.TrafficReport:
-    with grpc.insecure_channel(services.processes[service].address) as channel:
+    with grpc.insecure_channel(getattr(services.running, service)) as channel:
         stub: Any = traffic_pb2_grpc.TrafficStub(channel)
         report: traffic_pb2.TrafficReport = stub.GetTraffic(
             traffic_pb2.GetTrafficRequest(), timeout=30

@@ -26,7 +26,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeServices
 
 @pytest.fixture(scope="module")
 def stub(services: ThreeServices) -> Iterator[Any]:
-    with grpc.insecure_channel(services.processes["writer"].address) as channel:
+    with grpc.insecure_channel(services.running.writer) as channel:
         yield dead_letters_pb2_grpc.DeadLettersStub(channel)
 
 

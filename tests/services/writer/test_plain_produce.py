@@ -23,9 +23,6 @@ from services.writer.plain_requests import PlainRequests
 from services.writer.servicer import WriterServicer
 from storage import errors
 from storage.config import StoreConfig
-from storage.format import limits
-from storage.format.properties import PROPERTIES_SIZE_MAX
-from storage.format.property_crc import PROPERTY_CRC_SIZE
 from storage.kernels import message_slices
 from storage.message import ProducerSequence
 from storage.writer import StoreWriter
@@ -323,48 +320,6 @@ def test_everything_else_is_left_alone(two: Two, request_: bytes) -> None:
     assert put_plain(two.short, request_) is None
     assert put_plain(two.short, serialized(message()), "[2001:db8::7]:5") is None
     assert two.short.appended_offset == begin
-
-
-def test_field_numbers_are_those_of_the_contract() -> None:
-    def numbers(kind: Any) -> dict[str, int]:
-        return {each.name: each.number for each in kind.DESCRIPTOR.fields}
-
-    assert numbers(writer_pb2.ProduceRequest) == {
-        "messages": kernels.MESSAGES,
-        "producer": kernels.PRODUCER,
-    }
-    assert numbers(writer_pb2.ProducerSequence) == {
-        "producer_id": kernels.PRODUCER_PRODUCER_ID,
-        "sequence": kernels.PRODUCER_SEQUENCE,
-        "age_ms": kernels.PRODUCER_AGE,
-    }
-    response = numbers(writer_pb2.ProduceResponse)
-    assert response.pop("repeated")  # of repeats alone, which are not plain
-    assert response == {"results": kernels.RESULTS}
-    known = {
-        "topic": kernels.MESSAGE_TOPIC, "body": kernels.MESSAGE_BODY, "keys": kernels.MESSAGE_KEYS,
-        "tag": kernels.MESSAGE_TAG, "queue_id": kernels.MESSAGE_QUEUE_ID,
-        "unique_key": kernels.MESSAGE_UNIQUE_KEY, "flag": kernels.MESSAGE_FLAG,
-        "born_timestamp_ms": kernels.MESSAGE_BORN_TIMESTAMP,
-    }  # fmt: skip
-    assert known.items() <= numbers(common_pb2.Message).items()
-    assert numbers(common_pb2.Message).keys() - known == {
-        "properties", "delay_level", "delay_ms", "deliver_at_ms", "sys_flag",
-    }  # fmt: skip
-    result = numbers(writer_pb2.ProduceResult)
-    assert result.pop("recall_handle")  # of delayed messages alone, which are not plain
-    assert result == {
-        "topic": kernels.RESULT_TOPIC,
-        "queue_id": kernels.RESULT_QUEUE_ID,
-        "queue_offset": kernels.RESULT_QUEUE_OFFSET,
-        "commit_offset": kernels.RESULT_COMMIT_OFFSET,
-        "message_id": kernels.RESULT_MESSAGE_ID,
-        "unique_key": kernels.RESULT_UNIQUE_KEY,
-        "store_timestamp_ms": kernels.RESULT_STORE_TIMESTAMP,
-    }
-    assert min(limits.KEYS_SIZE_MAX, PROPERTIES_SIZE_MAX - PROPERTY_CRC_SIZE) > (
-        message_slices.PROPERTIES_MAX
-    )
 
 
 KERNELS = (

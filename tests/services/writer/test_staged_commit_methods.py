@@ -20,7 +20,6 @@ from staged_records import staged
 
 from penstock.v1 import staged_commits_pb2 as pb
 from penstock.v1 import writer_pb2, writer_pb2_grpc
-from services.testing import BackgroundLoop
 from services.writer import staged_commits
 from services.writer.acks import Acks
 from services.writer.servicer import WriterServicer
@@ -75,33 +74,6 @@ def commit(writer: Any, app: str, version: int, *attempts: str) -> pb.CommitStag
     )
 
 
-def test_stage_commit_and_commit_again(writer: Any, store: StoreWriter) -> None:
-    before = store.appended_offset
-    answer = writer.StageRecords(iter(frames("one", 0, "a", [b"1", b"2"], [b"3"])), timeout=20)
-    assert (answer.record_count, answer.decided) == (3, False)
-    assert store.appended_offset == before
-    first = commit(writer, "one", 0, "a")
-    assert (first.committed.record_count, first.already_committed) == (3, False)
-    assert first.committed.commit_offset == before
-    again = commit(writer, "one", 0, "a")
-    assert (again.committed, again.already_committed) == (first.committed, True)
-    late = writer.StageRecords(iter(frames("one", 0, "b", [b"1"])), timeout=20)
-    assert (late.record_count, late.decided) == (0, True)
-
-
-def test_the_list_has_what_is_open_and_what_was_last(writer: Any) -> None:
-    writer.StageRecords(iter(frames("listed", 7, "a", [b"1"])), timeout=20)
-    commit(writer, "listed", 7, "a")
-    writer.StageRecords(iter(frames("listed", 8, "b", [b"1", b"2"])), timeout=20)
-    listed = writer.ListStagedCommits(pb.ListStagedCommitsRequest(), timeout=20).applications
-    (app,) = [each for each in listed if each.app_id == "listed"]
-    assert (app.last_version, app.last.version, app.last.record_count) == (7, 7, 1)
-    (staged_commit,) = app.open
-    assert (staged_commit.version, staged_commit.decided, staged_commit.problem) == (8, False, "")
-    (stage,) = staged_commit.stages
-    assert (stage.attempt, stage.record_count) == ("b", 2)
-
-
 def test_a_damaged_journal_is_data_loss(
     writer: Any, refusal: Any, store: StoreWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,17 +126,6 @@ def test_a_stage_that_cannot_be_read_now_is_not_damaged_and_the_next_commit_stor
     assert commit(writer, app_id, 0, "a").committed.record_count == 1
 
 
-def test_an_abort_removes_and_a_commit_of_it_is_not_found(writer: Any, refusal: Any) -> None:
-    writer.StageRecords(iter(frames("aborted", 0, "a", [b"1"])), timeout=20)
-    request = pb.AbortStagedRequest(app_id="aborted", version=0, attempts=["a", "b"])
-    assert writer.AbortStaged(request, timeout=20).removed_count == 1
-    refused = refusal(
-        writer.CommitStaged,
-        pb.CommitStagedRequest(app_id="aborted", version=0, attempts=["a"]),
-    )
-    assert (refused.code, refused.info.reason) == (grpc.StatusCode.NOT_FOUND, "STAGE_NOT_FOUND")
-
-
 @pytest.mark.parametrize(
     ("requests", "code", "field"),
     [
@@ -185,36 +146,6 @@ def test_refused_stages_say_why_and_leave_nothing(
     if field:
         assert refused.bad_request.field_violations[0].field == field
     assert not [path for path in files_below(directory, ".stage") if "bad" in str(path)]
-
-
-def test_an_attempt_id_is_taken_once(writer: Any, refusal: Any) -> None:
-    writer.StageRecords(iter(frames("twice", 0, "a", [b"1"])), timeout=20)
-    refused = refusal(writer.StageRecords, iter(frames("twice", 0, "a", [b"1"])))
-    assert (refused.code, refused.info.reason) == (grpc.StatusCode.ALREADY_EXISTS, "STAGE_EXISTS")
-
-
-def test_a_committed_version_cannot_be_aborted(writer: Any, refusal: Any) -> None:
-    commit(writer, "empty", 0)
-    refused = refusal(writer.AbortStaged, pb.AbortStagedRequest(app_id="empty", all=True))
-    assert refused.code is grpc.StatusCode.FAILED_PRECONDITION
-    assert refused.info.reason == "COMMIT_DECIDED"
-
-
-def test_a_broken_stream_leaves_no_stage(
-    writer: Any, directory: Path, background: BackgroundLoop
-) -> None:
-    def requests() -> Iterator[Any]:
-        yield from frames("broken", 0, "a", [b"1"])
-        time.sleep(30)
-
-    call = writer.StageRecords.future(requests())
-
-    def files() -> list[str]:
-        return [str(path) for path in files_below(directory, ".stage") if "broken" in str(path)]
-
-    until(lambda: bool(files()))
-    call.cancel()
-    until(lambda: not files())
 
 
 class _Context:

@@ -15,7 +15,6 @@ from service_settings import gateway_settings, reader_settings, writer_settings
 from typer.testing import Result
 
 from penstock import Client
-from penstock.v1 import writer_pb2, writer_pb2_grpc
 from services.gateway.__main__ import serve as serve_gateway
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2, service_pb2_grpc
@@ -31,100 +30,130 @@ NUMBERS = itertools.count(1)
 class MessagingBed:
     """Writer, reader and gateway; the reader can be started again.
 
-    The gateway is a port of the reader, or a service of its own.
+    The gateway is a port of the reader, or a service of its own. With split routes all three serve RocketMQ's clients.
     """
 
-    def __init__(self, store: Path, stack: ExitStack, *, has_own_gateway: bool = False) -> None:
-        self._store = store
-        self._writer, self._reader = free_address(), free_address()
-        self._gateway = "" if has_own_gateway else free_address()
-        stack.enter_context(
-            BackgroundService(
-                serve_writer,
-                writer_settings(store, listen=self._writer, reader_address=self._reader),
-            )
+    def __init__(
+        self,
+        store: Path,
+        stack: ExitStack,
+        *,
+        has_own_gateway: bool = False,
+        splits_routes: bool = False,
+        push_lease_ms: int = 60_000,
+        **of_writer: Any,
+    ) -> None:
+        self.addresses = {name: free_address() for name in ("writer", "reader", "gateway")}
+        writer, reader, gateway = self.addresses.values()
+        endpoints: dict[str, Any] = (
+            {"writer_endpoint": writer, "reader_endpoint": reader} if splits_routes else {}
         )
         self._stack = stack
-        self._running = self._start_reader()
-        gateway = self._gateway or self._start_gateway()
-        self.channel = stack.enter_context(grpc.insecure_channel(gateway))
-        self.stub: Any = service_pb2_grpc.MessagingServiceStub(self.channel)
-        self._topics = writer_pb2_grpc.WriterStub(
-            stack.enter_context(grpc.insecure_channel(self._writer))
+        self._of_reader = reader_settings(
+            store,
+            push_lease_ms=push_lease_ms,
+            listen=reader,
+            writer_address=writer,
+            gateway_listen="" if has_own_gateway else gateway,
+            **endpoints,
         )
-        self.client = stack.enter_context(Client(writer=self._writer, reader=self._reader))
+        of_writer = {"listen": writer, "reader_address": reader, **endpoints, **of_writer}
+        stack.enter_context(BackgroundService(serve_writer, writer_settings(store, **of_writer)))
+        self._running = self._start_reader()
+        if has_own_gateway:
+            own = gateway_settings(
+                listen=gateway, writer_address=writer, reader_address=reader, **endpoints
+            )
+            stack.enter_context(BackgroundService(serve_gateway, own))
+        self.channels = {
+            name: stack.enter_context(grpc.insecure_channel(address))
+            for name, address in self.addresses.items()
+        }
+        self.channel = self.channels["gateway"]
+        self.stub: Any = service_pb2_grpc.MessagingServiceStub(self.channel)
+        self.client = stack.enter_context(Client(writer=writer, reader=reader))
 
     def penstock(self, *arguments: object, stdin: str | bytes | None = None) -> Result:
         """Run a command against the services."""
-        at = f"--writer={self._writer}", f"--reader={self._reader}"
+        at = (f"--{name}={self.addresses[name]}" for name in ("writer", "reader"))
         return penstock(*at, *arguments, stdin=stdin)
 
-    def _start_gateway(self) -> str:
-        settings = gateway_settings(writer_address=self._writer, reader_address=self._reader)
-        return self._stack.enter_context(BackgroundService(serve_gateway, settings)).address
-
     def _start_reader(self) -> BackgroundService:
-        settings = reader_settings(
-            self._store,
-            listen=self._reader,
-            writer_address=self._writer,
-            gateway_listen=self._gateway,
-        )
-        return self._stack.enter_context(BackgroundService(serve_reader, settings))
+        return self._stack.enter_context(BackgroundService(serve_reader, self._of_reader))
 
     def restart_reader(self) -> None:
         self._running.stop()
         self._running = self._start_reader()
 
     def topic(self, message_type: str = "NORMAL") -> v2.Resource:
-        name = f"topic-{next(NUMBERS)}"
-        self._topics.CreateTopic(
-            writer_pb2.CreateTopicRequest(
-                name=name, queue_count=2, attributes={"message.type": message_type}
-            ),
-            timeout=30,
-        )
+        return self.create(f"topic-{next(NUMBERS)}", 2, message_type)
+
+    def create(self, name: str, queues: int, message_type: str = "NORMAL") -> v2.Resource:
+        self.client.create_topic(name, queues=queues, attributes={"message.type": message_type})
         return v2.Resource(name=name)
 
-    def call(self, method: str, request: Any, client: Any = CLIENT) -> Any:
-        return getattr(self.stub, method)(request, timeout=30, metadata=client)
+    def ends(self, topic: str) -> dict[int, int]:
+        """Return the offset after the last message of each queue."""
+        queues = self.client.describe_topic(topic).queues
+        return {queue_id: end for queue_id, (_, end) in queues.items()}
 
-    def send(self, topic: v2.Resource, body: bytes = b"x", **system: Any) -> v2.Status:
+    def call(self, method: str, request: Any, client: Any = CLIENT, at: str = "gateway") -> Any:
+        stub = service_pb2_grpc.MessagingServiceStub(self.channels[at])
+        return getattr(stub, method)(request, timeout=30, metadata=client)
+
+    def send(
+        self, topic: v2.Resource, body: bytes = b"x", at: str = "gateway", **system: Any
+    ) -> v2.Status:
         request = service_pb2.SendMessageRequest(messages=[message(topic, body, **system)])
-        return self.call("SendMessage", request).status  # type: ignore[no-any-return]
+        return self.call("SendMessage", request, at=at).status  # type: ignore[no-any-return]
 
     def receive(
-        self, topic: v2.Resource, group: v2.Resource, client: Any = CLIENT, **changes: Any
+        self,
+        topic: v2.Resource,
+        group: v2.Resource,
+        client: Any = CLIENT,
+        at: str = "gateway",
+        **changes: Any,
     ) -> list[v2.Message]:
-        answers = list(
-            self.call("ReceiveMessage", receive_request(topic, group, **changes), client)
-        )
+        request = receive_request(topic, group, **changes)
+        answers = list(self.call("ReceiveMessage", request, client, at))
         assert answers[0].status.code in (v2.OK, v2.MESSAGE_NOT_FOUND), answers
         return [each.message for each in answers if each.HasField("message")]
 
-    def acknowledge(self, topic: v2.Resource, group: v2.Resource, handle: str) -> int:
+    def acknowledge(
+        self, topic: v2.Resource, group: v2.Resource, handle: str, at: str = "gateway"
+    ) -> int:
         entry = service_pb2.AckMessageEntry(message_id="01", receipt_handle=handle)
         request = service_pb2.AckMessageRequest(group=group, topic=topic, entries=[entry])
-        answer = self.call("AckMessage", request)
+        answer = self.call("AckMessage", request, at=at)
         assert [each.status.code for each in answer.entries] == [answer.status.code]
         return int(answer.status.code)
 
-    def change(self, topic: v2.Resource, group: v2.Resource, handle: str, seconds: int = 0) -> int:
+    def change(
+        self,
+        topic: v2.Resource,
+        group: v2.Resource,
+        handle: str,
+        seconds: int = 0,
+        at: str = "gateway",
+    ) -> int:
         request = service_pb2.ChangeInvisibleDurationRequest(
             group=group,
             topic=topic,
             receipt_handle=handle,
             invisible_duration=Duration(seconds=seconds),
         )
-        answer = self.call("ChangeInvisibleDuration", request)
+        answer = self.call("ChangeInvisibleDuration", request, at=at)
         assert answer.receipt_handle == handle  # clients keep it, whatever the status
         return int(answer.status.code)
 
-    def give_up(self, topic: v2.Resource, group: v2.Resource, handle: str) -> int:
+    def give_up(
+        self, topic: v2.Resource, group: v2.Resource, handle: str, at: str = "gateway"
+    ) -> int:
         request = service_pb2.ForwardMessageToDeadLetterQueueRequest(
             group=group, topic=topic, receipt_handle=handle, message_id="01"
         )
-        return int(self.call("ForwardMessageToDeadLetterQueue", request).status.code)
+        return int(self.call("ForwardMessageToDeadLetterQueue", request, at=at).status.code)
 
     def lease_one(self) -> tuple[v2.Resource, v2.Resource, str]:
         """Return a new topic, a new group, and the handle of its only message."""
@@ -145,7 +174,7 @@ def message(topic: v2.Resource, body: bytes = b"x", **system: Any) -> v2.Message
 
 
 def receive_request(
-    topic: v2.Resource, group: v2.Resource, **changes: Any
+    topic: v2.Resource, group: v2.Resource, /, **changes: Any
 ) -> service_pb2.ReceiveMessageRequest:
     return service_pb2.ReceiveMessageRequest(
         **{

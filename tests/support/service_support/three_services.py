@@ -1,8 +1,8 @@
-"""Writer, reader and indexer in this process, over one real store directory."""
+"""Writer, reader and indexer in this process, over one real store directory, and their stubs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,6 @@ from typing import Any
 
 import grpc
 import pytest
-from service_settings import indexer_settings, reader_settings, writer_settings
 
 from penstock.v1 import (
     groups_pb2_grpc,
@@ -20,11 +19,8 @@ from penstock.v1 import (
     writer_pb2,
     writer_pb2_grpc,
 )
-from services.indexer.__main__ import serve as serve_indexer
 from services.reader import catch_up
-from services.reader.__main__ import serve as serve_reader
-from services.testing import BackgroundService
-from services.writer.__main__ import serve as serve_writer
+from services.testing import RunningStore, running_store
 
 PATIENCE_S = 30.0  # of a read for what is not visible yet, not a few seconds: machines are busy
 OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
@@ -32,13 +28,16 @@ OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_leng
 
 @dataclass
 class ThreeServices:
-    store: Path
+    running: RunningStore
     writer: Any
     reader: Any
     indexer: Any
     leases: Any
     groups: Any
-    processes: dict[str, BackgroundService]
+
+    @property
+    def store(self) -> Path:
+        return self.running.directory
 
     def appended_offset(self) -> int:
         status = self.writer.GetWriterStatus(writer_pb2.GetWriterStatusRequest(), timeout=10)
@@ -59,34 +58,20 @@ def in_time(call: Callable[[float], Any]) -> Any:
 
 
 @contextmanager
-def three_services(
-    store: Path, *, reader_changes: Mapping[str, Any] | None = None, **writer_changes: Any
-) -> Iterator[ThreeServices]:
+def three_services(store: Path, **settings: Any) -> Iterator[ThreeServices]:
     with ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setattr(catch_up, "SECONDS_MAX", PATIENCE_S)
-        processes: dict[str, BackgroundService] = {}
-        stubs: dict[str, Any] = {}
-
-        def start(name: str, serve: Any, settings: Any, **kinds: Any) -> str:
-            process = processes[name] = BackgroundService(serve, settings)
-            stack.enter_context(process)
-            channel = stack.enter_context(grpc.insecure_channel(process.address, OPTIONS))
-            stubs.update({stub: kind(channel) for stub, kind in kinds.items()})
-            return process.address
-
-        writer = start(
-            "writer", serve_writer, writer_settings(store, **writer_changes),
-            writer=writer_pb2_grpc.WriterStub,
-        )  # fmt: skip
-        changes = {"writer_address": writer, **(reader_changes or {})}
-        start(
-            "reader", serve_reader, reader_settings(store, **changes),
-            reader=reader_pb2_grpc.ReaderStub, leases=leases_pb2_grpc.LeasesStub,
-            groups=groups_pb2_grpc.GroupsStub,
-        )  # fmt: skip
-        start(
-            "indexer", serve_indexer, indexer_settings(store),
-            indexer=indexer_pb2_grpc.IndexerStub,
-        )  # fmt: skip
-        yield ThreeServices(store=store, processes=processes, **stubs)
+        running = stack.enter_context(running_store(store, drain_grace_seconds=2.0, **settings))
+        writer, reader, indexer = (
+            stack.enter_context(grpc.insecure_channel(address, OPTIONS))
+            for address in (running.writer, running.reader, running.indexer)
+        )
+        yield ThreeServices(
+            running,
+            writer=writer_pb2_grpc.WriterStub(writer),
+            reader=reader_pb2_grpc.ReaderStub(reader),
+            indexer=indexer_pb2_grpc.IndexerStub(indexer),
+            leases=leases_pb2_grpc.LeasesStub(reader),
+            groups=groups_pb2_grpc.GroupsStub(reader),
+        )

@@ -23,7 +23,6 @@ from storage.format.record import MalformedRecord, decode_record, encode_record
 
 TOPIC = v2.Resource(name="orders", resource_namespace="n")
 NOW_MS = 1_700_000_000_123
-HANDLE = "h" * 64
 PLAIN = {"UNIQ_KEY": "01AB", "KEYS": "a b", "TAGS": "t", "colour": "red, green", "__BORNHOST": "x"}
 
 printable = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), max_size=12)
