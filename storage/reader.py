@@ -24,7 +24,7 @@ from storage.errors import (
     TopicNotFound,
 )
 from storage.files.directory_lock import DirectoryLock, LockRole
-from storage.files.filesystem import Anchor, FileSystem, OsFileSystem
+from storage.files.filesystem import FileSystem, OsFileSystem
 from storage.format.message_id import decode_message_id
 from storage.kernels.columns import STOP_END, stop_text
 from storage.message import KeyQueryResult, PullResult, PullStatus
@@ -60,10 +60,8 @@ class StoreReader:
         clock: Clock,
         *,
         bounds: tuple[int, int] | None,
-        anchor: Anchor,
     ) -> None:
         self.directory = directory
-        self._anchor = anchor
         self._filesystem = filesystem
         paths = StorePaths(directory)
         settings = self._settings = SettingsFile(filesystem, paths)
@@ -104,25 +102,19 @@ class StoreReader:
 
         ``config`` matters for the index alone, and only where neither the store's settings nor the
         index files themselves show how they were made; other files show their sizes.
-        ``bounds`` (commit offsets) fix what is visible, instead of the writer's positions. Until it is
-        closed the reader follows the directory wherever it is renamed to.
+        ``bounds`` (commit offsets) fix what is visible, instead of the writer's positions. Reads of a store that
+        was renamed or removed since raise OSError (ESTALE) where they need a file that is not mapped.
         """
         directory = Path(directory)
         filesystem = filesystem or OsFileSystem()
         if not filesystem.exists(directory):
             raise NotAStore(f"{directory} does not exist")
         check_is_store(filesystem, directory)
-        anchor = filesystem.anchor(directory)
-        try:
-            paths = StorePaths(directory)
-            settings = load_settings(filesystem, paths)
-            config = with_settled_sizes(filesystem, paths, config or StoreConfig(), settings)
-            return cls(
-                directory, config, filesystem, clock or SystemClock(), bounds=bounds, anchor=anchor
-            )
-        except BaseException:
-            anchor.release()
-            raise
+        filesystem.hold(directory)
+        paths = StorePaths(directory)
+        settings = load_settings(filesystem, paths)
+        config = with_settled_sizes(filesystem, paths, config or StoreConfig(), settings)
+        return cls(directory, config, filesystem, clock or SystemClock(), bounds=bounds)
 
     def __enter__(self) -> StoreReader:
         return self
@@ -140,7 +132,6 @@ class StoreReader:
             return
         self.end()
         with ExitStack() as parts:  # from the last to the first, each whatever the others say
-            parts.callback(self._anchor.release)
             parts.callback(self._visibility.close)
             parts.callback(self.index.close)
             parts.callback(self.log.close)
@@ -149,7 +140,7 @@ class StoreReader:
 
     def is_held(self, role: LockRole) -> bool:
         """Return whether any process acts in a role on the store now."""
-        return DirectoryLock.is_held(self.directory, role, self._filesystem)
+        return DirectoryLock.is_held(self.directory, role)
 
     def _has_writer(self) -> bool:
         """Return whether a writer of ours runs now."""

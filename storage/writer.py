@@ -16,6 +16,7 @@ async  yes    in the pool's shared memory: the same, replayed at the next start
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -252,16 +253,14 @@ class StoreWriter:
         if not dispatch.dispatch_few(bytes_max):
             dispatch.wake()
 
-    def place(self) -> Path | None:
-        """Return where the store's directory is now: it is followed wherever it is renamed to.
-
-        None if it was removed, which ends writing: what is written then nobody finds.
-        """
-        place = self._engine.place()
-        if place is None and not self._appender.is_closed:
-            root = self._engine.paths.root
-            self._engine.fail(StoreFailed(f"{root} was removed while the store was open"))
-        return place
+    def check_place(self) -> None:
+        """End writing if the store's directory was renamed or removed: nobody finds what is written then."""
+        try:
+            if not self._appender.is_closed:
+                self._engine.filesystem.status(self._engine.paths.root)
+        except OSError as error:
+            if error.errno == errno.ESTALE:
+                self._engine.fail(StoreFailed(str(error)))
 
     def failure(self) -> StoreError | None:
         """Return why nothing more will be acknowledged, if that is so."""

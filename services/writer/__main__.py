@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Final
 
 from penstock.v1 import (
@@ -16,7 +15,7 @@ from penstock.v1 import (
     transactions_pb2,
     writer_pb2,
 )
-from services import logs, process
+from services import process
 from services.accounts.opening import own_accounts
 from services.accounts.page_guard import page_guard
 from services.config.flags import load
@@ -150,10 +149,9 @@ async def _serve(
         address = await server.start(listen)
         server.set_serving(serving=store.writable)
         ready(address)
-        place = store.place()
         while not stop.is_set():
             await process.sleep_until(stop, _LOOK_SECONDS)
-            place = _look_where_it_is(store, place)
+            store.check_place()
             acks.wake()
             server.set_serving(serving=store.writable)
         await server.drain()
@@ -179,17 +177,6 @@ def _messaging(
         waiting=WaitingCalls(reader),
     )
     return Messaging(settings, upstreams, draining)
-
-
-def _look_where_it_is(store: StoreWriter, before: Path | None) -> Path | None:
-    place = store.place()
-    if place is not None and place != before:
-        logs.get_logger().warning(
-            "the store's directory was renamed; start services with its new path from now on",
-            before=str(before),
-            place=str(place),
-        )
-    return place
 
 
 if __name__ == "__main__":

@@ -41,8 +41,6 @@ from storage.view.settings import StoreSettings
 from storage.workers import FailureLatch, FailureListener, Worker, Workers
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from storage.clock import Clock
     from storage.config import StoreConfig
     from storage.files.filesystem import FileSystem
@@ -279,10 +277,6 @@ class Engine:
     def add_failure_listener(self, listener: FailureListener) -> None:
         """Call ``listener(failure)`` once, when nothing more is acknowledged."""
         self._latch.add_listener(listener)
-
-    def place(self) -> Path | None:
-        """Return where the store's directory is now, None if it was removed."""
-        return self._lock.anchor.place()
 
     def fail(self, failure: StoreFailed) -> None:
         """End writing for good, unless it has ended before; nothing more is acknowledged."""

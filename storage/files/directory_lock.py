@@ -15,7 +15,7 @@ from storage.files.record_locks import is_held
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from storage.files.filesystem import Anchor, FileSystem, Lock
+    from storage.files.filesystem import FileSystem, Lock
 
 LOCK_FILE: Final = "lock"
 _CONTENT: Final = b"lock"
@@ -32,49 +32,38 @@ class LockRole(IntEnum):
 class DirectoryLock:
     """The right to act in one role on a store directory, held until ``release`` or process end."""
 
-    def __init__(self, lock: Lock, anchor: Anchor, role: LockRole) -> None:
+    def __init__(self, lock: Lock, directory: Path, role: LockRole) -> None:
         self._lock = lock
-        self.anchor = anchor
-        self.directory = anchor.directory
+        self.directory = directory
         self.role = role
 
     @classmethod
     def acquire(cls, filesystem: FileSystem, directory: Path, role: LockRole) -> DirectoryLock:
         """Take the role's lock without waiting; the lock file stays for ever.
 
-        While it is held, ``filesystem`` follows the directory wherever it is renamed to.
+        ``filesystem`` then holds the directory: see ``FileSystem.hold``.
 
         Raises StoreLocked if any process holds it, a broker or a second store of this very
         process included; OSError if the directory cannot be written to.
         """
-        anchor = filesystem.anchor(directory)
+        filesystem.hold(directory)
         try:
             lock = filesystem.lock(directory / LOCK_FILE, int(role), _CONTENT)
-        except BaseException as error:
-            anchor.release()
-            if not isinstance(error, StoreLocked):
-                raise
+        except StoreLocked as error:
             holder = (
                 "a writer or a broker" if role is LockRole.WRITER else f"another {_NAMES[role]}"
             )
             raise StoreLocked(f"{directory} is in use by {holder}: {error}") from error
-        return cls(lock, anchor, role)
+        return cls(lock, directory, role)
 
     @staticmethod
-    def is_held(directory: Path, role: LockRole, filesystem: FileSystem | None = None) -> bool:
-        """Return whether any process acts in the role now; OSError if that cannot be seen.
-
-        Where the directory is followed, ``filesystem`` is the one that does.
-        """
-        path = directory / LOCK_FILE
-        if filesystem is None:
-            return is_held(path, int(role))
-        return filesystem.is_locked(path, int(role))
+    def is_held(directory: Path, role: LockRole) -> bool:
+        """Return whether any process acts in the role now; OSError if that cannot be seen."""
+        return is_held(directory / LOCK_FILE, int(role))
 
     def release(self) -> None:
         """Give the role up; doing it twice is harmless."""
         self._lock.release()
-        self.anchor.release()
 
     def __enter__(self) -> DirectoryLock:
         return self

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from storage import modes
-from storage.files import libc, only_files, record_locks
+from storage.files import libc, only_files
 from storage.files.disk_space import DiskSpace, disk_space
 from storage.files.protocol import (
-    Anchor,
     Buffer,
     ByteArray,
     DirectoryEntry,
@@ -31,8 +30,7 @@ from storage.files.protocol import (
 )
 from storage.files.ranges import joined
 from storage.files.record_locks import RecordLock
-from storage.files.system.anchors import AnchoredDirectories
-from storage.files.system.os_errors import check_room, checking_room
+from storage.files.system.os_errors import checking_room
 from storage.files.system.os_file import PAGE_SIZE, OsFile, OsRegion
 
 if TYPE_CHECKING:
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PAGE_SIZE",
-    "Anchor",
     "Buffer",
     "ByteArray",
     "DirectoryEntry",
@@ -71,7 +68,7 @@ class OsFileSystem(FileSystem):
         """``shared``: whether other users may open what it makes; None: as the process shares."""
         self._shared = shared
         self._durable: set[Path] = set()  # directories whose names it has synced
-        self._anchored = AnchoredDirectories()
+        self._roots: dict[str, tuple[int, int]] = {}  # of stores: path and identity
         self._held = _HeldOpen()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -81,23 +78,40 @@ class OsFileSystem(FileSystem):
     def _shares(self) -> bool:
         return modes.are_shared() if self._shared is None else self._shared
 
-    def anchor(self, directory: Path) -> Anchor:
-        """Follow a directory wherever it is renamed to."""
+    def hold(self, directory: Path) -> None:
+        """Refuse, from here on, to reach what is below a directory by name once its path leads elsewhere."""
         with checking_room(directory):
-            return self._anchored.hold(directory)
+            self._roots = {**self._roots, os.path.join(directory, ""): _identity(directory)}  # noqa: PTH118
+
+    @contextmanager
+    def _reaching(self, path: Path) -> Iterator[None]:
+        """Have errors mean what they mean to a store.
+
+        A store that went on by its path after its directory had been renamed would make its next files in another
+        directory of that name. Raises OSError (ESTALE) instead.
+        """
+        text = os.path.join(path, "")  # noqa: PTH118  with the slash at the end
+        for root, identity in self._roots.items():
+            if text.startswith(root):
+                with suppress(FileNotFoundError, NotADirectoryError):
+                    if _identity(root) == identity:
+                        continue
+                problem = "the store's directory was renamed or removed while it was open"
+                raise OSError(errno.ESTALE, problem, root)
+        with checking_room(path):
+            yield
 
     def create(
         self, path: Path, size: int, *, allocate: bool, mode: int | None = None, head: Buffer = b""
     ) -> OsFile:
         """Create a file of zeros."""
         mode = modes.of_file(shared=self._shares) if mode is None else mode
-        with checking_room(path):
-            name, directory = self._anchored.place_of(path)
+        with self._reaching(path):
             file = self._create_unnamed(path, mode)
             named = file is None
             if file is None:
                 flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-                file = self._opened(path, os.open(name, flags, mode, dir_fd=directory))
+                file = self._opened(path, os.open(path, flags, mode))
             try:
                 if allocate:
                     file.allocate(0, size)
@@ -108,13 +122,13 @@ class OsFileSystem(FileSystem):
                 if allocate:
                     file.sync_all()
                 if not named:
-                    file.give_name(name, directory)
+                    file.give_name(path)
                 if allocate:
                     self.sync_directory(path.parent)
             except BaseException as error:
                 if not (isinstance(error, FileExistsError) and not named):
                     with suppress(FileNotFoundError):
-                        os.unlink(name, dir_fd=directory)
+                        path.unlink()
                 file.close()
                 raise
             return file
@@ -130,8 +144,7 @@ class OsFileSystem(FileSystem):
         """
         try:
             flags = os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC
-            name, directory = self._anchored.place_of(path.parent)
-            return self._opened(path, os.open(name, flags, mode, dir_fd=directory))
+            return self._opened(path, os.open(path.parent, flags, mode))
         except OSError as error:
             if error.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
                 return None
@@ -140,12 +153,8 @@ class OsFileSystem(FileSystem):
     def open(self, path: Path, *, writable: bool) -> OsFile:
         """Open an existing file."""
         flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
-        name, directory = self._anchored.place_of(path)
-        try:
-            return self._opened(path, os.open(name, flags, dir_fd=directory))
-        except OSError as error:
-            check_room(error, path)
-            raise
+        with self._reaching(path):
+            return self._opened(path, os.open(path, flags))
 
     def exists(self, path: Path) -> bool:
         """Tell whether a file or directory has that name."""
@@ -156,9 +165,8 @@ class OsFileSystem(FileSystem):
         return status is not None and stat.S_ISDIR(status.st_mode)
 
     def _found(self, path: Path) -> os.stat_result | None:
-        name, directory = self._anchored.place_of(path)
         try:
-            return os.stat(name, dir_fd=directory)
+            return path.stat()
         except OSError as error:
             if error.errno in _NOT_THERE:
                 return None
@@ -193,8 +201,8 @@ class OsFileSystem(FileSystem):
 
     def status(self, path: Path) -> FileStatus:
         """Return what changes with a file or directory."""
-        name, at = self._anchored.place_of(path)
-        about = os.stat(name, dir_fd=at)
+        with self._reaching(path):
+            about = path.stat()
         return FileStatus(about.st_size, about.st_mtime_ns, about.st_ino)
 
     def space(self, directory: Path) -> DiskSpace:
@@ -209,9 +217,8 @@ class OsFileSystem(FileSystem):
         if held is not None:
             yield held
             return
-        name, at = self._anchored.place_of(path)
-        with checking_room(path):
-            descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=at)
+        with self._reaching(path):
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             yield descriptor
         finally:
@@ -237,12 +244,11 @@ class OsFileSystem(FileSystem):
                     self.sync_directory(path.parent)
                 self._durable.add(path)
             return
-        if path.parent != path:
-            self.make_directory(path.parent, durable=durable)
-        name, at = self._anchored.place_of(path)
-        with checking_room(path):
+        with self._reaching(path):
+            if path.parent != path:
+                self.make_directory(path.parent, durable=durable)
             try:
-                os.mkdir(name, modes.of_directory(shared=self._shares), dir_fd=at)
+                path.mkdir(modes.of_directory(shared=self._shares))
             except FileExistsError:
                 if not self._is_directory(path):
                     raise
@@ -253,29 +259,23 @@ class OsFileSystem(FileSystem):
 
     def remove_directory(self, path: Path) -> None:
         """Remove an empty directory."""
-        name, at = self._anchored.place_of(path)
-        with checking_room(path):
-            os.rmdir(name, dir_fd=at)
+        with self._reaching(path):
+            path.rmdir()
 
     def rename(self, source: Path, target: Path) -> None:
         """Rename, replacing the target in one step."""
-        old, old_at = self._anchored.place_of(source)
-        new, new_at = self._anchored.place_of(target)
-        with checking_room(target):
-            os.replace(old, new, src_dir_fd=old_at, dst_dir_fd=new_at)
+        with self._reaching(target):
+            source.replace(target)
 
     def link(self, source: Path, target: Path) -> None:
         """Give a file a second name."""
-        old, old_at = self._anchored.place_of(source)
-        new, new_at = self._anchored.place_of(target)
-        with checking_room(target):
-            os.link(old, new, src_dir_fd=old_at, dst_dir_fd=new_at)
+        with self._reaching(target):
+            target.hardlink_to(source)
 
     def unlink(self, path: Path) -> None:
         """Remove a name."""
-        name, at = self._anchored.place_of(path)
-        with checking_room(path):
-            os.unlink(name, dir_fd=at)
+        with self._reaching(path):
+            path.unlink()
 
     def sync_directory(self, path: Path) -> None:
         """Make the names in a directory durable."""
@@ -313,13 +313,13 @@ class OsFileSystem(FileSystem):
 
     def lock(self, path: Path, position: int, content: bytes) -> RecordLock:
         """Take the lock on one byte of a file; who has the first one has its directory alone."""
-        place, alone = self._anchored.place_of(path), position == 0
-        with checking_room(path):
-            return RecordLock.acquire(path, position, content, place=place, alone=alone)
+        with self._reaching(path):
+            return RecordLock(path, position, content, alone=position == 0)
 
-    def is_locked(self, path: Path, position: int) -> bool:
-        """Return whether any process holds the lock on one byte of a file."""
-        return record_locks.is_held(path, position, place=self._anchored.place_of(path))
+
+def _identity(directory: Path | str) -> tuple[int, int]:
+    status = os.stat(directory)  # noqa: PTH116  looked at before every call
+    return status.st_dev, status.st_ino
 
 
 class _HeldOpen(threading.local):

@@ -20,7 +20,6 @@ import numpy.typing as npt
 
 from storage.files import only_files
 from storage.files.disk_space import DiskSpace
-from storage.files.record_locks import is_held
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 NS_PER_MS: Final = 1_000_000
@@ -183,20 +182,6 @@ class Lock(Protocol):
         ...
 
 
-class Anchor:
-    """A hold on a directory; this one is of a directory that nobody moves."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-
-    def place(self) -> Path | None:
-        """Return where the directory is now, None if it was removed."""
-        return self.directory
-
-    def release(self) -> None:
-        """Let go; doing it twice is harmless."""
-
-
 class ReadFileSystem(Protocol):
     """What reading a store asks of a file system: of this machine's, or of one behind a URL."""
 
@@ -239,13 +224,6 @@ class ReadFileSystem(Protocol):
         finally:
             file.close()
 
-    def anchor(self, directory: Path) -> Anchor:
-        """Follow a directory from here on: paths below it mean its files, wherever it is renamed to.
-
-        It may be followed by several at once. Raises OSError if it cannot be opened.
-        """
-        return Anchor(directory)
-
     def boot_id(self) -> bytes:
         """Return 16 bytes that change with every boot of the machine that caches the files.
 
@@ -260,6 +238,12 @@ class ReadFileSystem(Protocol):
 
 class FileSystem(ReadFileSystem, Protocol):
     """Everything the engine asks of a file system."""
+
+    def hold(self, directory: Path) -> None:
+        """Refuse, from here on, to reach what is below a directory by name once its path leads elsewhere.
+
+        Then a call raises OSError (ESTALE). Files that are open or mapped stay so.
+        """
 
     def only_files(
         self, directory: Path, names: Sequence[str], length: int
@@ -330,10 +314,6 @@ class FileSystem(ReadFileSystem, Protocol):
         Raises StoreLocked when this or another process holds it.
         """
         ...
-
-    def is_locked(self, path: Path, position: int) -> bool:
-        """Return whether any process holds the lock on one byte of a file."""
-        return is_held(path, position)
 
     def boot_id(self) -> bytes:
         """Return 16 bytes that change with every boot of the machine that caches the files."""

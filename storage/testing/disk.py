@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from storage.errors import StoreFull
-from storage.files.filesystem import Anchor, OsFile, OsFileSystem
+from storage.files.filesystem import OsFile, OsFileSystem
 from storage.testing.contents import DiskFile
 from storage.testing.tree import DiskTree
 
@@ -95,9 +95,9 @@ class _WatchedFile(OsFile):
     def sync_all(self) -> None:
         self._disk.sync_file(self.path, self._node)
 
-    def give_name(self, name: str, directory: int | None) -> None:
+    def give_name(self, path: Path) -> None:
         self._disk.step("name", self.path)
-        super().give_name(name, directory)
+        super().give_name(path)
         self._disk.notice(self.path.parent)
 
 
@@ -249,10 +249,6 @@ class SimulatedDisk(OsFileSystem):
             raise OSError(code, os.strerror(code))
 
     # ---- what a store calls
-
-    def anchor(self, directory: Path) -> Anchor:
-        """Do nothing: nobody moves a directory of this disk."""
-        return Anchor(directory)
 
     def boot_id(self) -> bytes:
         """Return 16 bytes that change with every power cut."""

@@ -83,33 +83,29 @@ def numbers_in(client: Client) -> list[int]:
 
 
 @pytest.mark.parametrize("mode", cases_to_try(["sync", "async"]))
-def test_a_renamed_store_is_followed_with_all_of_its_files(tmp_path: Path, mode: str) -> None:
+def test_a_renamed_store_ends_writing_and_keeps_what_was_acknowledged(
+    tmp_path: Path, mode: str
+) -> None:
     """Under load: no directory of the old name comes back, and nothing is missing at the new place."""
     store, moved = tmp_path / "store", tmp_path / "elsewhere" / "store"
     moved.parent.mkdir()
-    with services(store, "--flush-mode", mode) as (client, running):
+    with services(store, "--flush-mode", mode) as (client, _):
         client.create_topic("t", queues=1)
         with Producing(client) as producing:
             producing.goes_on(60)
             store.rename(moved)
-            producing.goes_on(150)
-        client.create_topic("made-later", queues=1)
-        client.produce("made-later", b"a queue that was not there", queue_id=0)
-        last = client.produce("t", b"%08d" % 10**7, keys=["last"], queue_id=0)
-        client.wait_indexed(last.commit_offset + 1)
-        assert [r.queue_offset for r in client.query_by_key("t", "last")] == [last.queue_offset]
-        assert set(producing.acknowledged) <= set(numbers_in(client))  # of the running reader
-        client.commit_offset("group", "t", 0, 7)
-        until(lambda: any("was renamed" in line for line in running["writer"].output))
-        assert running["writer"].stop() == 0, running["writer"].text()
+            until(lambda: bool(producing.refusals), 30)
+        assert isinstance(producing.refusals[0], FailedPrecondition)
+        assert "was renamed or removed" in str(producing.refusals[0])
+        with pytest.raises(PenstockError):
+            client.create_topic("made-later", queues=1)
+        writer = client.addresses.writer
+        until(lambda: health(writer) == health_pb2.HealthCheckResponse.NOT_SERVING)
     assert not store.exists()
     with services(moved, "--flush-mode", mode) as (client, _):
         found = numbers_in(client)
         assert set(producing.acknowledged) <= set(found)
         assert len(found) == len(set(found))
-        assert [r.queue_offset for r in client.query_by_key("t", "last")] == [last.queue_offset]
-        assert client.pull("made-later", 0, 0).records[0].body == b"a queue that was not there"
-        assert [progress.queue_offset for progress in client.offsets("group")] == [7]
 
 
 @pytest.mark.parametrize("mode", cases_to_try(["sync", "async"]))
@@ -120,7 +116,7 @@ def test_a_removed_store_ends_writing(tmp_path: Path, mode: str) -> None:
         client.produce("t", b"0", queue_id=0)
         while store.exists():
             shutil.rmtree(store, ignore_errors=True)
-        with pytest.raises(FailedPrecondition, match=r"removed|No such file"):
+        with pytest.raises(FailedPrecondition, match=r"removed"):
             for number in range(100):
                 client.produce("t", b"%d" % number, queue_id=0)
                 assert mode == "async", "acknowledged as durable"

@@ -65,9 +65,9 @@ def test_a_removed_lock_file_lets_no_second_writer_in(tmp_path):
 
 
 def test_one_process_cannot_hold_a_role_twice(tmp_path):
-    """The kernel would allow it: two stores over one directory in one process."""
+    """Two stores over one directory in one process."""
     with DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER):
-        with pytest.raises(StoreLocked, match="this process"):
+        with pytest.raises(StoreLocked, match="a writer or a broker"):
             DirectoryLock.acquire(OsFileSystem(), tmp_path / ".", LockRole.WRITER)
         assert attempt(tmp_path, "WRITER") == "locked"
 

@@ -294,3 +294,31 @@ def test_another_file_system_reads_them_one_by_one(directory: Path) -> None:
 
 def test_a_directory_that_is_gone_has_none(directory: Path) -> None:
     assert OsFileSystem().only_files(directory / "gone", ["one"], LENGTH) == [None]
+
+
+def test_what_is_held_is_reached_by_name_only_where_it_was(tmp_path):
+    """Neither in another directory of its name, nor by making it once more."""
+    store, disk = tmp_path / "store", OsFileSystem()
+    disk.make_directory(store / "log")
+    disk.create(store / "log" / "0", 1, allocate=False).close()
+    disk.hold(store)
+    assert disk.exists(store / "log" / "0")
+    assert [entry.name for entry in disk.list_directory(store)] == ["log"]
+    store.rename(tmp_path / "moved")
+    for _ in range(2):
+        for use in (
+            lambda: disk.make_directory(store / "queues"),
+            lambda: disk.create(store / "log" / "1", 1, allocate=False),
+            lambda: disk.open(store / "log" / "0", writable=False),
+            lambda: disk.list_directory(store / "log"),
+            lambda: disk.write_atomically(store / "table", b""),
+            lambda: disk.status(store),
+        ):
+            with pytest.raises(OSError, match="was renamed or removed") as refused:
+                use()
+            assert refused.value.errno == errno.ESTALE
+        (tmp_path / "other" / "log").mkdir(parents=True, exist_ok=True)
+        if not store.exists():
+            (tmp_path / "other").rename(store)
+    assert not list((store / "log").iterdir())
+    assert disk.list_directory(tmp_path / "stored") == []

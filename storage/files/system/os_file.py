@@ -197,14 +197,12 @@ class OsFile:
         """Whether it has no name any more."""
         return os.fstat(self._descriptor).st_nlink == 0
 
-    def give_name(self, name: str, directory: int | None) -> None:
+    def give_name(self, path: Path) -> None:
         """Put a file that was opened without a name at its path. Raises FileExistsError."""
         # With a directory descriptor, which an absolute path ignores, Python calls linkat and
         # follows the link in /proc; without one it calls link, which does not.
         source = f"/proc/self/fd/{self._descriptor}"
-        os.link(
-            source, name, src_dir_fd=self._descriptor, dst_dir_fd=directory, follow_symlinks=True
-        )
+        os.link(source, path, src_dir_fd=self._descriptor, follow_symlinks=True)
 
     def close(self) -> None:
         """Close the descriptor."""

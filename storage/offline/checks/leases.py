@@ -26,7 +26,7 @@ def lease_journal(
 
     With ``is_locked`` the caller holds the reader's lock.
     """
-    if not is_locked and DirectoryLock.is_held(paths.root, LockRole.CONSUMER_OFFSETS, disk):
+    if not is_locked and DirectoryLock.is_held(paths.root, LockRole.CONSUMER_OFFSETS):
         return
     try:
         _, problems = load_journal(disk, paths.root / LEASE_DIRECTORY, _ANY_TIME)
