@@ -7,9 +7,9 @@ imported or connected before the first call.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -18,15 +18,16 @@ from storage.clock import SystemClock
 from storage.kernels.columns import ByteArray
 
 if TYPE_CHECKING:
+    from penstock import Client
+    from penstock.calls.call import Call
+    from penstock.errors import PenstockError
     from penstock.tls import TLS
 
 FIRST_PATIENCE_S: Final = 3.0  # with an endpoint that has never answered: it may be a wrong one
 CALL_TIMEOUT_S: Final = 30.0
 STREAM_TIMEOUT_S: Final = 120.0
-PASSING: Final = frozenset(
-    ("UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "CANCELLED")  # by one that stops
-)
 ANSWER_BYTES: Final = 4 << 20
+T = TypeVar("T")
 
 
 class RemoteQueue(NamedTuple):
@@ -90,11 +91,10 @@ class Endpoint:
         self, address: str, patience_s: float, *, known: bool = False, tls: TLS | None = None
     ) -> None:
         self.address = address
-        self.tls = tls
+        self._tls = tls
         self._patience_s = patience_s
         self._known = known
-        self._clock = SystemClock()
-        self._channel: Any = None
+        self._client: Client | None = None
 
     def __enter__(self) -> Endpoint:
         return self
@@ -104,19 +104,21 @@ class Endpoint:
 
     def close(self) -> None:
         """Let go of the connection."""
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
+        if self._client is not None:
+            self._client.close()
+            self._client = None
 
     # ---- questions
 
     def list_queues(self, topics: Sequence[str] = ()) -> Listing:
         """Return every queue, or those of some topics, with everything acknowledged so far."""
         from penstock import wire
+        from penstock.calls.call import Call
         from penstock.v1 import reader_pb2
 
         request = reader_pb2.ListQueuesRequest(topics=topics, estimate_bytes=True)
-        answer = self._ask(wire.LIST_QUEUES, request)
+        call: Call[Any] = Call(wire.LIST_QUEUES, request, lambda answer: answer)
+        answer = self._ask(call)
         return Listing(
             tuple(
                 RemoteQueue(
@@ -138,36 +140,24 @@ class Endpoint:
 
     def bounds(self) -> tuple[int, int]:
         """Return from which to which commit offset the reader serves: the cheapest of questions."""
-        from penstock import wire
-        from penstock.v1 import reader_pb2
+        from penstock.calls import status
 
-        status = self._ask(wire.READER_STATUS, reader_pb2.GetReaderStatusRequest())
-        return status.min_commit_offset, status.visible_offset
+        found = self._ask(status.reader())
+        return found.min_commit_offset, found.visible_offset
 
     def offset_at_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int | None:
         """Return the first queue offset stored at or after a time, None if all are older."""
-        from penstock import wire
-        from penstock.v1 import reader_pb2
+        from penstock.calls import offsets
 
-        request = reader_pb2.QueryOffsetRequest(
-            topic=topic,
-            queue_id=queue_id,
-            position=reader_pb2.TIME_LOWER,
-            timestamp_ms=timestamp_ms,
-        )
-        answer = self._ask(wire.QUERY_OFFSET, request)
-        return answer.queue_offset if answer.queue_offset < answer.max_offset else None
+        found = self._ask(offsets.find(topic, queue_id=queue_id, position=timestamp_ms))
+        return found.queue_offset if found.queue_offset < found.max_offset else None
 
     def stored_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """Return when a record was stored, in Unix milliseconds; 0 if it cannot be read."""
-        from penstock import wire
-        from penstock.v1 import reader_pb2
+        from penstock.calls import records
 
-        request = reader_pb2.PullRequest(
-            topic=topic, queue_id=queue_id, queue_offset=queue_offset, max_messages=1, decode=True
-        )
-        decoded = self._ask(wire.PULL, request).front.decoded
-        return decoded[0].store_timestamp_ms if decoded else 0
+        call = records.pull(topic, queue_id=queue_id, queue_offset=queue_offset, max_messages=1)
+        return next((each.store_timestamp_ms for each in self._ask(call).records), 0)
 
     # ---- records
 
@@ -178,36 +168,36 @@ class Endpoint:
 
         Of what the reader does not have, or has no more, a ``Pulled`` without records is yielded.
         """
-        from penstock import wire
-        from penstock.v1 import reader_pb2
+        import grpc
+
+        from penstock.calls.records import pull_stream
+        from penstock.errors import NotFound
 
         at, failures = begin, _Failures(self)
         while at < end:
-            request = reader_pb2.PullStreamRequest(
-                topic=topic,
-                queue_id=queue_id,
-                queue_offset=at,
-                end_offset=end,
-                max_bytes=ANSWER_BYTES,
-                tag_expression=" || ".join(tags),
-            )
-            call = self._method(wire.PULL_STREAM)(request, timeout=STREAM_TIMEOUT_S)
+            call = pull_stream(
+                topic, queue_id=queue_id, queue_offset=at, end_offset=end, max_bytes=ANSWER_BYTES,
+                tag=" || ".join(tags), follow=False,
+            )  # fmt: skip
+            client = self._connected
+            stream = client.stub(call.method)(call.request, timeout=STREAM_TIMEOUT_S)
             try:
-                for answer in call:
+                for answer in stream:
                     pulled = _pulled(at, end, answer)
                     if pulled is None:
                         break
                     failures.clear()
                     yield pulled
                     at = pulled.end
-            except self._rpc_error as error:
-                if _code(error) == "NOT_FOUND":
+            except grpc.RpcError as error:
+                failure = client.error_of(call, error)
+                if isinstance(failure, NotFound):
                     yield Pulled(at, end, NO_RECORDS, 0, lost="the topic has been deleted")
                     return
-                failures.add(error)
+                failures.add(failure)
                 continue
             finally:
-                call.cancel()
+                stream.cancel()
             if at < end and not failures.add(None):
                 lost = f"the queue ends before offset {end}"
                 yield Pulled(at, end, NO_RECORDS, 0, lost=lost)
@@ -216,48 +206,56 @@ class Endpoint:
     # ---- calls
 
     @property
-    def _rpc_error(self) -> type[Exception]:
-        import grpc
+    def _connected(self) -> Client:
+        if self._client is None:
+            from penstock import Client
 
-        return grpc.RpcError
+            self._client = Client(reader=self.address, tls=self._tls)
+        return self._client
 
-    def _method(self, method: Any) -> Callable[..., Any]:
-        import grpc
+    def _ask(self, call: Call[T]) -> T:
+        from penstock.errors import PenstockError
+        from penstock.retry import RetryPolicy
 
-        from penstock.addresses import channel_options
-        from penstock.channel import CHANNEL_OPTIONS
-        from penstock.credentials import given_credentials, signed
-        from penstock.tls import open_channel
-
-        if self._channel is None:
-            options = [*CHANNEL_OPTIONS, *channel_options(self.address)]
-            self._channel = open_channel(grpc, self.address, options, self.tls)
-        call: Callable[..., Any] = signed(method.on(self._channel), given_credentials())
-        return call
-
-    def _ask(self, method: Any, request: Any) -> Any:
-        failures = _Failures(self)
-        while True:
-            try:
-                answer = self._method(method)(request, timeout=CALL_TIMEOUT_S)
-            except self._rpc_error as error:
-                failures.add(error)
-                continue
-            self._known = True
-            return answer
+        client = self._connected
+        client.retry = RetryPolicy(first_delay_ms=50, unreachable_s_max=self.patience_s)
+        try:
+            answer = client.run(call, timeout_s=CALL_TIMEOUT_S + self.patience_s)
+        except PenstockError as error:
+            raise self.failed(error) from None
+        self._known = True
+        return answer
 
     @property
     def patience_s(self) -> float:
         """How long a reader that does not answer is waited for."""
         return self._patience_s if self._known else min(FIRST_PATIENCE_S, self._patience_s)
 
+    def failed(self, error: PenstockError) -> PipelineError:
+        """Return what an error of the client is to be raised as."""
+        from penstock.errors import Unimplemented
 
-def _code(error: Any) -> str:
-    return str(error.code().name)
+        if isinstance(error, Unimplemented):
+            return ReaderUnavailable(
+                f"option 'endpoint': what serves on {self.address} is not a reader service, or an older"
+                f" one ({error})"
+            )
+        if isinstance(error, _passing()):
+            return ReaderUnavailable(
+                f"option 'endpoint': no reader service answers at {self.address} ({error}); is it running,"
+                " and is this its address?"
+            )
+        return PipelineError(f"the reader service at {self.address} refused a read: {error}")
+
+
+def _passing() -> tuple[type[PenstockError], ...]:
+    from penstock.errors import DeadlineExceeded, ResourceExhausted, Unavailable
+
+    return DeadlineExceeded, ResourceExhausted, Unavailable
 
 
 class _Failures:
-    """Failures in a row: pauses that grow, until patience ends."""
+    """Failures of streams in a row: pauses that grow, until patience ends."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         from penstock.retry import RetryPolicy
@@ -272,33 +270,20 @@ class _Failures:
         self._count = 0
         self._since: float | None = None
 
-    def add(self, error: Any) -> bool:
+    def add(self, failure: PenstockError | None) -> bool:
         """Wait, and return whether to try again; a failure that stays raises PipelineError.
 
-        ``error`` is None where the reader answered, and may have more to say a little later.
+        ``failure`` is None where the reader answered, and may have more to say a little later.
         """
-        address, now = self._endpoint.address, self._clock.monotonic()
-        problem = "" if error is None else f"{_code(error)}: {error.details()}"
-        if error is not None and _code(error) not in PASSING:
-            if _code(error) == "UNIMPLEMENTED":
-                raise ReaderUnavailable(
-                    f"option 'endpoint': what serves on {address} is not a reader service, or an older"
-                    f" one ({error.details()})"
-                ) from None
-            raise PipelineError(f"the reader service at {address} refused a read: {problem}")
+        now = self._clock.monotonic()
         self._since = now if self._since is None else self._since
         left = self._since + self._endpoint.patience_s - now
+        if failure is not None and (left <= 0 or not isinstance(failure, _passing())):
+            raise self._endpoint.failed(failure) from None
         if left <= 0:
-            if error is None:
-                return False
-            from penstock.proxies import Way, way_to
-
-            way = Way(way_to(address), self._endpoint.tls)
-            raise ReaderUnavailable(
-                f"option 'endpoint': no reader service answers at {address}{way.proxy} ({problem}"
-                f"{way.advice(problem)}); is it running, and is this its address?"
-            ) from None
-        time.sleep(min(left, self._policy.backoff_ms(self._count) / 1e3))
+            return False
+        delay_ms = failure.retry_delay_ms if failure is not None else 0
+        time.sleep(min(left, (delay_ms or self._policy.backoff_ms(self._count)) / 1e3))
         self._count += 1
         return True
 
