@@ -201,6 +201,16 @@ class StoreWriter:
         """Do what ``append_batch`` does; None, with nothing done, if it may take long: for many queues, or stored already."""
         return self._appender.append_batch(records, producer, queues_max=queues_max)
 
+    def append_together(
+        self, batches: Sequence[memoryview], *, queues_max: int
+    ) -> list[BatchResult] | None:
+        """Append batches of no producer, in their order, as one: they share what an append costs.
+
+        None, with nothing appended, where one would be refused or delayed, or has no record or several queues:
+        each can be appended alone. Does not wait for durability.
+        """
+        return self._appender.append_together(batches, queues_max=queues_max)
+
     def append_dead_letters(
         self, group: str, commit_offsets: Sequence[int], reconsume_times: Sequence[int]
     ) -> AppendedDeadLetters:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from services import wire
@@ -16,17 +16,23 @@ from services.writer.large_calls import run_large
 from storage.errors import StoreClosed, StoreError, StoreFailed
 from storage.message import BatchResult, ProducerSequence
 
-MESSAGE_BYTES: Final = (
-    16 << 10
-)  # of answers together: far below the 4 MiB that gRPC's clients take by default
+# Of answers together: far below the 4 MiB that gRPC's clients take by default.
+MESSAGE_BYTES: Final = 16 << 10
+SMALL_BYTES: Final = 16 << 10  # of a frame's records, which are of too few queues to take long
+TOGETHER_BYTES: Final = 128 << 10  # of small frames
 
 
 class ProduceStream(FrameStream[BatchResult | StoreError]):
-    """Receives and answers at once; outcomes are kept in the order of their frames."""
+    """Receives and answers at once; outcomes are kept in the order of their frames.
+
+    Small frames that come in one turn of the loop are appended together in the next: frames of one message share
+    most of what an append costs. The stream's end is handled later still, as it wakes a task first.
+    """
 
     def __init__(
         self,
         context: Context,
+        append_together: Callable[[Sequence[memoryview]], list[BatchResult] | None],
         append_few: Callable[[memoryview, ProducerSequence | None], BatchResult | None],
         append: Callable[[memoryview, ProducerSequence | None], BatchResult],
         acks: Acks,
@@ -39,14 +45,59 @@ class ProduceStream(FrameStream[BatchResult | StoreError]):
         super().__init__(
             context, draining, in_flight_max=in_flight_max, message_bytes=MESSAGE_BYTES
         )
+        self._append_together = append_together
         self._append_few = append_few
         self._append = append
         self._acks = acks
         self._refused = refused
+        self._loop = asyncio.get_running_loop()
+        self._gathered: list[memoryview] = []
+        self._gathered_bytes = 0
+        self._closed: StoreClosed | None = None  # met by frames that were gathered
+
+    async def serve(self) -> None:
+        """Do what a stream of frames does. Raises StoreClosed where a frame met it."""
+        await super().serve()
+        if self._closed is not None:
+            raise self._closed
 
     def _take(self, frame: bytes) -> Awaitable[None] | None:
-        """Append a frame. Raises StoreClosed, DecodeError, which end the stream."""
+        """Append a frame, now or at the end of this turn. Raises StoreClosed, DecodeError, which end the stream."""
+        if self._closed is not None:
+            raise self._closed
         records, producer = batch_frames.batch_request(frame)
+        if producer is None and 0 < len(records) <= SMALL_BYTES:
+            self._gather(records)
+            return None
+        self._append_gathered()
+        return self._append_frame(records, producer)
+
+    def _gather(self, records: memoryview) -> None:
+        if not self._gathered:
+            self._loop.call_soon(self._append_gathered)
+        self._gathered.append(records)
+        self._gathered_bytes += len(records)
+        unanswered = len(self._outcomes) + len(self._gathered)
+        if self._gathered_bytes >= TOGETHER_BYTES or unanswered >= self._in_flight_max:
+            self._append_gathered()
+
+    def _append_gathered(self) -> None:
+        batches, self._gathered, self._gathered_bytes = self._gathered, [], 0
+        results = self._append_together(batches) if len(batches) > 1 else None
+        if results is not None:
+            self._outcomes.extend(results)
+            self._come.set()
+            return
+        try:
+            for records in batches:
+                large = self._append_frame(records, None)
+                assert large is None
+        except StoreClosed as closed:
+            self._closed = closed
+
+    def _append_frame(
+        self, records: memoryview, producer: ProducerSequence | None
+    ) -> Awaitable[None] | None:
         try:
             result = self._append_few(records, producer)
         except (StoreError, OSError) as error:

@@ -8,7 +8,7 @@ thread, requests of many messages among it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from penstock.v1 import writer_pb2
@@ -86,6 +86,7 @@ class WriterServicer(StagedCommitMethods, TopicMethods):
         """Store one batch a frame; answers follow in order, each when its batch is safe."""
         stream = ProduceStream(
             context,
+            self._append_together,
             self._append_few,
             self._append,
             self._acks,
@@ -165,6 +166,9 @@ class WriterServicer(StagedCommitMethods, TopicMethods):
 
     def _append(self, records: memoryview, producer: ProducerSequence | None) -> BatchResult:
         return self._store.append_batch(records, producer=producer)
+
+    def _append_together(self, batches: Sequence[memoryview]) -> list[BatchResult] | None:
+        return self._store.append_together(batches, queues_max=QUEUES_MAX)
 
     def _append_few(
         self, records: memoryview, producer: ProducerSequence | None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from storage.counts import Histogram
 from storage.engine.parked import ASKS_FOR_DELAY, as_parked, recall_times_ms
-from storage.engine.put_results import OneRecord, put_results
+from storage.engine.put_results import OneRecord, joined_results, put_results
 from storage.engine.queue_checks import check_queues, check_topics
 from storage.engine.queue_ends import QueueEnds
 from storage.engine.repeats import Repeats
@@ -38,6 +38,7 @@ from storage.log.batches import (
     Prepared,
     QueueKey,
     check_sends,
+    first_rows,
     highest_of_topics,
 )
 from storage.log.commit_log import NO_PRODUCER
@@ -255,6 +256,22 @@ class Appender:
             except (StoredAlready, StoreError) as against:
                 check_not_busy(against)
         return self.repeats.append_batch(records, producer, queues_max)
+
+    def append_together(
+        self, batches: Sequence[memoryview], *, queues_max: int
+    ) -> list[BatchResult] | None:
+        """Do what ``StoreWriter.append_together`` does."""
+        try:
+            self.check_open()
+            joined = self._prepare_few(b"".join(batches), queues_max=queues_max)
+            if joined is None or joined.features & ASKS_FOR_DELAY:
+                return None
+            if (firsts := first_rows(joined, batches)) is None:
+                return None
+            _, store_timestamp_ms, _ = self.append(joined, fills_rows=True)
+        except (StoreError, OSError):  # each alone says what is against it
+            return None
+        return joined_results(joined, firsts, store_timestamp_ms)
 
     def append_records(
         self, records: bytes | bytearray | memoryview, producer: ProducerSequence | None = None,

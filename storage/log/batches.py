@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from storage.format.record_layout import RECORD_SIZE_MIN
 from storage.kernels.batch import QUEUES_COLUMN_COUNT, check_batch
 from storage.kernels.columns import (
     BODY_LENGTH,
+    POSITION,
     PROPERTIES_LENGTH,
     STOP_END,
     STOP_ROWS_FULL,
@@ -77,6 +79,21 @@ class Prepared(NamedTuple):
             queue_bytes=[first + SEQUENCE_PROPERTY_SIZE, *others],
             placed_size=self.placed_size + SEQUENCE_PROPERTY_SIZE, tells=True,
         )  # fmt: skip
+
+
+def first_rows(batch: Prepared, parts: Sequence[memoryview]) -> npt.NDArray[np.int64] | None:
+    """Return the first row of each part of a batch that joins them.
+
+    None unless each part has whole records, one at least, of one queue.
+    """
+    begins = list(accumulate(map(len, parts), initial=0))[:-1]
+    rows, group_of = batch.rows[: batch.record_count], batch.group_of[: batch.record_count]
+    firsts = np.searchsorted(rows[:, POSITION], begins)
+    if not np.diff(firsts, append=len(rows)).all() or rows[firsts, POSITION].tolist() != begins:
+        return None
+    groups = group_of[firsts]
+    lowest, highest = np.minimum.reduceat(group_of, firsts), np.maximum.reduceat(group_of, firsts)
+    return firsts if (lowest == groups).all() and (highest == groups).all() else None
 
 
 def has_room(rows: npt.NDArray[np.int64]) -> bool:

@@ -16,6 +16,7 @@ from engine_store import (
 )
 from real_processes import until
 
+from storage.clock import SystemClock
 from storage.errors import (
     InvalidBatch,
     InvalidMessage,
@@ -30,6 +31,14 @@ from storage.errors import (
 from storage.format.consume_entry import tag_code
 from storage.message import Message, QueueRange
 from storage.writer import StoreWriter
+
+
+class StillClock(SystemClock):
+    """Gives every record one store time."""
+
+    def now_ms(self):
+        return 1_700_000_000_000
+
 
 MODES = list(itertools.product(("async", "sync"), (False, True)))
 
@@ -157,6 +166,52 @@ def test_batches_for_unknown_topics_or_queues_store_nothing(writer):
     with pytest.raises(InvalidBatch):
         writer.append_batch(b"")
     assert writer.appended_offset == 0
+
+
+def test_batches_that_are_appended_together_are_stored_as_each_alone(tmp_path):
+    batches = [
+        record(body=b"1") + record(body=b"two"),
+        record(queue_id=2, keys=("k",)),
+        record(topic="other", body=b"x" * 300) * 3,
+        record(body=b"last", tag="a"),
+    ]
+    stores = {}
+    for name in ("alone", "together"):
+        with StoreWriter.open(tmp_path / name, small_config(), clock=StillClock()) as writer:
+            for topic in ("t", "other"):
+                writer.create_topic(topic, 4)
+            writer.append_batch(record())
+            if name == "alone":
+                results = [writer.append_batch(each) for each in batches]
+            else:
+                results = writer.append_together(list(map(memoryview, batches)), queues_max=3)
+            assert results[0].ranges[0].first_queue_offset == 1
+            settle(writer)
+        log = next((tmp_path / name / "commitlog").iterdir()).read_bytes()
+        stores[name] = results, log, check_queues_match_log(tmp_path / name)
+    assert stores["alone"] == stores["together"]
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [record(), b"", record()],
+        [record(), b""],
+        [record(), record() + record(queue_id=1)],
+        [record()[:-20], record()[-20:]],
+        [record() + record()[:-20], record()[-20:] + record()],
+        [record(), record(topic="nope")],
+        [record(), record(properties={"DELAY": "3"})],
+        [record(), record(body=b"x" * 1025)],
+        [record(queue_id=queue_id) for queue_id in (0, 1, 2)],
+    ],
+)
+def test_batches_that_cannot_be_appended_together_store_nothing(tmp_path, batches):
+    with StoreWriter.open(tmp_path / "store", small_config(body_size_max=1024)) as writer:
+        writer.create_topic("t", 4)
+        assert writer.append_together(list(map(memoryview, batches)), queues_max=2) is None
+        assert writer.appended_offset == 0
+        assert writer.append_batch(record()).ranges[0].first_queue_offset == 0
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from frame_outcomes import outcomes_of
 
 from penstock.v1 import common_pb2, writer_pb2, writer_pb2_grpc
 from services.writer.acks import Acks
+from services.writer.produce_stream import SMALL_BYTES
 from services.writer.servicer import MESSAGES_MAX, WriterServicer
 from storage import errors
 
@@ -174,6 +175,29 @@ def test_frames_that_become_safe_together_have_one_answer(
     assert [len(each.outcomes) for each in answers] == [IN_FLIGHT]
 
 
+def test_small_frames_that_come_at_once_are_appended_together(
+    grpc_stub: Any, store: FakeWriterStore, background: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "acknowledges_itself", True)
+    monkeypatch.setattr(store, "joined_counts", [])
+    stream = Stream(grpc_stub)
+    base = store.appended_offset
+    stream.send(b"first")
+    assert next(stream.answers).stored.end_commit_offset == base + 5
+
+    def send_all() -> None:
+        """Send, while the loop does nothing else."""
+        for size in (1, 2, SMALL_BYTES + 1, 3, 4):
+            stream.send(b"r" * size)
+        stream.close()
+        time.sleep(0.5)
+
+    background.call(send_all)
+    ends = [answer.stored.end_commit_offset - base - 5 for answer in stream.answers]
+    assert ends == [1, 3, SMALL_BYTES + 4, SMALL_BYTES + 7, SMALL_BYTES + 11]
+    assert store.joined_counts == [2, 2]
+
+
 def test_a_refused_frame_is_answered_in_its_place_and_the_stream_goes_on(
     grpc_stub: Any, store: FakeWriterStore
 ) -> None:
@@ -244,7 +268,7 @@ def test_a_batch_of_many_queues_is_stored_beside_the_event_loop(
     monkeypatch: pytest.MonkeyPatch,
     at_once: bool,
 ) -> None:
-    store.takes_batches_at_once = at_once
+    monkeypatch.setattr(store, "takes_batches_at_once", at_once)
     threads: list[threading.Thread] = []
     append = store.append_batch
 
@@ -254,11 +278,12 @@ def test_a_batch_of_many_queues_is_stored_beside_the_event_loop(
 
     monkeypatch.setattr(store, "append_batch", noted)
     store.acknowledges_itself = True
-    requests = [writer_pb2.ProduceBatchRequest(records=b"r%d" % n) for n in range(3)]
+    batches = [b"%d" % n * (SMALL_BYTES + 1) for n in range(3)]
+    requests = [writer_pb2.ProduceBatchRequest(records=batch) for batch in batches]
     assert grpc_stub.ProduceBatch(requests[0], timeout=20).record_count == 1
     answers = list(outcomes_of(grpc_stub.ProduceStream(iter(requests[1:]), timeout=20)))
     assert [answer.stored.record_count for answer in answers] == [1, 1]
-    assert store.stored == [b"r0", b"r1", b"r2"]
+    assert store.stored == batches
     loop_thread = background.call(threading.current_thread)
     assert {thread is loop_thread for thread in threads} == {at_once}
 

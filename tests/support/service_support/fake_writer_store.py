@@ -24,6 +24,7 @@ class FakeWriterStore:
         self.staged: Any = None  # with those of a real store only
         self.acknowledges_itself = acknowledges_itself
         self.takes_batches_at_once = True
+        self.joined_counts: list[int] = []  # of batches that were appended together
         self._failure: StoreError | None = None
         self._listeners: list[Callable[[int], None]] = []
         self.lock = threading.Lock()
@@ -87,6 +88,14 @@ class FakeWriterStore:
             store_timestamp_ms=1,
             ranges=(QueueRange(topic="t", queue_id=0, first_queue_offset=begin, count=1),),
         )
+
+    def append_together(
+        self, batches: Sequence[memoryview], *, queues_max: int
+    ) -> list[BatchResult] | None:
+        if self.error is not None:
+            return None
+        self.joined_counts.append(len(batches))
+        return [self.append_batch(records, producer=None) for records in batches]
 
     def append_batch_of_few(
         self, records: memoryview, *, queues_max: int, producer: Any
