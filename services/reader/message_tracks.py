@@ -153,7 +153,7 @@ class MessageTracks:
 
 
 def _letter_of(record: Record) -> _Letter:
-    """Return what to know a dead letter of a record by: see ``storage.kernels.copies.dead_letters``."""
+    """Return what to know a dead letter of a record by: see ``storage.engine.dead_letters``."""
     own_id = encode_message_id(record.store_host, record.commit_offset)
     origin_id = record.properties.get(ORIGIN_MESSAGE_ID, own_id)
     unique_key = record.properties.get(UNIQ_KEY, "")

@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE
+from storage.format.record_layout import SYS_FLAG_STORE_HOST_V6
 from storage.kernels.batch import group_by_queue, placed_size
-from storage.kernels.columns import QUEUE_ID, STOP_END, TOPIC_LENGTH, TOPIC_POSITION, new_rows
-from storage.kernels.copies.records import copies_size_max, copy_records
+from storage.kernels.columns import (
+    PROPERTIES_LENGTH,
+    PROPERTIES_POSITION,
+    QUEUE_ID,
+    STOP_END,
+    STORE_TIMESTAMP_POSITION,
+    SYS_FLAG,
+    TOPIC_LENGTH,
+    TOPIC_POSITION,
+    new_rows,
+)
+from storage.kernels.copies import (
+    PAIRS_AT,
+    PAIRS_SIZE,
+    TARGET_FLAG,
+    TARGET_TIMES,
+    TOPIC_AT,
+    TOPIC_SIZE,
+    copies_size_max,
+    copy_records,
+    new_targets,
+)
 from storage.kernels.scan import scan_records
 from storage.log.batches import Prepared, QueueKey
 
@@ -17,7 +40,55 @@ if TYPE_CHECKING:
     from storage.kernels.columns import ByteArray, Rows
 
 Targets = npt.NDArray[np.int64]
-"""Of ``storage.kernels.copies.records``."""
+"""Of ``storage.kernels.copies``."""
+
+
+def scanned(records: Sequence[ByteArray]) -> tuple[ByteArray, Rows]:
+    """Return intact records joined, and their rows."""
+    source = np.concatenate(records)
+    rows = new_rows(len(records))
+    count, _, stop = scan_records(source, 0, source.size, 0, 0, rows)
+    assert (count, stop) == (len(records), STOP_END)
+    return source, rows
+
+
+def property_block(source: ByteArray, row: Rows) -> bytes:
+    """Return the properties of one row's record."""
+    begin = int(row[PROPERTIES_POSITION])
+    return source[begin : begin + int(row[PROPERTIES_LENGTH])].tobytes()
+
+
+def store_host_of(source: ByteArray, row: Rows) -> bytes:
+    """Return the encoded store host of one row's record."""
+    begin = int(row[STORE_TIMESTAMP_POSITION]) + 8
+    size = IPV6_HOST_SIZE if int(row[SYS_FLAG]) & SYS_FLAG_STORE_HOST_V6 else IPV4_HOST_SIZE
+    return source[begin : begin + size].tobytes()
+
+
+def own_targets(source: ByteArray, rows: Rows) -> Targets:
+    """Return targets with the records' own flags and reconsumeTimes, of queue 0."""
+    targets = new_targets(len(rows))
+    targets[:, TARGET_FLAG] = rows[:, SYS_FLAG]
+    v6 = rows[:, SYS_FLAG] & SYS_FLAG_STORE_HOST_V6 != 0
+    at = rows[:, STORE_TIMESTAMP_POSITION] + 8 + np.where(v6, IPV6_HOST_SIZE, IPV4_HOST_SIZE)
+    targets[:, TARGET_TIMES] = source[at[:, None] + np.arange(4)].view(">i4")[:, 0]
+    return targets
+
+
+def copied_to(
+    topics: Sequence[bytes], pairs: Sequence[bytes], source: ByteArray, rows: Rows,
+    targets: Targets, dropped: ByteArray,
+) -> ByteArray:  # fmt: skip
+    """Return copies as ``copied`` does, of each record for its topic and with its encoded properties added."""
+    topic_sizes = np.array([len(topic) for topic in topics], np.int64)
+    pair_sizes = np.array([len(each) for each in pairs], np.int64)
+    ends = np.cumsum(topic_sizes + pair_sizes)
+    targets[:, TOPIC_SIZE] = topic_sizes
+    targets[:, PAIRS_SIZE] = pair_sizes
+    targets[:, PAIRS_AT] = ends - pair_sizes
+    targets[:, TOPIC_AT] = ends - pair_sizes - topic_sizes
+    text = b"".join([part for pair in zip(topics, pairs, strict=True) for part in pair])
+    return copied(source, rows, np.frombuffer(text, np.uint8), targets, dropped)
 
 
 def copied(
@@ -25,7 +96,7 @@ def copied(
 ) -> ByteArray:
     """Return copies of the records in ``source`` that ``rows`` have, one after the other.
 
-    ``storage.kernels.copies.records`` has what ``text``, ``targets`` and ``dropped`` are.
+    ``storage.kernels.copies`` has what ``text``, ``targets`` and ``dropped`` are.
     """
     count = len(rows)
     copies = np.empty(copies_size_max(rows, count, targets), np.uint8)

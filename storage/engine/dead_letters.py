@@ -1,4 +1,16 @@
-"""Dead letters: copies of records of the log, appended to the topic of a group's that gave them up."""
+"""Dead letters: copies of records of the log, appended to the topic of a group's that gave them up.
+
+A copy has the fields that a broker gives it. It keeps body, flag, born time, born host and all properties, but
+for these::
+
+    RETRY_TOPIC          the topic that the record stands in, unless the record has the property
+    ORIGIN_MESSAGE_ID    the record's offset message id, unless the record has the property
+    DELAY                0
+    WAIT                 false
+
+Its queue is 0, its reconsumeTimes are given. The light queues that the record was in do not get the copy.
+A property that would make the block too long is left out: the message is worth more.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +19,39 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import numpy as np
-
-from storage.engine.copies import prepared_copies
+from storage.engine.copies import (
+    copied_to,
+    own_targets,
+    prepared_copies,
+    property_block,
+    scanned,
+    store_host_of,
+)
 from storage.errors import InvalidMessage, TopicExists
+from storage.format.message_id import encode_message_id
 from storage.format.names import DLQ_PREFIX, group_name_problem
+from storage.format.properties import (
+    DELAY,
+    INNER_MULTI_DISPATCH,
+    INNER_MULTI_QUEUE_OFFSET,
+    ORIGIN_MESSAGE_ID,
+    RETRY_TOPIC,
+    WAIT,
+    decode_properties,
+    encode_properties,
+)
 from storage.format.record_layout import BLANK_SIZE
-from storage.kernels.columns import STOP_END, ByteArray, new_rows, stop_text
-from storage.kernels.copies.dead_letters import GROWTH_MAX, copy_dead_letters
+from storage.kernels.columns import (
+    COMMIT_OFFSET,
+    STOP_END,
+    TOPIC_LENGTH,
+    TOPIC_POSITION,
+    ByteArray,
+    Rows,
+    stop_text,
+)
+from storage.kernels.copies import TARGET_TIMES, dropped_names
 from storage.kernels.lookup import check_one
-from storage.kernels.scan import scan_records
 from storage.tables.topics import NewTopic
 
 if TYPE_CHECKING:
@@ -24,6 +59,8 @@ if TYPE_CHECKING:
     from storage.engine.engine import Engine
     from storage.engine.topic_changes import TopicChanges
 
+GROWTH_MAX: Final = 1_024  # bytes that a copy may be longer than its record
+_DROPPED: Final = dropped_names((DELAY, WAIT, INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET))
 _NO_COPY: Final = "there is no record of that commit offset any more"
 _TOO_LONG: Final = "a copy of it would be too long for a file of the log"
 
@@ -128,18 +165,34 @@ class DeadLetterAppender:
             yield run
 
     def _append(self, topic: str, records: Sequence[tuple[ByteArray, int]]) -> None:
-        count = len(records)
-        source = np.concatenate([record for record, _ in records])
-        rows = new_rows(count)
-        scanned, _, stop = scan_records(source, 0, source.size, 0, 0, rows)
-        assert (scanned, stop) == (count, STOP_END)
-        reconsume_times = np.array([times for _, times in records], np.int64)
-        copies = np.empty(source.size + count * GROWTH_MAX, np.uint8)
-        topic_bytes = np.frombuffer(topic.encode(), np.uint8)
-        size = copy_dead_letters(source, rows, count, topic_bytes, reconsume_times, copies)
-        assert size > 0
+        copies = dead_letters_of(
+            [record for record, _ in records], topic, [times for _, times in records]
+        )
         prepared = prepared_copies(
-            copies[:size], count,
+            copies, len(records),
             store_host_size=self._store_host_size, append_crc=self._append_crc,
         )  # fmt: skip
         self._appender.append(prepared, decided=True)
+
+
+def dead_letters_of(
+    records: Sequence[ByteArray], topic: str, reconsume_times: Sequence[int]
+) -> ByteArray:
+    """Return copies of intact records for a dead letter topic, one after the other, to be placed."""
+    source, rows = scanned(records)
+    targets = own_targets(source, rows)
+    targets[:, TARGET_TIMES] = reconsume_times
+    pairs = [_pairs_of(source, row) for row in rows]
+    return copied_to([topic.encode()] * len(rows), pairs, source, rows, targets, _DROPPED)
+
+
+def _pairs_of(source: ByteArray, row: Rows) -> bytes:
+    begin = int(row[TOPIC_POSITION])
+    topic = source[begin : begin + int(row[TOPIC_LENGTH])].tobytes().decode()
+    message_id = encode_message_id(store_host_of(source, row), int(row[COMMIT_OFFSET]))
+    held = decode_properties(property_block(source, row))
+    pairs = {DELAY: "0", WAIT: "false", RETRY_TOPIC: topic, ORIGIN_MESSAGE_ID: message_id}
+    for name in (RETRY_TOPIC, ORIGIN_MESSAGE_ID):
+        if name in held:
+            del pairs[name]
+    return encode_properties(pairs)

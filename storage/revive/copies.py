@@ -11,29 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from storage.engine.copies import copied
+from storage.engine.copies import copied_to, own_targets, property_block
 from storage.format.properties import (
     FIRST_POP_TIME,
     INNER_MULTI_DISPATCH,
     INNER_MULTI_QUEUE_OFFSET,
 )
-from storage.format.record_layout import SYS_FLAG_STORE_HOST_V6
-from storage.kernels.columns import (
-    PROPERTIES_LENGTH,
-    PROPERTIES_POSITION,
-    STORE_TIMESTAMP_POSITION,
-    SYS_FLAG,
-)
-from storage.kernels.copies.records import (
-    PAIRS_AT,
-    PAIRS_SIZE,
-    TARGET_FLAG,
-    TARGET_TIMES,
-    TOPIC_AT,
-    TOPIC_SIZE,
-    dropped_names,
-    new_targets,
-)
+from storage.kernels.copies import TARGET_TIMES, dropped_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +27,6 @@ if TYPE_CHECKING:
 
 _DROPPED: Final = dropped_names((INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET))
 _POPPED_BEFORE: Final = f"{FIRST_POP_TIME}\x01".encode()
-_STORE_TIME_SIZE: Final = 8
 
 
 def retry_copies(
@@ -54,19 +37,12 @@ def retry_copies(
     They lie one after the other, to be placed.
     """
     data, rows = records.data, np.ascontiguousarray(records.rows[list(places)])
-    targets = new_targets(len(rows))
-    text = bytearray()
-    for target, row, topic, pop_ms in zip(targets, rows.tolist(), topics, pops_ms, strict=True):
-        target[TOPIC_AT], target[TOPIC_SIZE] = len(text), len(topic)
-        text += topic.encode()
-        target[TARGET_FLAG] = row[SYS_FLAG]
-        host_size = 20 if row[SYS_FLAG] & SYS_FLAG_STORE_HOST_V6 else 8
-        times = row[STORE_TIMESTAMP_POSITION] + _STORE_TIME_SIZE + host_size
-        target[TARGET_TIMES] = int.from_bytes(data[times : times + 4].tobytes(), "big") + 1
-        begin = row[PROPERTIES_POSITION]
-        block = data[begin : begin + row[PROPERTIES_LENGTH]].tobytes()
-        if _POPPED_BEFORE not in block:
-            pair = b"%b%d\x02" % (_POPPED_BEFORE, pop_ms)
-            target[PAIRS_AT], target[PAIRS_SIZE] = len(text), len(pair)
-            text += pair
-    return copied(data, rows, np.frombuffer(bytes(text), np.uint8), targets, _DROPPED)
+    targets = own_targets(data, rows)
+    targets[:, TARGET_TIMES] += 1
+    pairs = [
+        b""
+        if _POPPED_BEFORE in property_block(data, row)
+        else b"%b%d\x02" % (_POPPED_BEFORE, pop_ms)
+        for row, pop_ms in zip(rows, pops_ms, strict=True)
+    ]
+    return copied_to([topic.encode() for topic in topics], pairs, data, rows, targets, _DROPPED)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from storage.engine.copies import copied, prepared_copies
 from storage.format.properties import TIMER_DEQUEUE_MS, TIMER_ENQUEUE_MS
 from storage.kernels.columns import COMMIT_OFFSET
-from storage.kernels.copies.records import dropped_names
+from storage.kernels.copies import dropped_names
 from storage.kernels.timers import delivery as kernels
 from storage.timers.found import DeliveredBefore
 from storage.timers.pending import without

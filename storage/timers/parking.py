@@ -20,7 +20,7 @@ from storage.format.names import TIMER_TOPIC
 from storage.format.properties import DELAY
 from storage.format.record_layout import BLANK_SIZE
 from storage.kernels.columns import FEATURES, SIZE
-from storage.kernels.copies.records import dropped_names, new_targets
+from storage.kernels.copies import dropped_names, new_targets
 from storage.kernels.timers import parking as kernels
 from storage.kernels.timers.delivery import DELIVERY_PAIRS_MAX
 from storage.tables.topics import NewTopic

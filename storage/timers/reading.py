@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.format.names import TIMER_TOPIC
-from storage.kernels.copies.records import new_targets
+from storage.kernels.copies import new_targets
 from storage.kernels.timers import delivery as kernels
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from storage.engine.parked_queue import ParkedQueue
 from storage.format.names import TIMER_TOPIC
 from storage.kernels.columns import COMMIT_OFFSET
-from storage.kernels.copies.records import TARGET_QUEUE, TOPIC_AT, TOPIC_SIZE
+from storage.kernels.copies import TARGET_QUEUE, TOPIC_AT, TOPIC_SIZE
 from storage.kernels.timers import delivery as kernels
 from storage.timers.reading import read_through
 from storage.timers.recalled import NONE, Recalled, recallable

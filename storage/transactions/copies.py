@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from storage.engine.copies import copied
+from storage.engine.copies import copied_to, own_targets, property_block, scanned
 from storage.errors import InvalidBatch
-from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE
 from storage.format.names import GIVEN_UP_TOPIC, HALF_TOPIC
 from storage.format.properties import (
     CHECK_IMMUNITY,
@@ -28,32 +27,16 @@ from storage.format.properties import (
 )
 from storage.format.record_layout import (
     SYS_FLAG_COMMITTED,
-    SYS_FLAG_STORE_HOST_V6,
     SYS_FLAG_TRANSACTION_MASK,
 )
-from storage.kernels.columns import (
-    COMMIT_OFFSET,
-    PROPERTIES_LENGTH,
-    PROPERTIES_POSITION,
-    STOP_END,
-    STORE_TIMESTAMP_POSITION,
-    SYS_FLAG,
-    new_rows,
-)
-from storage.kernels.copies.records import (
+from storage.kernels.columns import COMMIT_OFFSET, PROPERTIES_LENGTH
+from storage.kernels.copies import (
     BLOCK_SIZE_MAX,
-    PAIRS_AT,
-    PAIRS_SIZE,
     TARGET_FLAG,
     TARGET_PREPARED,
     TARGET_QUEUE,
-    TARGET_TIMES,
-    TOPIC_AT,
-    TOPIC_SIZE,
     dropped_names,
-    new_targets,
 )
-from storage.kernels.scan import scan_records
 
 if TYPE_CHECKING:
     from storage.engine.copies import Targets
@@ -82,15 +65,12 @@ def halves_of(
         if int(sent.rows[row, PROPERTIES_LENGTH]) + len(added) > BLOCK_SIZE_MAX:
             raise InvalidBatch(row, "properties: too long for a message of a transaction")
     targets = _targets(sent.data, rows)
-    return copied(
-        sent.data, rows, _text([_HALF_TOPIC] * len(pairs), pairs, targets), targets, _DROPPED
-    )
+    return copied_to([_HALF_TOPIC] * len(pairs), pairs, sent.data, rows, targets, _DROPPED)
 
 
 def _half_pairs(sent: Prepared, row: int, transaction_id: str, immunity_s: int) -> bytes:
     topic, queue_id = sent.queues[int(sent.group_of[row])]
-    begin = int(sent.rows[row, PROPERTIES_POSITION])
-    block = sent.data[begin : begin + int(sent.rows[row, PROPERTIES_LENGTH])].tobytes()
+    block = property_block(sent.data, sent.rows[row])
     name = topic.decode()
     pairs = {
         HALF_MESSAGE: "true",
@@ -108,22 +88,21 @@ def _half_pairs(sent: Prepared, row: int, transaction_id: str, immunity_s: int) 
 
 def committed_copies(halves: Sequence[ByteArray], queues: Sequence[tuple[str, int]]) -> ByteArray:
     """Return copies of half messages for consumers, to be placed in the topic and queue of each."""
-    source, rows = _scanned(halves)
+    source, rows = scanned(halves)
     targets = _targets(source, rows)
     targets[:, TARGET_FLAG] |= SYS_FLAG_COMMITTED
     targets[:, TARGET_PREPARED] = rows[:, COMMIT_OFFSET]
     targets[:, TARGET_QUEUE] = [queue_id for _, queue_id in queues]
     topics = [topic.encode() for topic, _ in queues]
-    return copied(source, rows, _text(topics, [b""] * len(topics), targets), targets, _DROPPED)
+    return copied_to(topics, [b""] * len(topics), source, rows, targets, _DROPPED)
 
 
 def halves_again(halves: Sequence[ByteArray], check_counts: Sequence[int]) -> ByteArray:
     """Return half messages with other counts of checks, to be placed."""
-    source, rows = _scanned(halves)
-    targets = _targets(source, rows)
+    source, rows = scanned(halves)
     pairs = [encode_properties({CHECK_TIMES: str(count)}) for count in check_counts]
-    text = _text([_HALF_TOPIC] * len(pairs), pairs, targets)
-    return copied(source, rows, text, targets, _DROPPED_AGAIN)
+    targets = _targets(source, rows)
+    return copied_to([_HALF_TOPIC] * len(pairs), pairs, source, rows, targets, _DROPPED_AGAIN)
 
 
 def given_up_copies(halves: Sequence[ByteArray]) -> ByteArray:
@@ -131,32 +110,8 @@ def given_up_copies(halves: Sequence[ByteArray]) -> ByteArray:
     return committed_copies(halves, [(GIVEN_UP_TOPIC, 0)] * len(halves))
 
 
-def _scanned(records: Sequence[ByteArray]) -> tuple[ByteArray, Rows]:
-    source = np.concatenate(records)
-    rows = new_rows(len(records))
-    scanned, _, stop = scan_records(source, 0, source.size, 0, 0, rows)
-    assert (scanned, stop) == (len(records), STOP_END)
-    return source, rows
-
-
 def _targets(source: ByteArray, rows: Rows) -> Targets:
-    """Return targets with the records' own flags, but for transactions, and reconsumeTimes; queue 0."""
-    targets = new_targets(len(rows))
-    targets[:, TARGET_FLAG] = rows[:, SYS_FLAG] & ~SYS_FLAG_TRANSACTION_MASK
-    v6 = rows[:, SYS_FLAG] & SYS_FLAG_STORE_HOST_V6 != 0
-    at = rows[:, STORE_TIMESTAMP_POSITION] + 8 + np.where(v6, IPV6_HOST_SIZE, IPV4_HOST_SIZE)
-    targets[:, TARGET_TIMES] = source[at[:, None] + np.arange(4)].view(">i4")[:, 0]
+    """Return the records' own targets, without the bits of transactions."""
+    targets = own_targets(source, rows)
+    targets[:, TARGET_FLAG] &= ~SYS_FLAG_TRANSACTION_MASK
     return targets
-
-
-def _text(topics: Sequence[bytes], pairs: Sequence[bytes], targets: Targets) -> ByteArray:
-    """Return the text that targets point into, and have them do so."""
-    topic_sizes = np.array([len(topic) for topic in topics], np.int64)
-    pair_sizes = np.array([len(each) for each in pairs], np.int64)
-    ends = np.cumsum(topic_sizes + pair_sizes)
-    targets[:, TOPIC_SIZE] = topic_sizes
-    targets[:, PAIRS_SIZE] = pair_sizes
-    targets[:, PAIRS_AT] = ends - pair_sizes
-    targets[:, TOPIC_AT] = ends - pair_sizes - topic_sizes
-    parts = [part for pair in zip(topics, pairs, strict=True) for part in pair]
-    return np.frombuffer(b"".join(parts), np.uint8)

@@ -8,8 +8,8 @@ from record_examples import as_array
 
 from storage.format.properties import decode_properties, encode_properties
 from storage.format.record import Verdict, check_record, decode_record, encode_record
+from storage.kernels import copies as kernels
 from storage.kernels.columns import STOP_END, new_rows
-from storage.kernels.copies import records as kernels
 from storage.kernels.scan import scan_records
 
 names = st.sampled_from(["a", "WAIT", "REAL_TOPIC", "REAL_TOPICS", "TIMES", "TAGS"])

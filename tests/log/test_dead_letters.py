@@ -12,13 +12,11 @@ from hypothesis import strategies as st
 from record_examples import as_array
 
 from storage import MessageStore
+from storage.engine.dead_letters import dead_letters_of
 from storage.errors import InvalidMessage
 from storage.format.message_id import encode_message_id
 from storage.format.properties import decode_properties, encode_properties
 from storage.format.record import Record, Verdict, check_record, decode_record, encode_record
-from storage.kernels.columns import STOP_END, new_rows
-from storage.kernels.copies.dead_letters import GROWTH_MAX, copy_dead_letters
-from storage.kernels.scan import scan_records
 from storage.writer import StoreWriter
 
 
@@ -133,22 +131,12 @@ def test_any_block_becomes_what_a_plain_reading_of_it_says(
         )
         for number, (block, v6, crc) in enumerate(given_records)
     ]  # fmt: skip
-    source = as_array(b"".join(records))
-    rows = new_rows(len(records))
-    count, _, stop = scan_records(source, 0, source.size, 0, 0, rows)
-    assert (count, stop) == (len(records), STOP_END)
-    times = as_array(bytes(range(5, 5 + len(records)))).astype("i8")
-    topic = as_array(b"%DLQ%g")
-    outcomes = []
-    for function in (copy_dead_letters, copy_dead_letters.py_func):
-        copies = as_array(bytes(source.size + count * GROWTH_MAX)).copy()
-        size = int(function(source, rows, count, topic, times, copies))
-        outcomes.append(bytes(copies[:size]))
-    assert outcomes[0] == outcomes[1]
+    times = list(range(5, 5 + len(records)))
+    copies = bytes(dead_letters_of([as_array(each) for each in records], "%DLQ%g", times))
     position = 0
     for number, data in enumerate(records):
-        assert check_record(outcomes[0], position) is Verdict.GOOD
-        before, copy = decode_record(data), decode_record(outcomes[0], position)
+        assert check_record(copies, position) is Verdict.GOOD
+        before, copy = decode_record(data), decode_record(copies, position)
         position += copy.total_size
         expected = decode_properties(before.properties_block)
         expected.pop("__CRC32#", None)
@@ -159,4 +147,4 @@ def test_any_block_becomes_what_a_plain_reading_of_it_says(
         assert (copy.topic, copy.queue_id, copy.body) == ("%DLQ%g", 0, before.body)
         assert (copy.born_host, copy.reconsume_times) == (before.born_host, number + 5)
         assert (copy.commit_offset, copy.store_timestamp_ms) == (0, 0)
-    assert position == len(outcomes[0])
+    assert position == len(copies)

@@ -40,7 +40,7 @@ from storage.kernels.columns import (
     UNIQ_KEY_LENGTH,
     UNIQ_KEY_POSITION,
 )
-from storage.kernels.copies.records import (
+from storage.kernels.copies import (
     COPY_TOPIC_SIZE_MAX,
     PAIRS_AT,
     PAIRS_SIZE,

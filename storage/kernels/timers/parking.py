@@ -34,7 +34,7 @@ from storage.kernels.columns import (
     TOPIC_LENGTH,
     TOPIC_POSITION,
 )
-from storage.kernels.copies.records import (
+from storage.kernels.copies import (
     BLOCK_SIZE_MAX,
     PAIRS_AT,
     PAIRS_SIZE,
