@@ -1,8 +1,7 @@
 """Rows of a scan as Arrow arrays: at most one kernel call a column, none a record.
 
 Two things are done one by one, and only where they occur: compressed bodies are decompressed, and
-each distinct host becomes text once a batch. Broken UTF-8 and names that come twice in one record are
-rare too, and take slower kernels.
+each distinct host becomes text once a batch.
 """
 
 from __future__ import annotations
@@ -19,20 +18,21 @@ import pyarrow.compute as pc
 from storage.errors import UnreadableBody
 from storage.format.compression import decompress
 from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE, decode_host
-from storage.format.properties import KEY_SEPARATOR, RESERVED, TAGS, decode_properties
+from storage.format.properties import KEY_SEPARATOR, RESERVED, TAGS
 from storage.format.record_layout import (
     BORN_HOST_POSITION,
     SYS_FLAG_BORN_HOST_V6,
     SYS_FLAG_COMPRESSED,
     SYS_FLAG_STORE_HOST_V6,
 )
-from storage.kernels.arrow import columnar, gather
+from storage.kernels import arrow as kernels
 from storage.kernels.columns import (
     BODY_LENGTH,
     BODY_POSITION,
     COMMIT_OFFSET,
     FEATURES,
     HAS_KEYS,
+    HAS_TAGS,
     HAS_UNIQ_KEY,
     KEYS_LENGTH,
     KEYS_POSITION,
@@ -50,10 +50,10 @@ from storage.kernels.columns import (
 
 HOSTS_MAX: Final = 256
 TAGS_NAME: Final = np.frombuffer(TAGS.encode(), np.uint8)
+_NO_NAME: Final = np.empty(0, np.uint8)
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 PROPERTIES_TYPE: Final = pa.map_(pa.string(), pa.string())
 PAIR_FIELDS: Final = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())]
-REPLACEMENT: Final = "\ufffd"  # where bytes were no UTF-8
 UNKNOWN: Final = -1  # Arrow counts the nulls when it has to
 RESERVED_NAMES: Final = pa.array(sorted(RESERVED), pa.string())
 
@@ -104,49 +104,39 @@ class RecordColumns:
 
     @cached_property
     def _numbers(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        ints = np.empty((gather.INT_COUNT, len(self.rows)), np.int32)
-        longs = np.empty((gather.LONG_COUNT, len(self.rows)), np.int64)
-        _whole(gather.read_numbers(self.data, self.rows, ints, longs))
+        ints = np.empty((kernels.INT_COUNT, len(self.rows)), np.int32)
+        longs = np.empty((kernels.LONG_COUNT, len(self.rows)), np.int64)
+        _whole(kernels.read_numbers(self.data, self.rows, ints, longs))
         return ints, longs
 
     def int_column(self, number: int) -> Array:
-        """Return one of the 32-bit numbers, by its INT_* name in ``storage.kernels.arrow.gather``."""
+        """Return one of the 32-bit numbers, by its INT_* name in ``storage.kernels.arrow``."""
         return _numeric(self._numbers[0][number], pa.int32())
 
     def long_column(self, number: int, kind: Any = None) -> Array:
-        """Return one of the 64-bit numbers, by its LONG_* name in ``storage.kernels.arrow.gather``."""
+        """Return one of the 64-bit numbers, by its LONG_* name in ``storage.kernels.arrow``."""
         return _numeric(self._numbers[1][number], kind or pa.int64())
 
-    def _bytes(self, positions: Longs, lengths: Longs, kind: Any) -> Array:
-        offsets = np.empty(len(positions) + 1, np.int32)
-        out = np.empty(int(lengths.sum()), np.uint8)
-        _whole(columnar.gather_bytes(self.data, positions, lengths, offsets, out))
-        return _binary(offsets, out, kind)
-
-    def _column(self, position: int, length: int, kind: Any, feature: int = 0) -> Array:
-        """Return what two columns of the rows name; None if it is text and not UTF-8."""
+    def _column(
+        self, position: int, length: int, kind: Any, feature: int = 0, name: ByteArray = _NO_NAME
+    ) -> Array:
+        """Return what two columns of the rows name, or the property called ``name`` in it."""
         count = len(self.rows)
         offsets = np.empty(count + 1, np.int32)
         present = np.zeros((count + 7) // 8 if feature else 0, np.uint8)
-        out = np.empty(int(self.rows[:, length].sum()), np.uint8)
-        written = gather.gather_column(
-            self.data, self.rows, position, length, feature, int(kind == pa.string()),
-            offsets, present, out,
-        )  # fmt: skip
-        if written == gather.OTHER:
-            return None
-        return _binary(offsets, out[: _whole(written)], kind, present if feature else None)
 
-    def _text(
-        self, positions: Longs, lengths: Longs, absent: npt.NDArray[np.bool_] | None
-    ) -> Array:
-        positions, lengths = np.ascontiguousarray(positions), np.ascontiguousarray(lengths)
-        size = int(_whole(columnar.text_size(self.data, positions, lengths)))
-        offsets = np.empty(len(positions) + 1, np.int32)
-        out = np.empty(size + 3, np.uint8)
-        _whole(columnar.gather_text(self.data, positions, lengths, offsets, out))
-        present = None if absent is None else np.packbits(~absent, bitorder="little")
-        return _binary(offsets, out, pa.string(), present)
+        def gather(out: ByteArray) -> int:
+            return kernels.gather_column(
+                self.data, self.rows, position, length, name, feature, int(kind == pa.string()),
+                offsets, present, out,
+            )  # fmt: skip
+
+        out = np.empty(int(self.rows[:, length].sum()), np.uint8)
+        written = gather(out)
+        if written == kernels.NO_ROOM:
+            out = np.empty(3 * len(out), np.uint8)
+            written = gather(out)
+        return _binary(offsets, out[: _whole(written)], kind, present if feature else None)
 
     def topic(self) -> Array:
         return self._column(TOPIC_POSITION, TOPIC_LENGTH, pa.string())  # a scan lets ASCII by
@@ -159,47 +149,24 @@ class RecordColumns:
 
     def unique_key(self) -> Array:
         """The client's unique id; null without one."""
-        return self._property_text(UNIQ_KEY_POSITION, UNIQ_KEY_LENGTH, HAS_UNIQ_KEY)
+        return self._column(UNIQ_KEY_POSITION, UNIQ_KEY_LENGTH, pa.string(), HAS_UNIQ_KEY)
 
     def offset_message_id(self) -> Array:
         positions, lengths = self._store_hosts()
         offsets = np.empty(len(self.rows) + 1, np.int32)
         out = np.empty(len(self.rows) * 56, np.uint8)
         commit_offsets = self._longs(COMMIT_OFFSET)
-        _whole(columnar.message_ids(self.data, positions, lengths, commit_offsets, offsets, out))
+        _whole(kernels.message_ids(self.data, positions, lengths, commit_offsets, offsets, out))
         return _binary(offsets, out, pa.string())
-
-    def _property_text(self, position: int, length: int, feature: int) -> Array:
-        made = self._column(position, length, pa.string(), feature)
-        if made is not None:
-            return made
-        absent = (self.rows[:, FEATURES] & feature) == 0
-        positions = np.where(absent, columnar.NONE, self.rows[:, position])
-        return self._text(positions, self.rows[:, length], absent)
 
     def tags(self) -> Array:
         """The tag; null without one."""
-        count = len(self.rows)
-        offsets = np.empty(count + 1, np.int32)
-        present = np.zeros((count + 7) // 8, np.uint8)
-        out = np.empty(int(self.rows[:, PROPERTIES_LENGTH].sum()), np.uint8)
-        written = gather.gather_tags(self.data, self.rows, TAGS_NAME, offsets, present, out)
-        if written == gather.OTHER:
-            return self._broken_tags()
-        return _binary(offsets, out[: _whole(written)], pa.string(), present)
-
-    def _broken_tags(self) -> Array:
-        positions, lengths = np.empty((2, len(self.rows)), np.int64)
-        _whole(
-            columnar.find_property(
-                self.data, self._longs(PROPERTIES_POSITION), self._longs(PROPERTIES_LENGTH),
-                TAGS_NAME, positions, lengths,
-            )
-        )  # fmt: skip
-        return self._text(positions, lengths, positions == columnar.NONE)
+        return self._column(
+            PROPERTIES_POSITION, PROPERTIES_LENGTH, pa.string(), HAS_TAGS, TAGS_NAME
+        )
 
     def keys(self) -> Array:
-        return self._property_text(KEYS_POSITION, KEYS_LENGTH, HAS_KEYS)
+        return self._column(KEYS_POSITION, KEYS_LENGTH, pa.string(), HAS_KEYS)
 
     def key_list(self) -> Array:
         """The keys as a list; null without any."""
@@ -230,67 +197,41 @@ class RecordColumns:
             return pa.nulls(len(self.rows), pa.string())
         return pa.array([self.broken.get(row) for row in range(len(self.rows))], pa.string())
 
-    def _pairs(self) -> tuple[npt.NDArray[np.int32], Array, tuple[Longs, Longs]]:
-        lengths = self._longs(PROPERTIES_LENGTH)
-        capacity = int(lengths.sum()) // 4 + len(lengths) + 1
-        pair_offsets = np.empty(len(lengths) + 1, np.int32)
-        names, name_lengths, values, value_lengths = np.empty((4, capacity), np.int64)
-        count = _whole(
-            columnar.split_properties(
-                self.data, self._longs(PROPERTIES_POSITION), lengths, pair_offsets,
-                names, name_lengths, values, value_lengths,
-            )
-        )  # fmt: skip
-        keys = self._text(names[:count], name_lengths[:count], None)
-        return pair_offsets, keys, (values[:count], value_lengths[:count])
+    def _pairs(self, value_kind: Any) -> tuple[npt.NDArray[np.int32], Array, Array]:
+        """Return where the pairs of each record begin, names, and values; of equal names the last value."""
+        size = int(self.rows[:, PROPERTIES_LENGTH].sum())
+        capacity = size // 4 + len(self.rows) + 2
+        pair_offsets = np.empty(len(self.rows) + 1, np.int32)
+        name_offsets, value_offsets = np.empty((2, capacity), np.int32)
+
+        def gather(names: ByteArray, values: ByteArray) -> int:
+            return kernels.gather_pairs(
+                self.data, self.rows, int(value_kind != pa.string()), pair_offsets, name_offsets,
+                names, value_offsets, values,
+            )  # fmt: skip
+
+        names, values = np.empty((2, size), np.uint8)
+        count = gather(names, values)
+        if count == kernels.NO_ROOM:
+            names, values = np.empty((2, 3 * size), np.uint8)
+            count = gather(names, values)
+        count = _whole(count)
+        return (
+            pair_offsets,
+            _binary(name_offsets[: count + 1], names, pa.string()),
+            _binary(value_offsets[: count + 1], values, value_kind),
+        )
 
     def properties(self) -> Array:
         """All properties; of equal names the last value."""
-        sizes = self.rows[:, PROPERTIES_LENGTH].sum()
-        capacity = int(sizes) // 4 + len(self.rows) + 2
-        pair_offsets = np.empty(len(self.rows) + 1, np.int32)
-        name_offsets, value_offsets = np.empty((2, capacity), np.int32)
-        names, values = np.empty((2, int(sizes)), np.uint8)
-        count = gather.gather_pairs(
-            self.data, self.rows, pair_offsets, name_offsets, names, value_offsets, values
-        )
-        if count == gather.OTHER:
-            return self._other_properties()
-        count = _whole(count)
-        return pa.Array.from_buffers(
-            PROPERTIES_TYPE,
-            len(self.rows),
-            [None, pa.py_buffer(pair_offsets)],
-            0,
-            0,
-            [
-                pa.StructArray.from_arrays(
-                    [
-                        _binary(name_offsets[: count + 1], names, pa.string()),
-                        _binary(value_offsets[: count + 1], values, pa.string()),
-                    ],
-                    fields=PAIR_FIELDS,
-                )
-            ],
-        )
-
-    def _other_properties(self) -> Array:
-        offsets, keys, (values, lengths) = self._pairs()
-        if pc.any(pc.match_substring(keys, REPLACEMENT)).as_py():  # names may have become the same
-            blocks = [
-                self.data[row[PROPERTIES_POSITION] :][: row[PROPERTIES_LENGTH]].tobytes()
-                for row in self.rows
-            ]
-            pairs = [list(decode_properties(block).items()) for block in blocks]
-            return pa.array(pairs, PROPERTIES_TYPE)
-        return pa.MapArray.from_arrays(pa.array(offsets), keys, self._text(values, lengths, None))
+        offsets, names, values = self._pairs(pa.string())
+        return pa.MapArray.from_arrays(pa.array(offsets), names, values)
 
     def headers(self) -> Array:
         """The user's own properties as Kafka has headers; null without any."""
-        bounds, keys, (values, lengths) = self._own_pairs()
+        bounds, names, values = self._own_pairs(pa.binary())
         pairs = pa.StructArray.from_arrays(
-            [keys, self._bytes(values, lengths, pa.binary())],
-            fields=[pa.field("key", pa.string()), pa.field("value", pa.binary())],
+            [names, values], fields=[pa.field("key", pa.string()), pa.field("value", pa.binary())]
         )
         return pa.ListArray.from_arrays(
             pa.array(bounds), pairs, mask=pa.array(bounds[1:] == bounds[:-1])
@@ -298,15 +239,15 @@ class RecordColumns:
 
     def own_properties(self) -> Array:
         """The user's own properties, without keys, tag and what else the store has among them."""
-        bounds, keys, (values, lengths) = self._own_pairs()
-        return pa.MapArray.from_arrays(pa.array(bounds), keys, self._text(values, lengths, None))
+        bounds, names, values = self._own_pairs(pa.string())
+        return pa.MapArray.from_arrays(pa.array(bounds), names, values)
 
-    def _own_pairs(self) -> tuple[npt.NDArray[np.int32], Array, tuple[Longs, Longs]]:
-        offsets, keys, (values, lengths) = self._pairs()
-        mine = pc.invert(pc.is_in(keys, RESERVED_NAMES))
+    def _own_pairs(self, value_kind: Any) -> tuple[npt.NDArray[np.int32], Array, Array]:
+        offsets, names, values = self._pairs(value_kind)
+        mine = pc.invert(pc.is_in(names, RESERVED_NAMES))
         kept = mine.to_numpy(zero_copy_only=False)
         before = np.concatenate(([0], np.cumsum(kept))).astype(np.int32)
-        return before[offsets], keys.filter(mine), (values[kept], lengths[kept])
+        return before[offsets], names.filter(mine), values.filter(mine)
 
     def _born_hosts(self) -> tuple[Longs, Longs]:
         wide = (self.rows[:, SYS_FLAG] & SYS_FLAG_BORN_HOST_V6) != 0
@@ -321,7 +262,7 @@ class RecordColumns:
     def hosts(self, positions: Longs, lengths: Longs) -> Array:
         numbers = np.empty(len(positions), np.int32)
         firsts = np.empty(HOSTS_MAX, np.int64)
-        distinct = int(columnar.number_hosts(self.data, positions, lengths, numbers, firsts))
+        distinct = int(kernels.number_hosts(self.data, positions, lengths, numbers, firsts))
         if distinct < 0:
             if len(positions) <= HOSTS_MAX:
                 raise ValueError("a host is not inside the array that was scanned")
@@ -339,20 +280,20 @@ class RecordColumns:
         return pa.array(texts, pa.string()).take(pa.array(numbers))
 
     def born_timestamp(self) -> Array:
-        return self.long_column(gather.LONG_BORN_TIMESTAMP, TIMESTAMP)
+        return self.long_column(kernels.LONG_BORN_TIMESTAMP, TIMESTAMP)
 
     def store_timestamp(self) -> Array:
-        return self.long_column(gather.LONG_STORE_TIMESTAMP, TIMESTAMP)
+        return self.long_column(kernels.LONG_STORE_TIMESTAMP, TIMESTAMP)
 
 
 COLUMNS: Final[
     dict[str, Callable[[RecordColumns], Array]]
 ] = {  # by the names of the client's records
     "topic": RecordColumns.topic,
-    "queue_id": lambda batch: batch.int_column(gather.INT_QUEUE_ID),
-    "queue_offset": lambda batch: batch.long_column(gather.LONG_QUEUE_OFFSET),
-    "commit_offset": lambda batch: batch.long_column(gather.LONG_COMMIT_OFFSET),
-    "size": lambda batch: batch.int_column(gather.INT_SIZE),
+    "queue_id": lambda batch: batch.int_column(kernels.INT_QUEUE_ID),
+    "queue_offset": lambda batch: batch.long_column(kernels.LONG_QUEUE_OFFSET),
+    "commit_offset": lambda batch: batch.long_column(kernels.LONG_COMMIT_OFFSET),
+    "size": lambda batch: batch.int_column(kernels.INT_SIZE),
     "message_id": RecordColumns.offset_message_id,
     "unique_key": RecordColumns.unique_key,
     "tag": RecordColumns.tags,
@@ -363,11 +304,11 @@ COLUMNS: Final[
     "store_timestamp": RecordColumns.store_timestamp,
     "born_host": lambda batch: batch.hosts(*batch._born_hosts()),
     "store_host": lambda batch: batch.hosts(*batch._store_hosts()),
-    "sys_flag": lambda batch: batch.int_column(gather.INT_SYS_FLAG),
-    "flag": lambda batch: batch.int_column(gather.INT_FLAG),
-    "body_crc": lambda batch: batch.int_column(gather.INT_BODY_CRC),
-    "reconsume_times": lambda batch: batch.int_column(gather.INT_RECONSUME_TIMES),
-    "prepared_offset": lambda batch: batch.long_column(gather.LONG_PREPARED_OFFSET),
+    "sys_flag": lambda batch: batch.int_column(kernels.INT_SYS_FLAG),
+    "flag": lambda batch: batch.int_column(kernels.INT_FLAG),
+    "body_crc": lambda batch: batch.int_column(kernels.INT_BODY_CRC),
+    "reconsume_times": lambda batch: batch.int_column(kernels.INT_RECONSUME_TIMES),
+    "prepared_offset": lambda batch: batch.long_column(kernels.LONG_PREPARED_OFFSET),
 }
 
 

@@ -1,4 +1,4 @@
-"""Looking up single records: those that an index says carry a key, and one at a given place."""
+"""Looking up single records: those that an index says carry a key, those that units point to, and one at a given place."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from storage.format.properties import KEY_SEPARATOR
 from storage.format.record_layout import COMMIT_OFFSET_POSITION, SYS_FLAG_POSITION
 from storage.kernels.columns import (
     CHECK_ALL,
+    COLUMN_COUNT,
     KEYS_LENGTH,
     KEYS_POSITION,
     SIZE,
     STOP_COMMIT_OFFSET,
     STOP_END,
+    STOP_SIZE,
     STOP_TRUNCATED,
     STOP_ZERO,
     STORE_TIMESTAMP,
@@ -27,6 +29,7 @@ from storage.kernels.primitives.jit import (
     BYTES,
     INT64S,
     WRITABLE_INT64S,
+    WRITABLE_ROWS,
     i64,
     inner,
     int64,
@@ -142,3 +145,33 @@ def check_one(data: Any, position: int, end: int, commit_offset: int) -> tuple[i
     if is_damage(data, position, end, commit_offset, stop):
         return i64(read_i32(data, position)), stop
     return i64(0), stop
+
+
+@kernel(int64(BYTES, int64, INT64S, INT64S, int64, WRITABLE_ROWS, WRITABLE_INT64S))
+def check_units(
+    data: Any, data_offset: int, commit_offsets: Any, sizes: Any, checks: int, rows: Any, stops: Any
+) -> int:
+    """Check the record that each unit points to and fill its row.
+
+    ``data_offset`` is the commit offset of ``data[0]``. ``stops[i]`` becomes END for a good record of
+    the unit's size; ``rows[i]`` is whole only then. Returns the number of good ones, -1 if an array
+    is too small.
+    """
+    count = commit_offsets.size
+    if sizes.size < count or rows.shape[0] < count or stops.size < count:
+        return i64(-1)
+    if rows.shape[1] != COLUMN_COUNT:
+        return i64(-1)
+    good = i64(0)
+    for i in range(count):
+        position = commit_offsets[i] - data_offset
+        if not 0 <= position <= data.size - sizes[i] or sizes[i] <= 0:
+            stops[i] = STOP_TRUNCATED
+            continue
+        stop = check_record(data, position, position + sizes[i], commit_offsets[i], checks, rows, i)
+        if stop == STOP_END and rows[i, SIZE] != sizes[i]:
+            stop = STOP_SIZE
+        stops[i] = stop
+        if stop == STOP_END:
+            good += 1
+    return good

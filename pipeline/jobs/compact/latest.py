@@ -158,9 +158,7 @@ def _candidates_of(
     table = pa.table(
         {
             "topic": batch.topic().cast(pa.binary()),
-            "key": batch._bytes(
-                batch._longs(KEYS_POSITION), batch._longs(KEYS_LENGTH), pa.binary()
-            ),
+            "key": batch._column(KEYS_POSITION, KEYS_LENGTH, pa.binary()),
             "place": 2 * rows[:, COMMIT_OFFSET] + (rows[:, BODY_LENGTH] == 0),
         },
         schema=SCHEMA,

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.files.mapped_file_queue import FileEntry
-from storage.kernels.arrow import columnar
 from storage.kernels.columns import ByteArray, Rows, new_rows
+from storage.kernels.lookup import check_units
 from storage.view.log.files import ListedLog
 from storage.view.queues.checked_units import UnitBatch
 from storage.view.queues.queue_files import UNITS_MAX
@@ -59,7 +59,7 @@ class UnitRecords:
             if data is None:
                 begins = offsets[places] - file.start_offset
                 data = self._log.map(file, begins, np.minimum(begins + sizes[places], file.size))
-            columnar.check_units(
+            check_units(
                 data, file.start_offset, offsets[places], sizes[places], self._checks,
                 self._rows, self._stops,
             )  # fmt: skip

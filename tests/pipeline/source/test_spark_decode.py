@@ -20,7 +20,14 @@ from storage.format.compression import compress
 from storage.format.message_id import encode_message_id
 from storage.format.properties import RESERVED
 from storage.format.record import Record, decode_record, encode_record
-from storage.kernels.columns import BODY_LENGTH, BODY_POSITION, POSITION, PROPERTIES_POSITION
+from storage.kernels.columns import (
+    BODY_LENGTH,
+    BODY_POSITION,
+    HAS_TAGS,
+    POSITION,
+    PROPERTIES_LENGTH,
+    PROPERTIES_POSITION,
+)
 from storage.view.log.walk import RecordRun, walk_range
 
 INT32S = st.integers(-(1 << 31), (1 << 31) - 1)
@@ -72,16 +79,12 @@ def logs(draw: st.DrawFn, commit_offset: int = 1 << 30) -> bytes:
 
 
 def plain_headers(block: bytes) -> list[dict[str, Any]] | None:
-    pairs: dict[bytes, bytes] = {}
+    pairs: dict[str, bytes] = {}
     for segment in block.split(b"\x02"):
         name, separator, value = segment.partition(b"\x01")
         if name and separator and value:
-            pairs[name] = value
-    mine = [
-        {"key": name.decode(errors="replace"), "value": value}
-        for name, value in pairs.items()
-        if name.decode(errors="replace") not in RESERVED
-    ]
+            pairs[name.decode(errors="replace")] = value
+    mine = [{"key": name, "value": value} for name, value in pairs.items() if name not in RESERVED]
     return mine or None
 
 
@@ -174,7 +177,7 @@ def test_columns_are_what_a_plain_decode_says(log: bytes) -> None:
     ids=["twice", "broken", "names that become one", "unicode", "no separator", "empty"],
 )
 def test_odd_properties(block: bytes) -> None:
-    """What is rare takes other kernels and says the same."""
+    """A name that comes twice, and bytes that are no text."""
     log = encode_record(topic="t", queue_id=0, body=b"", properties_block=block)
     made = columns_of(log, 0)
 
@@ -186,8 +189,8 @@ def test_odd_properties(block: bytes) -> None:
 @pytest.mark.parametrize("column", [POSITION, BODY_POSITION, PROPERTIES_POSITION])
 @pytest.mark.parametrize("moved", [-(1 << 62), -1000, 1000, 1 << 62])
 def test_kernels_touch_nothing_outside_the_data(column: int, moved: int) -> None:
-    """Rows that point elsewhere, and arrays that are too small, are answered with WRONG."""
-    from storage.kernels.arrow import gather
+    """Rows that point elsewhere are answered with WRONG, arrays that are too small with NO_ROOM."""
+    from storage.kernels import arrow as kernels
 
     log = encode_record(topic="t", queue_id=0, body=b"body", properties_block=b"TAGS\x01a\x02")
     data = np.frombuffer(log, np.uint8)
@@ -202,24 +205,35 @@ def test_kernels_touch_nothing_outside_the_data(column: int, moved: int) -> None
 
     def answers() -> dict[int, int]:
         return {
-            POSITION: gather.read_numbers(data, rows, ints, longs),
-            BODY_POSITION: gather.gather_column(
-                data, rows, BODY_POSITION, BODY_LENGTH, 0, 0, offsets[0], present, out
+            POSITION: kernels.read_numbers(data, rows, ints, longs),
+            BODY_POSITION: kernels.gather_column(
+                data, rows, BODY_POSITION, BODY_LENGTH, out[:0], 0, 0, offsets[0], present, out
             ),
             PROPERTIES_POSITION: min(
-                gather.gather_tags(data, rows, TAGS_NAME, offsets[0], present, out),
-                gather.gather_pairs(
-                    data, rows, offsets[0], offsets[1], out, offsets[2], out.copy()
+                kernels.gather_column(
+                    data,
+                    rows,
+                    PROPERTIES_POSITION,
+                    PROPERTIES_LENGTH,
+                    TAGS_NAME,
+                    HAS_TAGS,
+                    1,
+                    offsets[0],
+                    present,
+                    out,
+                ),
+                kernels.gather_pairs(
+                    data, rows, 0, offsets[0], offsets[1], out, offsets[2], out.copy()
                 ),
             ),
         }
 
     assert min(answers().values()) > 0
     rows[0, column] += moved
-    assert answers()[column] == gather.WRONG
+    assert answers()[column] == kernels.WRONG
     rows[0, column] -= moved
     out = out[:0]
-    assert list(answers().values())[1:] == [gather.WRONG, gather.WRONG]
+    assert list(answers().values())[1:] == [kernels.NO_ROOM, kernels.NO_ROOM]
 
 
 def test_through_spark_as_decoded_plainly(spark: Any, tmp_path: Path) -> None:

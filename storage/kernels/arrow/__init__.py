@@ -1,1 +1,0 @@
-"""Kernels that turn rows of a scan into the buffers of Arrow arrays."""
