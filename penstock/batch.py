@@ -17,18 +17,10 @@ from penstock.tracing import traced
 from storage.clock import Clock, SystemClock
 from storage.errors import InvalidMessage
 from storage.format.hosts import ANY_HOST
-from storage.format.limits import check_keys, check_properties, check_tag, check_unique_key
-from storage.format.properties import (
-    KEYS,
-    PROPERTIES_SIZE_MAX,
-    TAGS,
-    UNIQ_KEY,
-    encode_properties,
-)
+from storage.format.limits import checked_properties
 from storage.format.record_template import TRAILER, RecordTemplate
 
 SIZE_MAX_DEFAULT: Final = 4 << 20
-_SAFE_LENGTH: Final = 8_000  # characters that stay below every limit, at up to 4 bytes each
 NO_PROPERTIES: Final[Mapping[str, str]] = {}
 
 Keys = Sequence[str]
@@ -187,48 +179,14 @@ def properties_block(
 ) -> bytes:
     """Encode a message's properties with room for the record's CRC after them.
 
-    InvalidArgument names the field that breaks a rule. A message that could break one is looked at
-    by the rules themselves; that none could is seen by counting separators once.
+    InvalidArgument names the field that breaks a rule.
     """
     properties = traced(properties)
-    if not (keys or tag or properties or unique_key or isinstance(keys, str)):
-        return TRAILER
-    joined = " ".join(keys)
-    text = f"{KEYS}\x01{joined}\x02" if keys else ""
-    if tag:
-        text += f"{TAGS}\x01{tag}\x02"
-    if (
-        properties
-        or unique_key
-        or text.count("\x02") != bool(keys) + bool(tag)
-        or text.count("\x01") != bool(keys) + bool(tag)
-        or isinstance(keys, str)
-        or (keys and ("" in keys or joined.count(" ") != len(keys) - 1))
-        or (tag and ("|" in tag or tag[0].isspace() or tag[-1].isspace()))
-        or len(text) > _SAFE_LENGTH
-    ):
-        return _checked_block(keys, tag, properties, unique_key)
-    try:
-        return text.encode() + TRAILER
-    except UnicodeEncodeError:
-        return _checked_block(keys, tag, properties, unique_key)
-
-
-def _checked_block(keys: Keys, tag: str, properties: Mapping[str, str], unique_key: str) -> bytes:
     if isinstance(keys, str):
         raise InvalidArgument("keys: give a sequence of keys, not one text", field="keys")
+    if not (keys or tag or properties or unique_key):
+        return TRAILER
     try:
-        check_keys(keys)
-        check_tag(tag)
-        check_unique_key(unique_key)
-        check_properties(properties)
+        return checked_properties(keys, tag, properties, unique_key, wait=False) + TRAILER
     except InvalidMessage as error:
         raise InvalidArgument(str(error), field=error.field) from error
-    named = {UNIQ_KEY: unique_key, KEYS: " ".join(keys), TAGS: tag}
-    block = encode_properties(named | dict(properties)) + TRAILER
-    if len(block) > PROPERTIES_SIZE_MAX:
-        raise InvalidArgument(
-            f"properties: {len(block)} bytes with keys and tag; the most is {PROPERTIES_SIZE_MAX}",
-            field="properties",
-        )
-    return block

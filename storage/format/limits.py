@@ -48,8 +48,9 @@ NOT_SENT_TO: Final = frozenset(
     }
 )
 """Topics of a broker's own, which acts on what stands there and takes no message for them."""
-_SAFE_LENGTH: Final = 30_000  # below every limit on sizes
+_SAFE_LENGTH: Final = 8_000  # characters that stay below every limit, at up to 4 bytes each
 _SEPARATORS: Final = ("\x01", "\x02")
+_WAIT_TRUE: Final = f"{WAIT}\x01true\x02"
 
 
 def check_topic(topic: str) -> None:
@@ -109,61 +110,53 @@ def check_properties(properties: Mapping[str, str]) -> None:
 
 
 def checked_properties(
-    *,
-    keys: Sequence[str] = (),
-    tag: str = "",
-    properties: Mapping[str, str],
-    unique_key: str = "",
-    property_crc: bool = True,
-) -> bytes:
-    """Check a message's keys, tag and properties, and encode them as one block.
-
-    The block has room for the trailer that ``property_crc`` asks for; it is not in the block.
-    A message that could break a rule is looked at rule by rule; that none could is seen by counting
-    separators once.
-    """
-    joined = KEY_SEPARATOR.join(keys)
-    block = (
-        (f"{UNIQ_KEY}\x01{unique_key}\x02" if unique_key else "")
-        + (f"{KEYS}\x01{joined}\x02" if joined else "")
-        + f"{WAIT}\x01true\x02"
-        + (f"{TAGS}\x01{tag}\x02" if tag else "")
-    )
-    pair_count = 1 + bool(unique_key) + bool(joined) + bool(tag)
-    if (
-        not properties
-        and len(block) <= _SAFE_LENGTH
-        and block.isascii()
-        and block.count("\x01") == block.count("\x02") == pair_count
-        and block.count(KEY_SEPARATOR) == max(len(keys) - 1, 0)
-        and "" not in keys
-        and "|" not in tag
-        and tag == tag.strip()
-    ):
-        return block.encode()
-    return _checked_properties(keys, tag, properties, unique_key, property_crc=property_crc)
-
-
-def _checked_properties(
     keys: Sequence[str],
     tag: str,
     properties: Mapping[str, str],
     unique_key: str,
     *,
-    property_crc: bool,
+    wait: bool = True,
+    property_crc: bool = True,
 ) -> bytes:
+    """Check a message's keys, tag and properties, and encode them as one block.
+
+    With ``wait`` WAIT is among them. The block has room for the trailer that ``property_crc`` asks for; it is not
+    in the block. A message that could break a rule is looked at rule by rule; that none could is seen by
+    counting separators once.
+    """
+    joined = KEY_SEPARATOR.join(keys)
+    block = f"{UNIQ_KEY}\x01{unique_key}\x02" if unique_key else ""
+    if joined:
+        block += f"{KEYS}\x01{joined}\x02"
+    if wait:
+        block += _WAIT_TRUE
+    if tag:
+        block += f"{TAGS}\x01{tag}\x02"
+    pair_count = bool(unique_key) + bool(joined) + wait + bool(tag)
+    if (
+        not properties
+        and len(block) <= _SAFE_LENGTH
+        and block.count("\x01") == block.count("\x02") == pair_count
+        and block.count(KEY_SEPARATOR) == (len(keys) - 1 if keys else 0)
+        and "" not in keys
+        and (not tag or ("|" not in tag and not (tag[0].isspace() or tag[-1].isspace())))
+    ):
+        try:
+            return block.encode()
+        except UnicodeEncodeError:
+            pass  # the rules name the field
     check_keys(keys)
     check_tag(tag)
     check_unique_key(unique_key)
     check_properties(properties)
-    named = {UNIQ_KEY: unique_key, KEYS: KEY_SEPARATOR.join(keys), WAIT: "true", TAGS: tag}
-    block = encode_properties(named | dict(properties))
+    named = {UNIQ_KEY: unique_key, KEYS: joined, WAIT: "true" if wait else "", TAGS: tag}
+    encoded = encode_properties(named | dict(properties))
     size_max = PROPERTIES_SIZE_MAX - PROPERTY_CRC_SIZE * property_crc
-    if len(block) > size_max:
+    if len(encoded) > size_max:
         raise InvalidMessage(
-            "properties", f"{len(block)} bytes with keys and tag; the most is {size_max}"
+            "properties", f"{len(encoded)} bytes with keys and tag; the most is {size_max}"
         )
-    return block
+    return encoded
 
 
 def _check_text(field: str, text: str) -> None:

@@ -85,10 +85,10 @@ class MessageEncoder:
             )
         unique_key = message.unique_key or self.unique_keys.make()
         properties = checked_properties(
-            keys=message.keys,
-            tag=message.tag,
-            properties=message.properties,
-            unique_key=unique_key,
+            message.keys,
+            message.tag,
+            message.properties,
+            unique_key,
             property_crc=self._property_crc,
         )
         if message.is_delayed:

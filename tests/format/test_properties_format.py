@@ -100,7 +100,7 @@ REFUSED = {
     "body too large": (lambda: check_body(11, 10), "body", "11 bytes; the most is 10"),
     "forbidden topic": (lambda: check_topic("a b"), "topic", "' '"),
     "block too large": (
-        lambda: checked_properties(properties={"n": "v" * 32_766}), "properties", "the most is 32747",
+        lambda: checked_properties((), "", {"n": "v" * 32_766}, ""), "properties", "the most is 32747",
     ),
 }  # fmt: skip
 
@@ -131,13 +131,13 @@ def test_at_the_limits() -> None:
     check_keys(["k" * 15_999, "k" * 16_000])
     check_body(10, 10)
     check_tag("")
-    assert decode_properties(checked_properties(properties={})) == {"WAIT": "true"}
+    assert decode_properties(checked_properties((), "", {}, "")) == {"WAIT": "true"}
     room = 32_767 - 20 - len(b"WAIT\x01true\x02n\x01\x02")
-    assert len(checked_properties(properties={"n": "v" * room})) == 32_747
+    assert len(checked_properties((), "", {"n": "v" * room}, "")) == 32_747
     with pytest.raises(InvalidMessage):
-        checked_properties(properties={"n": "v" * (room + 1)})
+        checked_properties((), "", {"n": "v" * (room + 1)}, "")
     assert (
-        len(checked_properties(properties={"n": "v" * (room + 20)}, property_crc=False)) == 32_767
+        len(checked_properties((), "", {"n": "v" * (room + 20)}, "", property_crc=False)) == 32_767
     )
 
 
