@@ -29,7 +29,6 @@ from storage.config import StoreConfig
 from storage.errors import StoreBusy
 from storage.files.allocator import WARM_FILES
 from storage.files.filesystem import OsFileSystem
-from storage.kernels import warm
 from storage.writer import StoreWriter
 
 TOPIC: Final = "orders"
@@ -181,7 +180,6 @@ def run_long(
     directory: Path, *, rounds: int, seconds: float, log_file_bytes: int = LOG_FILE_BYTES
 ) -> Figure:
     """Measure appends for ``seconds`` a round, with default settings."""
-    warm()
     rng = random.Random(1)
     sources = [client_batch(rng, number % QUEUES, BODY_BYTES) for number in range(SOURCES)]
     config = StoreConfig(commit_log_file_size=log_file_bytes)
@@ -230,7 +228,6 @@ def run_bursts(
     directory: Path, *, rounds: int, batches: int = BATCHES, log_file_bytes: int = LOG_FILE_BYTES
 ) -> list[Figure]:
     """Measure bursts to one queue and to eight queues a batch."""
-    warm()
     one, eight = batches_of(queues=1), batches_of(queues=QUEUES)
     size = (4 * batches + 1) * max(len(batch) for batch in one + eight)
     figures = []

@@ -16,7 +16,7 @@ from bench.figures import Figure, alternate, beside, command
 from storage.format.hosts import encode_host
 from storage.format.index import file_size
 from storage.format.record import encode_for_batch
-from storage.kernels import batch, client_records, columns, queue, scan, warm
+from storage.kernels import batch, client_records, columns, queue, scan
 from storage.kernels.index import entries
 
 BATCH_RECORDS: Final = 64
@@ -116,7 +116,6 @@ class Log:
 
 def run(*, rounds: int = ROUNDS) -> list[Figure]:
     """Build the queues' units and the index from the log, each beside a walk of its records."""
-    warm()
     log = Log()
     figures = []
     for name, unit, build, wanted in (

@@ -26,7 +26,6 @@ from storage.files.filesystem import OsFileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.format.properties import encode_properties
 from storage.format.record import decode_record, encode_for_batch
-from storage.kernels import warm
 from storage.view.log.walk import RecordRun, walk_log
 from storage.writer import StoreWriter
 
@@ -139,7 +138,6 @@ def pending(root: Path, count: int, deliver: int, seconds: float) -> list[Figure
 
 def measure(store: Path, count: int, deliver: int, seconds: float) -> Measured:
     """Open a store of so many pending timers, deliver the first of them, and others at a steady rate."""
-    warm()
     clock = AheadClock()
     before_mb = resident_mb()
     began = time.perf_counter()
@@ -213,7 +211,6 @@ def run(
     directory: Path = Path(),
 ) -> list[Figure]:
     """Start with so many pending timers, deliver some of them together, then others at a steady rate."""
-    warm()
     with tempfile.TemporaryDirectory(dir=directory) as root:
         return pending(Path(root), count, deliver, seconds)
 

@@ -21,7 +21,6 @@ from storage.config import StoreConfig
 from storage.files.filesystem import OsFileSystem
 from storage.files.uncached import aligned_array
 from storage.journal.states import StateJournal
-from storage.kernels import warm
 from storage.scrub.log_windows import WINDOW
 from storage.scrub.worker import ScrubWorker
 from storage.view.layout import StorePaths
@@ -53,7 +52,6 @@ def run(
     directory: Path = Path(), *, gib: float = 1.0, rounds: int = 7, log_file_bytes: int = 1 << 28
 ) -> list[Figure]:
     """Measure passes over a store of ``gib``; by processor time, as devices differ."""
-    warm()
     filesystem = OsFileSystem()
     with tempfile.TemporaryDirectory(prefix="bench-scrub-", dir=directory) as temporary:
         paths = StorePaths(Path(temporary))

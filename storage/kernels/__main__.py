@@ -6,10 +6,11 @@ import os
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from importlib import import_module
+from pkgutil import walk_packages
 from time import perf_counter
 from typing import Final
 
-from storage.kernels import MODULES, PIPELINE_MODULES
+from storage import kernels
 
 PROCESSES_MAX: Final = 8
 
@@ -21,7 +22,7 @@ def compile_module(name: str) -> None:
 
 if __name__ == "__main__":
     began = perf_counter()
-    own = [f"storage.kernels.{name}" for name in (*MODULES, *PIPELINE_MODULES)]
+    own = [each.name for each in walk_packages(kernels.__path__, "storage.kernels.")]
     cores = min(len(os.sched_getaffinity(0)), PROCESSES_MAX)
     with ProcessPoolExecutor(cores) as processes:
         list(processes.map(compile_module, [*own, *sys.argv[1:]]))

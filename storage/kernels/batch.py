@@ -6,33 +6,40 @@ from typing import Any, Final
 
 from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE
 from storage.format.producers.sequence import SEQUENCE_PROPERTY_SIZE
-from storage.format.properties import PROPERTIES_SIZE_MAX
+from storage.format.properties import PROPERTIES_SIZE_MAX, PROPERTY_END
 from storage.format.property_crc import PROPERTY_CRC_SIZE
-from storage.format.record_layout import COMMIT_OFFSET_POSITION, QUEUE_OFFSET_POSITION
+from storage.format.record_layout import (
+    COMMIT_OFFSET_POSITION,
+    QUEUE_OFFSET_POSITION,
+    SYS_FLAG_POSITION,
+    SYS_FLAG_STORE_HOST_V6,
+)
 from storage.kernels.client_records import validate_records
 from storage.kernels.columns import (
     BODY_LENGTH,
+    BODY_POSITION,
     COLUMN_COUNT,
+    COMMIT_OFFSET,
     FEATURES,
     HAS_PROPERTY_CRC,
+    KEYS_POSITION,
     POSITION,
     PROPERTIES_LENGTH,
+    PROPERTIES_POSITION,
     QUEUE_ID,
+    QUEUE_OFFSET,
     SIZE,
     STOP_END,
     STOP_ROWS_FULL,
+    STORE_TIMESTAMP,
     STORE_TIMESTAMP_POSITION,
+    SYS_FLAG,
     TOPIC_LENGTH,
     TOPIC_POSITION,
+    UNIQ_KEY_POSITION,
 )
-from storage.kernels.placed_record import (
-    copy_record,
-    placed_size_of,
-    tell_placed,
-    trailer_growth,
-)
-from storage.kernels.primitives.big_endian import read_u8, write_i64
-from storage.kernels.primitives.crc import bytes_equal, masked_crc
+from storage.kernels.primitives.big_endian import read_u8, write_i16, write_i32, write_i64
+from storage.kernels.primitives.crc import bytes_equal, copy_bytes, masked_crc
 from storage.kernels.primitives.jit import (
     BYTES,
     INT64S,
@@ -46,6 +53,8 @@ from storage.kernels.primitives.jit import (
     int64,
     kernel,
     results,
+    u8,
+    uintp,
 )
 from storage.kernels.primitives.scratch import free_longs, new_longs
 from storage.kernels.producers.sequences import insert_sequence
@@ -75,7 +84,12 @@ def same_queue(data: Any, rows: Any, left: int, right: int) -> bool:
 def group_rows(
     data: Any, rows: Any, count: int, group_of: Any, first_row: Any, group_size: Any
 ) -> int:
-    """What :func:`group_by_queue` does, for kernels."""
+    """Number the queues that rows ``[0, count)`` of ``data`` belong to, in order of appearance.
+
+    ``group_of[i]`` becomes the group of row i, ``first_row[g]`` the first row of group g and
+    ``group_size[g]`` its number of rows; each array must have room for ``count``. Rows must come
+    from a scan of ``data``. Returns the number of groups, -1 if an array is too small.
+    """
     if (
         count > rows.shape[0]
         or rows.shape[1] != COLUMN_COUNT
@@ -114,24 +128,112 @@ def group_rows(
     return group_count
 
 
-@kernel(int64(BYTES, ROWS, int64, WRITABLE_INT64S, WRITABLE_INT64S, WRITABLE_INT64S))
-def group_by_queue(
-    data: Any, rows: Any, count: int, group_of: Any, first_row: Any, group_size: Any
-) -> int:
-    """Number the queues that rows ``[0, count)`` of ``data`` belong to, in order of appearance.
+group_by_queue: Final = kernel(
+    int64(BYTES, ROWS, int64, WRITABLE_INT64S, WRITABLE_INT64S, WRITABLE_INT64S)
+)(group_rows)
 
-    ``group_of[i]`` becomes the group of row i, ``first_row[g]`` the first row of group g and
-    ``group_size[g]`` its number of rows; each array must have room for ``count``. Rows must come
-    from a scan of ``data``. Returns the number of groups, -1 if an array is too small.
+
+@inner
+def trailer_growth(data: Any, rows: Any, row: int, append_property_crc: bool) -> int:
+    """Bytes by which a record's properties grow for a property CRC trailer."""
+    if not append_property_crc or rows[row, FEATURES] & HAS_PROPERTY_CRC:
+        return i64(0)
+    length = rows[row, PROPERTIES_LENGTH]
+    if length > 0 and read_u8(data, rows[row, PROPERTIES_POSITION] + length - 1) != PROPERTY_END:
+        return i64(PROPERTY_CRC_SIZE + 1)
+    return i64(PROPERTY_CRC_SIZE)
+
+
+@inner
+def host_size_of(rows: Any, row: int) -> int:
+    """Bytes of the record's own store host."""
+    if rows[row, SYS_FLAG] & SYS_FLAG_STORE_HOST_V6:
+        return i64(IPV6_HOST_SIZE)
+    return i64(IPV4_HOST_SIZE)
+
+
+@inner
+def placed_size_of(rows: Any, row: int, growth: int, store_host_size: int) -> int:
+    """Bytes of a record once it is placed."""
+    return i64(rows[row, SIZE] + growth + store_host_size - host_size_of(rows, row))
+
+
+@inner
+def copy_record(
+    dst: Any, dst_position: int, src: Any, rows: Any, row: int, store_host: Any, growth: int,
+    placed_size: int,
+) -> None:  # fmt: skip
+    """Copy one record with another store host and ``growth`` more bytes of properties.
+
+    Lengths, host and system flag are set; the trailer that the growth is for is not.
     """
-    return group_rows(data, rows, count, group_of, first_row, group_size)
+    position = rows[row, POSITION]
+    size = rows[row, SIZE]
+    host_size = store_host.size
+    old_host_size = host_size_of(rows, row)
+    host_at = rows[row, STORE_TIMESTAMP_POSITION] + 8 - position
+    if host_size == old_host_size:
+        copy_bytes(dst, dst_position, src, position, size)
+    else:
+        tail = host_at + old_host_size
+        copy_bytes(dst, dst_position, src, position, host_at)
+        copy_bytes(dst, dst_position + host_at + host_size, src, position + tail, size - tail)
+        sys_flag = rows[row, SYS_FLAG] ^ SYS_FLAG_STORE_HOST_V6
+        write_i32(dst, dst_position + SYS_FLAG_POSITION, sys_flag)
+    for i in range(host_size):
+        dst[uintp(dst_position + host_at + i)] = store_host[uintp(i)]
+    if growth > 0:
+        length = rows[row, PROPERTIES_LENGTH]
+        end = dst_position + placed_size - growth
+        if growth > PROPERTY_CRC_SIZE:
+            dst[uintp(end)] = u8(PROPERTY_END)
+        write_i16(dst, end - length - 2, length + growth)
+    if placed_size != size:
+        write_i32(dst, dst_position, placed_size)
+
+
+@inner
+def tell_placed(
+    rows: Any, row: int, placed_rows: Any, dst_position: int, growth: int, host_size: int,
+    queue_offset: int, commit_offset: int, store_timestamp: int, inserted: int,
+) -> None:  # fmt: skip
+    """Make ``placed_rows[row]`` the row of the copy, whose properties got ``inserted`` bytes before them."""
+    shift = dst_position - rows[row, POSITION]
+    host_shift = host_size - host_size_of(rows, row)
+    for column in range(COLUMN_COUNT):
+        placed_rows[row, column] = rows[row, column]
+    placed_rows[row, POSITION] = dst_position
+    placed_rows[row, STORE_TIMESTAMP_POSITION] += shift
+    shift += host_shift
+    placed_rows[row, BODY_POSITION] += shift
+    placed_rows[row, TOPIC_POSITION] += shift
+    placed_rows[row, PROPERTIES_POSITION] += shift
+    if rows[row, UNIQ_KEY_POSITION] > 0:
+        placed_rows[row, UNIQ_KEY_POSITION] += shift + inserted
+    if rows[row, KEYS_POSITION] > 0:
+        placed_rows[row, KEYS_POSITION] += shift + inserted
+    placed_rows[row, SIZE] += growth + host_shift + inserted
+    placed_rows[row, PROPERTIES_LENGTH] += inserted
+    if host_shift != 0:
+        placed_rows[row, SYS_FLAG] ^= SYS_FLAG_STORE_HOST_V6
+    if growth > 0:
+        placed_rows[row, PROPERTIES_LENGTH] += growth
+        placed_rows[row, FEATURES] |= HAS_PROPERTY_CRC
+    placed_rows[row, QUEUE_OFFSET] = queue_offset
+    placed_rows[row, COMMIT_OFFSET] = commit_offset
+    placed_rows[row, STORE_TIMESTAMP] = store_timestamp
 
 
 @inner
 def measure_rows(
     src: Any, rows: Any, count: int, store_host_size: int, append_property_crc: bool, sizes: Any
 ) -> int:
-    """What :func:`placed_size` does, for kernels."""
+    """Bytes that :func:`place_records` will write for rows ``[0, count)`` of ``src``.
+
+    ``sizes[i]`` becomes the stored size of record i (room for ``count`` is needed);
+    ``store_host_size`` is 8 or 20. Returns the sum, or ``-1 - i`` if record i's properties have no
+    room for the trailer (32,767 bytes in all), or ``-1 - count`` if an argument does not fit.
+    """
     if (
         count > rows.shape[0]
         or rows.shape[1] != COLUMN_COUNT
@@ -149,17 +251,9 @@ def measure_rows(
     return total
 
 
-@kernel(int64(BYTES, ROWS, int64, int64, boolean, WRITABLE_INT64S))
-def placed_size(
-    src: Any, rows: Any, count: int, store_host_size: int, append_property_crc: bool, sizes: Any
-) -> int:
-    """Bytes that :func:`place_records` will write for rows ``[0, count)`` of ``src``.
-
-    ``sizes[i]`` becomes the stored size of record i (room for ``count`` is needed);
-    ``store_host_size`` is 8 or 20. Returns the sum, or ``-1 - i`` if record i's properties have no
-    room for the trailer (32,767 bytes in all), or ``-1 - count`` if an argument does not fit.
-    """
-    return measure_rows(src, rows, count, store_host_size, append_property_crc, sizes)
+placed_size: Final = kernel(int64(BYTES, ROWS, int64, int64, boolean, WRITABLE_INT64S))(
+    measure_rows
+)
 
 
 @kernel(

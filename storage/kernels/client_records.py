@@ -109,7 +109,20 @@ def check_client_record(data: Any, position: int, end: int, rows: Any, row: int)
 
 @inner
 def validate_records(records: Any, rows: Any) -> tuple[int, int, int]:
-    """What :func:`validate_batch` does, for kernels."""
+    """Check every record of a client's batch and fill ``rows``.
+
+    A record must have lengths that add up, magic V1 or V2 as the topic's length asks, a topic of
+    legal characters, a queue id >= 0, the right body CRC, no system flag but compression, multi-tag
+    and IPv6 bits, and well-formed UTF-8 properties whose names are not the store's (a property CRC
+    trailer may end them; its digits are not looked at), delays that are numbers, no ``|`` in TAGS, and
+    no end that would be taken for a torn or damaged one.
+    Not checked: body and topic length limits, whether topic and queue exist, the fields that
+    :func:`place_records` sets.
+
+    Returns ``(count, bad_index, stop)``. All good: ``(count, -1, STOP_END)``. Otherwise
+    ``bad_index == count`` is the first bad record and ``stop`` says why; STOP_ROWS_FULL if there
+    are more records than rows.
+    """
     if rows.shape[1] != COLUMN_COUNT:
         return i64(0), i64(0), i64(STOP_ROWS_FULL)
     end = records.size
@@ -126,20 +139,4 @@ def validate_records(records: Any, rows: Any) -> tuple[int, int, int]:
     return count, i64(-1), i64(STOP_END)
 
 
-@kernel(results(int64, 3)(BYTES, WRITABLE_ROWS))
-def validate_batch(records: Any, rows: Any) -> tuple[int, int, int]:
-    """Check every record of a client's batch and fill ``rows``.
-
-    A record must have lengths that add up, magic V1 or V2 as the topic's length asks, a topic of
-    legal characters, a queue id >= 0, the right body CRC, no system flag but compression, multi-tag
-    and IPv6 bits, and well-formed UTF-8 properties whose names are not the store's (a property CRC
-    trailer may end them; its digits are not looked at), delays that are numbers, no ``|`` in TAGS, and
-    no end that would be taken for a torn or damaged one.
-    Not checked: body and topic length limits, whether topic and queue exist, the fields that
-    :func:`place_records` sets.
-
-    Returns ``(count, bad_index, stop)``. All good: ``(count, -1, STOP_END)``. Otherwise
-    ``bad_index == count`` is the first bad record and ``stop`` says why; STOP_ROWS_FULL if there
-    are more records than rows.
-    """
-    return validate_records(records, rows)
+validate_batch: Final = kernel(results(int64, 3)(BYTES, WRITABLE_ROWS))(validate_records)

@@ -263,7 +263,14 @@ def check_record(
 def scan_rows(
     data: Any, begin: int, end: int, commit_offset_of_begin: int, checks: int, rows: Any
 ) -> tuple[int, int, int]:
-    """What :func:`scan_records` does, for kernels."""
+    """Walk the records of ``data[begin:end]`` until one is not good or ``rows`` is full.
+
+    ``checks`` are CHECK_* bits; ``commit_offset_of_begin`` is what CHECK_COMMIT_OFFSET starts from.
+    Returns ``(row_count, next_position, stop)``: rows ``[0, row_count)`` are whole and good,
+    ``next_position`` is where the walk stopped, ``stop`` (a STOP_*) says why. STOP_END means
+    ``next_position == end``. Of a blank record ``next_position`` is its own position. A range that
+    is not inside ``data`` gives ``(0, begin, STOP_TRUNCATED)``.
+    """
     if begin < 0 or end > data.size or begin > end or rows.shape[1] != COLUMN_COUNT:
         return i64(0), i64(begin), i64(STOP_TRUNCATED)
     capacity = rows.shape[0]
@@ -281,19 +288,9 @@ def scan_rows(
     return count, position, i64(STOP_END)
 
 
-@kernel(results(int64, 3)(BYTES, int64, int64, int64, int64, WRITABLE_ROWS))
-def scan_records(
-    data: Any, begin: int, end: int, commit_offset_of_begin: int, checks: int, rows: Any
-) -> tuple[int, int, int]:
-    """Walk the records of ``data[begin:end]`` until one is not good or ``rows`` is full.
-
-    ``checks`` are CHECK_* bits; ``commit_offset_of_begin`` is what CHECK_COMMIT_OFFSET starts from.
-    Returns ``(row_count, next_position, stop)``: rows ``[0, row_count)`` are whole and good,
-    ``next_position`` is where the walk stopped, ``stop`` (a STOP_*) says why. STOP_END means
-    ``next_position == end``. Of a blank record ``next_position`` is its own position. A range that
-    is not inside ``data`` gives ``(0, begin, STOP_TRUNCATED)``.
-    """
-    return scan_rows(data, begin, end, commit_offset_of_begin, checks, rows)
+scan_records: Final = kernel(results(int64, 3)(BYTES, int64, int64, int64, int64, WRITABLE_ROWS))(
+    scan_rows
+)
 
 
 @kernel(int64(BYTES, int64, int64, int64))
