@@ -16,7 +16,6 @@ from storage.format.names import topic_name_problem
 from storage.format.properties import PROPERTIES_SIZE_MAX
 from storage.kernels import encode as kernel
 from storage.kernels.encode import encode_rows
-from storage.kernels.timers import row_delays
 
 Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int32]
@@ -45,7 +44,7 @@ _PROBLEMS: Final = {
     kernel.BAD_NAME: ("headers", "has a name with U+0001 or U+0002, or that is not UTF-8"),
     kernel.BAD_VALUE: ("headers", "has a value that is not text: U+0001, U+0002 or no UTF-8"),
 }
-_NO_DELAY: Final = f"which is not a number of milliseconds from 0 to {row_delays.DELAY_MAX}"
+_NO_DELAY: Final = f"which is not a number of milliseconds from 0 to {kernel.DELAY_MAX}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,12 +160,12 @@ class ArrowRows:
                 columns.headers or columns.properties or columns.keys or columns.body, row,
                 f"makes {detail} bytes of properties, with keys and tags; the most is {PROPERTIES_SIZE_MAX}",
             )  # fmt: skip
-        if problem == row_delays.BAD_DELAY:
+        if problem == kernel.BAD_DELAY:
             return self._error(str(columns.delay_ms), row, f"is {self._delays[row]}, {_NO_DELAY}")
-        if problem == row_delays.BAD_DELIVERY_TIME:
+        if problem == kernel.BAD_DELIVERY_TIME:
             time_ms = self._delivery_times[row]
             return self._error(str(columns.deliver_at_ms), row, f"is {time_ms}, {_NO_DELAY}")
-        if problem == row_delays.TWO_DELAYS:
+        if problem == kernel.TWO_DELAYS:
             return self._error(
                 str(columns.delay_ms),
                 row,

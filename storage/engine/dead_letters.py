@@ -1,7 +1,7 @@
 """Dead letters: copies of records of the log, appended to the topic of a group's that gave them up.
 
-A copy has the fields that a broker gives it. It keeps body, flag, born time, born host and all properties, but
-for these::
+A copy has the fields that a broker gives it. It keeps body, flag, born time, born host and all properties,
+but for these::
 
     RETRY_TOPIC          the topic that the record stands in, unless the record has the property
     ORIGIN_MESSAGE_ID    the record's offset message id, unless the record has the property

@@ -71,13 +71,10 @@ def same_queue(data: Any, rows: Any, left: int, right: int) -> bool:
         rows[left, QUEUE_ID] == rows[right, QUEUE_ID]
         and rows[left, TOPIC_LENGTH] == rows[right, TOPIC_LENGTH]
         and bytes_equal(
-            data,
-            rows[left, TOPIC_POSITION],
-            data,
-            rows[right, TOPIC_POSITION],
+            data, rows[left, TOPIC_POSITION], data, rows[right, TOPIC_POSITION],
             rows[left, TOPIC_LENGTH],
         )
-    )
+    )  # fmt: skip
 
 
 @inner

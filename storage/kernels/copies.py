@@ -35,14 +35,11 @@ from storage.format.property_crc import PROPERTY_CRC_SIZE
 from storage.format.record_layout import (
     COMMIT_OFFSET_POSITION,
     MAGIC_POSITION,
-    MAGIC_V1,
-    MAGIC_V2,
     QUEUE_ID_POSITION,
     QUEUE_OFFSET_POSITION,
     SYS_FLAG_BORN_HOST_V6,
     SYS_FLAG_POSITION,
     SYS_FLAG_STORE_HOST_V6,
-    TOPIC_SIZE_MAX_V1,
 )
 from storage.kernels.columns import (
     BODY_LENGTH,
@@ -70,6 +67,7 @@ from storage.kernels.primitives.jit import (
 )
 from storage.kernels.primitives.text import text_bytes
 from storage.kernels.properties import property_ends
+from storage.kernels.record_parts import magic_of, write_topic
 
 TOPIC_AT: Final = 0
 TOPIC_SIZE: Final = 1
@@ -86,8 +84,6 @@ BLOCK_SIZE_MAX: Final = PROPERTIES_SIZE_MAX - PROPERTY_CRC_SIZE - 1
 COPY_GROWTH: Final = 8  # bytes of a longer topic length and a missing end of the last property
 _HOST_SIZE: Final = 8  # of the store host, which is filled in when the copy is placed
 _HOST_FLAGS: Final = SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6
-_MAGIC_V1: Final = MAGIC_V1 - (1 << 32)
-_MAGIC_V2: Final = MAGIC_V2 - (1 << 32)
 
 
 def new_targets(count: int) -> npt.NDArray[np.int64]:
@@ -153,8 +149,7 @@ def begin_copy(
     begin = rows[row, POSITION]
     head = rows[row, STORE_TIMESTAMP_POSITION] - begin
     copy_bytes(dst, position, src, begin, head)
-    long_topic = topic_size > TOPIC_SIZE_MAX_V1
-    write_i32(dst, position + MAGIC_POSITION, i64(_MAGIC_V2) if long_topic else i64(_MAGIC_V1))
+    write_i32(dst, position + MAGIC_POSITION, magic_of(topic_size))
     write_i32(dst, position + QUEUE_ID_POSITION, queue_id)
     write_i64(dst, position + QUEUE_OFFSET_POSITION, i64(0))
     write_i64(dst, position + COMMIT_OFFSET_POSITION, i64(0))
@@ -171,14 +166,7 @@ def begin_copy(
     at += 16
     copy_bytes(dst, at, src, rows[row, BODY_POSITION], body)
     at += body
-    if long_topic:
-        write_i16(dst, at, topic_size)
-        at += 2
-    else:
-        dst[uintp(at)] = u8(topic_size)
-        at += 1
-    copy_bytes(dst, at, text, topic_at, topic_size)
-    return i64(at + topic_size + 2)
+    return write_topic(dst, at, text, topic_at, topic_size) + 2
 
 
 @inner

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from storage.format.hosts import IPV4_HOST_SIZE
 from storage.format.properties import (
     KEY_SEPARATOR,
     NAME_END,
@@ -18,21 +17,9 @@ from storage.format.properties import (
     RESERVED,
 )
 from storage.format.property_crc import PROPERTY_CRC_SIZE
-from storage.format.record_layout import (
-    AFTER_HOSTS,
-    BODY_CRC_POSITION,
-    BORN_HOST_POSITION,
-    BORN_TIMESTAMP_POSITION,
-    MAGIC_POSITION,
-    MAGIC_V1,
-    MAGIC_V2,
-    PROPERTIES_LENGTH,
-    QUEUE_ID_POSITION,
-    STORE_TIMESTAMP,
-    TOPIC_SIZE_MAX_V1,
-)
+from storage.format.record_layout import QUEUE_ID_POSITION
 from storage.format.stage import PREFIX_SIZE, SEQUENCE_SIZE, UNIQUE_KEY_SIZE
-from storage.kernels.primitives.big_endian import read_u8, write_i16, write_i32, write_i64
+from storage.kernels.primitives.big_endian import read_u8, write_i16, write_i32
 from storage.kernels.primitives.crc import copy_bytes, masked_crc
 from storage.kernels.primitives.jit import (
     BYTES,
@@ -47,20 +34,25 @@ from storage.kernels.primitives.jit import (
     u8,
     uintp,
 )
-from storage.kernels.primitives.text import write_hex
+from storage.kernels.primitives.text import DIGITS_MAX, decimal_size, write_hex
 from storage.kernels.properties import (
+    NAME_DELAY_MS,
+    NAME_DELIVER_MS,
     NAME_KEYS,
     NAME_TAGS,
     NAME_UNIQ_KEY,
     is_utf8,
+    reserved_names,
     write_crc_trailer,
 )
-from storage.kernels.reserved import reserved_names
-from storage.kernels.timers.row_delays import delay_of, delay_size, write_delay
+from storage.kernels.record_parts import (
+    record_size_of,
+    write_body_and_topic,
+    write_decimal_property,
+    write_head,
+    write_pair,
+)
 
-BODY_AT: Final = BORN_HOST_POSITION + 2 * IPV4_HOST_SIZE + STORE_TIMESTAMP.size + AFTER_HOSTS.size
-BODY_LENGTH_AT: Final = BODY_AT - 4
-LENGTH_SIZE: Final = PROPERTIES_LENGTH.size
 ANY_QUEUE: Final = -(1 << 31)  # of a row that names no queue
 QUEUE_RUN: Final = 64  # rows without a key which go to one queue before the next one's turn
 
@@ -78,7 +70,11 @@ RESERVED_NAME: Final = 10
 BAD_NAME: Final = 11
 BAD_VALUE: Final = 12
 TOO_MUCH: Final = 13
-BAD_ARGUMENTS: Final = 14  # those of ``timers.row_delays`` follow
+BAD_ARGUMENTS: Final = 14
+BAD_DELAY: Final = 15
+BAD_DELIVERY_TIME: Final = 16
+TWO_DELAYS: Final = 17
+DELAY_MAX: Final = 10**DIGITS_MAX - 1
 
 _SPACE: Final = ord(KEY_SEPARATOR)
 _BAR: Final = 0x7C
@@ -171,22 +167,6 @@ def measure_pairs(row: int, pairs: Any) -> tuple[int, int]:
 
 
 @inner
-def write_pair(
-    dst: Any, at: int, name: Any, name_begin: int, name_end: int, value: Any, begin: int, end: int
-) -> int:
-    """Write one property; return the position after it. One without a value is left out."""
-    if begin == end:
-        return i64(at)
-    copy_bytes(dst, at, name, name_begin, name_end - name_begin)
-    at += name_end - name_begin
-    dst[uintp(at)] = u8(NAME_END)
-    copy_bytes(dst, at + 1, value, begin, end - begin)
-    at += 1 + end - begin
-    dst[uintp(at)] = u8(PROPERTY_END)
-    return i64(at + 1)
-
-
-@inner
 def write_pairs(dst: Any, at: int, row: int, pairs: Any) -> int:
     """Write a row's user properties; return the position after them."""
     lists, names, name_offsets, values, value_offsets = pairs
@@ -215,37 +195,6 @@ def choose_queue(
 
 
 @inner
-def write_head(dst: Any, at: int, record_size: int, magic: int, born_timestamp_ms: int) -> None:
-    """Write what comes before the body, all that the store sets as zeros."""
-    for i in range(BODY_AT):
-        dst[uintp(at + i)] = u8(0)
-    write_i32(dst, at, record_size)
-    write_i32(dst, at + MAGIC_POSITION, magic)
-    write_i64(dst, at + BORN_TIMESTAMP_POSITION, born_timestamp_ms)
-
-
-@inner
-def write_body_and_topic(
-    dst: Any, at: int, bodies: Any, body: int, body_length: int, topics: Any, topic: int,
-    topic_length: int, is_long: bool,
-) -> int:  # fmt: skip
-    """Write the body with its CRC and length, and the topic; return the position after them."""
-    write_i32(dst, at + BODY_CRC_POSITION, masked_crc(bodies, body, body_length))
-    write_i32(dst, at + BODY_LENGTH_AT, body_length)
-    at += BODY_AT
-    copy_bytes(dst, at, bodies, body, body_length)
-    at += body_length
-    if is_long:
-        write_i16(dst, at, topic_length)
-        at += 2
-    else:
-        dst[uintp(at)] = u8(topic_length)
-        at += 1
-    copy_bytes(dst, at, topics, topic, topic_length)
-    return i64(at + topic_length)
-
-
-@inner
 def write_unique_key(dst: Any, at: int, prefix: Any, sequence: int) -> int:
     """Write the unique key's property: prefix and number; return the position after it."""
     copy_bytes(dst, at, NAME_UNIQ_KEY, i64(0), NAME_UNIQ_KEY.size)
@@ -257,6 +206,41 @@ def write_unique_key(dst: Any, at: int, prefix: Any, sequence: int) -> int:
     at += SEQUENCE_SIZE
     dst[uintp(at)] = u8(PROPERTY_END)
     return i64(at + 1)
+
+
+@inner
+def delay_of(delays: Any, delivery_times: Any, row: int) -> tuple[int, int, int]:
+    """``(delay, time of delivery, problem)`` of a row, both in milliseconds; 0: none, of one at least."""
+    delay = i64(delays[uintp(row)] if delays.size > 0 else 0)
+    delivery_time = i64(delivery_times[uintp(row)] if delivery_times.size > 0 else 0)
+    problem = i64(ENCODED)
+    if delay < 0 or delay > DELAY_MAX:
+        problem = i64(BAD_DELAY)
+    elif delivery_time < 0 or delivery_time > DELAY_MAX:
+        problem = i64(BAD_DELIVERY_TIME)
+    elif delay > 0 and delivery_time > 0:
+        problem = i64(TWO_DELAYS)
+    return delay, delivery_time, problem
+
+
+@inner
+def delay_size(delay: int, delivery_time: int) -> int:
+    """Return how many bytes a row's delay takes as a property."""
+    if delay > 0:
+        return i64(NAME_DELAY_MS.size + decimal_size(delay) + 2)
+    if delivery_time > 0:
+        return i64(NAME_DELIVER_MS.size + decimal_size(delivery_time) + 2)
+    return i64(0)
+
+
+@inner
+def write_delay(dst: Any, at: int, delay: int, delivery_time: int) -> int:
+    """Write a row's delay, if it has one; return the position after it."""
+    if delay > 0:
+        return write_decimal_property(dst, at, NAME_DELAY_MS, delay)
+    if delivery_time > 0:
+        return write_decimal_property(dst, at, NAME_DELIVER_MS, delivery_time)
+    return i64(at)
 
 
 @inner
@@ -365,19 +349,15 @@ def encode_rows(
             return row, at, i64(TOO_MUCH), properties_size
         topic_begin = i64(topic_offsets[uintp(topic)])
         topic_length = i64(topic_offsets[uintp(topic + 1)]) - topic_begin
-        is_long = topic_length > TOPIC_SIZE_MAX_V1
         body = begin_of(body_offsets, row)
         body_length = end_of(body_offsets, row) - body
-        record_size = (
-            BODY_AT + body_length + (2 if is_long else 1) + topic_length
-            + LENGTH_SIZE + properties_size
-        )  # fmt: skip
+        record_size = record_size_of(body_length, topic_length, properties_size)
         if at + record_size > limit:
             return row, at, i64(FULL), i64(record_size)
-        write_head(dst, at, record_size, i64(MAGIC_V2 if is_long else MAGIC_V1), born_timestamp_ms)
+        write_head(dst, at, record_size, topic_length, born_timestamp_ms)
         write_i32(dst, at + QUEUE_ID_POSITION, queue_id)
         at = write_body_and_topic(
-            dst, at, bodies, body, body_length, topics, topic_begin, topic_length, is_long
+            dst, at, bodies, body, body_length, topics, topic_begin, topic_length
         )
         at = write_properties(
             dst, at, properties_size, prefix, first_sequence + row - first_row, row,

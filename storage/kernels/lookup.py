@@ -1,4 +1,4 @@
-"""Looking up single records: those that an index says carry a key, those that units point to, and one at a given place."""
+"""Looking up single records: by an index's entries for a key, by units, and one at a given place."""
 
 from __future__ import annotations
 

@@ -30,18 +30,11 @@ from storage.format.record_layout import (
     BORN_HOST_POSITION,
     COMMIT_OFFSET_POSITION,
     FLAG_POSITION,
-    MAGIC_V1,
     QUEUE_ID_POSITION,
     QUEUE_OFFSET_POSITION,
-    RECORD_SIZE_MIN,
     TOPIC_SIZE_MAX_V1,
 )
-from storage.kernels.encode import (
-    ANY_QUEUE,
-    write_body_and_topic,
-    write_head,
-    write_pair,
-)
+from storage.kernels.encode import ANY_QUEUE
 from storage.kernels.primitives.big_endian import read_u8, write_i16, write_i32, write_i64
 from storage.kernels.primitives.crc import copy_bytes, masked_crc
 from storage.kernels.primitives.jit import (
@@ -64,6 +57,12 @@ from storage.kernels.properties import (
     NAME_TAGS,
     NAME_UNIQ_KEY,
     write_crc_trailer,
+)
+from storage.kernels.record_parts import (
+    record_size_of,
+    write_body_and_topic,
+    write_head,
+    write_pair,
 )
 
 TOPIC: Final = 0
@@ -169,10 +168,11 @@ def properties_size_of(fields: Any, property_crc: bool) -> int:
 
 
 @inner
-def record_size_of(fields: Any, property_crc: bool) -> int:
+def size_of(fields: Any, property_crc: bool) -> int:
     """Length of the record."""
-    texts = fields[SIZES + BODY] + fields[SIZES + TOPIC]
-    return i64(RECORD_SIZE_MIN + texts + properties_size_of(fields, property_crc))
+    return record_size_of(
+        fields[SIZES + BODY], fields[SIZES + TOPIC], properties_size_of(fields, property_crc)
+    )
 
 
 @kernel(results(int64, 4)(BYTES, int64, boolean, WRITABLE_INT64S), nogil=False)
@@ -206,7 +206,7 @@ def measure_plain(
         or not is_plain_text(data, unique, unique + fields[SIZES + UNIQUE_KEY], i64(0))
     ):
         return no
-    record_size = record_size_of(fields, property_crc)
+    record_size = size_of(fields, property_crc)
     return record_size, i64(topic), i64(topic + fields[SIZES + TOPIC]), i64(queue_id)
 
 
@@ -214,7 +214,7 @@ def measure_plain(
 def write_record(dst: Any, begin: int, data: Any, fields: Any, property_crc: bool) -> None:
     """Write the record; every field is set, and ``dst`` has room for it."""
     record_size = i64(fields[RECORD_SIZE])
-    write_head(dst, begin, record_size, i64(MAGIC_V1), i64(fields[BORN_TIMESTAMP]))
+    write_head(dst, begin, record_size, i64(fields[SIZES + TOPIC]), i64(fields[BORN_TIMESTAMP]))
     write_i32(dst, begin + QUEUE_ID_POSITION, i64(fields[QUEUE_ID]))
     write_i32(dst, begin + FLAG_POSITION, i64(fields[FLAG]))
     write_i64(dst, begin + QUEUE_OFFSET_POSITION, i64(fields[QUEUE_OFFSET]))
@@ -225,7 +225,7 @@ def write_record(dst: Any, begin: int, data: Any, fields: Any, property_crc: boo
     copy_bytes(dst, at + IPV4_HOST_SIZE + 8, data, i64(STORE_HOST_AT), i64(IPV4_HOST_SIZE))
     at = write_body_and_topic(
         dst, begin, data, i64(fields[BODY]), i64(fields[SIZES + BODY]), data,
-        i64(fields[TOPIC]), i64(fields[SIZES + TOPIC]), False,
+        i64(fields[TOPIC]), i64(fields[SIZES + TOPIC]),
     )  # fmt: skip
     write_i16(dst, at, properties_size_of(fields, property_crc))
     keys = i64(fields[KEYS])
@@ -276,7 +276,7 @@ def write_plain(
     """
     if not slices_fit(data, fields) or position < 0:
         return False
-    record_size = record_size_of(fields, property_crc)
+    record_size = size_of(fields, property_crc)
     if record_size > dst.size - position:
         return False
     if fields[SIZES + UNIQUE_KEY] == 0:

@@ -14,11 +14,8 @@ from storage.format.record_layout import (
     BLANK_SIZE,
     COMMIT_OFFSET_POSITION,
     MAGIC_POSITION,
-    MAGIC_V1,
-    MAGIC_V2,
     QUEUE_ID_POSITION,
     QUEUE_OFFSET_POSITION,
-    TOPIC_SIZE_MAX_V1,
 )
 from storage.kernels.columns import (
     BODY_LENGTH,
@@ -47,6 +44,7 @@ from storage.kernels.primitives.jit import (
     uintp,
 )
 from storage.kernels.properties import write_crc_trailer
+from storage.kernels.record_parts import magic_of, topic_field, write_topic
 
 
 @inner
@@ -73,12 +71,6 @@ def new_properties(src: Any, rows: Any, row: int, extra: int) -> int:
     if rows[row, FEATURES] & HAS_PROPERTY_CRC:
         length += PROPERTY_CRC_SIZE
     return i64(length + extra)
-
-
-@inner
-def topic_field(length: int) -> int:
-    """Bytes that a topic takes in a record, its length included."""
-    return i64(length + (1 if length <= TOPIC_SIZE_MAX_V1 else 2))
 
 
 @kernel(int64(BYTES, ROWS, int64, INT64S, WRITABLE_INT64S))
@@ -148,17 +140,8 @@ def write_changed(
     place = at + head
     old = rows[row, PROPERTIES_POSITION] - 2 - position - head
     if topic.size > 0:
-        if topic.size <= TOPIC_SIZE_MAX_V1:
-            magic = MAGIC_V1
-            dst[uintp(place)] = u8(topic.size)
-            place += 1
-        else:
-            magic = MAGIC_V2
-            write_i16(dst, place, topic.size)
-            place += 2
-        write_i32(dst, at + MAGIC_POSITION, magic)
-        copy_bytes(dst, place, topic, i64(0), topic.size)
-        place += topic.size
+        write_i32(dst, at + MAGIC_POSITION, magic_of(topic.size))
+        place = write_topic(dst, place, topic, i64(0), topic.size)
     else:
         copy_bytes(dst, place, src, position + head, old)
         place += old

@@ -11,7 +11,10 @@ broken sequence counts as one U+FFFD, as Python's ``errors="replace"`` has it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any, Final
+
+import numpy as np
 
 from storage.format.properties import (
     CRC32,
@@ -23,6 +26,7 @@ from storage.format.properties import (
     TAGS,
     TIMER_DELAY_MS,
     TIMER_DELIVER_MS,
+    TRANSIENT_PREFIX,
     UNIQ_KEY,
 )
 from storage.format.property_crc import (
@@ -34,7 +38,7 @@ from storage.format.property_crc import (
 from storage.kernels.primitives.big_endian import read_i64, read_u8, write_i64
 from storage.kernels.primitives.crc import find_byte, masked_crc
 from storage.kernels.primitives.jit import i64, inner, u8, uintp
-from storage.kernels.primitives.text import text_bytes
+from storage.kernels.primitives.text import ABSENT, decimal_at, text_bytes
 
 REPLACEMENT: Final = 0xFFFD
 
@@ -46,6 +50,7 @@ NAME_DELAY_MS: Final = text_bytes(TIMER_DELAY_MS)
 NAME_DELIVER_MS: Final = text_bytes(TIMER_DELIVER_MS)
 NAME_MULTI_DISPATCH: Final = text_bytes(INNER_MULTI_DISPATCH)
 NAME_CRC: Final = text_bytes(CRC32)
+_TRANSIENT: Final = text_bytes(TRANSIENT_PREFIX)
 CRC_NAME_LENGTH: Final = len(CRC32)
 _CRC_NAME: Final = int.from_bytes(CRC32.encode(), "big")
 assert CRC_NAME_LENGTH == 8
@@ -197,6 +202,45 @@ def property_value(data: Any, position: int, length: int, name: Any) -> tuple[in
 def has_property(data: Any, position: int, length: int, name: Any) -> bool:
     """Whether a block has a property of that name."""
     return property_value(data, position, length, name)[0] >= 0
+
+
+@inner
+def decimal_property(data: Any, position: int, length: int, name: Any) -> int:
+    """Value of a block's property of digits, ABSENT where it is not one."""
+    value, value_length = property_value(data, position, length, name)
+    if value < 0:
+        return i64(ABSENT)
+    return decimal_at(data, value, value_length)
+
+
+def reserved_names(names: Iterable[str]) -> Callable[[Any, int, int], bool]:
+    """Return a function for kernels: whether ``length`` bytes at ``position`` are one of ``names``.
+
+    Names that begin like the store's transient ones count, too. What is compared are the names of
+    the same length: those of length n are numbers ``first[n]`` to ``first[n + 1]``.
+    """
+    encoded = sorted((name.encode() for name in names), key=len)
+    data_of_names = np.frombuffer(b"".join(encoded), np.uint8)
+    lengths = np.array([len(name) for name in encoded], np.int64)
+    starts = np.concatenate(([0], np.cumsum(lengths)[:-1])).astype(np.int64)
+    longest = int(lengths.max())
+    first = np.searchsorted(lengths, np.arange(longest + 2)).astype(np.int64)
+
+    @inner
+    def is_reserved(data: Any, position: int, length: int) -> bool:
+        if length <= longest:
+            for i in range(first[uintp(length)], first[uintp(length + 1)]):
+                start = starts[uintp(i)]
+                equal = True
+                for j in range(length):
+                    if data[uintp(position + j)] != data_of_names[uintp(start + j)]:
+                        equal = False
+                        break
+                if equal:
+                    return True
+        return length >= _TRANSIENT.size and matches(data, position, _TRANSIENT)
+
+    return is_reserved
 
 
 @inner

@@ -55,8 +55,8 @@ from storage.kernels.properties import (
     is_utf8,
     java_hash,
     matches,
+    reserved_names,
 )
-from storage.kernels.reserved import reserved_names
 
 DIGITS_MAX: Final = 15
 BAR: Final = 0x7C

@@ -66,8 +66,8 @@ from storage.kernels.primitives.jit import (
     kernel,
 )
 from storage.kernels.primitives.text import text_bytes
-from storage.kernels.properties import property_value
-from storage.kernels.timers.decimals import decimal_property, write_decimal_property
+from storage.kernels.properties import decimal_property, property_value
+from storage.kernels.record_parts import write_decimal_property
 from storage.kernels.timers.parking import (
     NAME_OUT_MS,
     NAME_REAL_QID,

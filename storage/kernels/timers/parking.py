@@ -58,14 +58,14 @@ from storage.kernels.primitives.jit import (
     kernel,
     results,
 )
-from storage.kernels.primitives.text import text_bytes
-from storage.kernels.properties import NAME_DELAY, NAME_DELAY_MS, NAME_DELIVER_MS
-from storage.kernels.timers.decimals import (
-    ABSENT,
+from storage.kernels.primitives.text import ABSENT, text_bytes
+from storage.kernels.properties import (
+    NAME_DELAY,
+    NAME_DELAY_MS,
+    NAME_DELIVER_MS,
     decimal_property,
-    write_bytes_property,
-    write_decimal_property,
 )
+from storage.kernels.record_parts import write_decimal_property, write_pair
 
 AFTER_HOSTS_SIZE: Final = AFTER_HOSTS.size
 NO_PROBLEM: Final = 0
@@ -155,9 +155,11 @@ def plan_parking(
         if is_timer:
             at = write_decimal_property(text, at, NAME_OUT_MS, out_ms(deliver_ms))
         if is_timer or level > 0:
-            at = write_bytes_property(
-                text, at, NAME_REAL_TOPIC, text, rows[i, TOPIC_POSITION], rows[i, TOPIC_LENGTH]
-            )
+            topic = rows[i, TOPIC_POSITION]
+            at = write_pair(
+                text, at, NAME_REAL_TOPIC, i64(0), i64(NAME_REAL_TOPIC.size),
+                text, topic, topic + rows[i, TOPIC_LENGTH],
+            )  # fmt: skip
             at = write_decimal_property(text, at, NAME_REAL_QID, rows[i, QUEUE_ID])
             parked += 1
         targets[i, PAIRS_SIZE] = at - targets[i, PAIRS_AT]

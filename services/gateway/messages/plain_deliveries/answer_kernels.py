@@ -43,8 +43,8 @@ from storage.kernels.primitives.jit import (
     u8,
     uintp,
 )
-from storage.kernels.reserved import reserved_names
-from storage.kernels.timers.decimals import write_decimal
+from storage.kernels.primitives.text import write_decimal
+from storage.kernels.properties import reserved_names
 
 _SPACE: Final = ord(properties.KEY_SEPARATOR)
 _DOT: Final = ord(".")

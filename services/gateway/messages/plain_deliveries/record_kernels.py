@@ -45,7 +45,6 @@ from storage.format.record_layout import (
     SYS_FLAG_POSITION,
     SYS_FLAG_STORE_HOST_V6,
 )
-from storage.kernels.encode import BODY_AT, BODY_LENGTH_AT
 from storage.kernels.primitives.big_endian import read_i16, read_i32, read_i64, read_u8, read_u32
 from storage.kernels.primitives.jit import (
     BYTES,
@@ -57,8 +56,14 @@ from storage.kernels.primitives.jit import (
     kernel,
 )
 from storage.kernels.primitives.text import text_bytes
-from storage.kernels.properties import NAME_KEYS, NAME_TAGS, NAME_UNIQ_KEY, matches
-from storage.kernels.reserved import reserved_names
+from storage.kernels.properties import (
+    NAME_KEYS,
+    NAME_TAGS,
+    NAME_UNIQ_KEY,
+    matches,
+    reserved_names,
+)
+from storage.kernels.record_parts import BODY_AT, BODY_LENGTH_AT
 
 _NOT_PLAIN_FLAGS: Final = SYS_FLAG_COMPRESSED | SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6
 _SPACE: Final = 0x20

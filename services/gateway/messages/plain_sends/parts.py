@@ -9,11 +9,11 @@ from services.gateway.messages.times import TIME_MS_MAX
 from services.gateway.v2 import definition_pb2 as v2
 from services.varint_kernels import DELIMITED, FIELDS_MAX, VARINT, read_varint
 from storage.format import properties
-from storage.kernels.encode import write_pair
 from storage.kernels.message_slices import is_plain_text
 from storage.kernels.primitives.big_endian import read_u8
 from storage.kernels.primitives.jit import i64, inner
-from storage.kernels.reserved import reserved_names
+from storage.kernels.properties import reserved_names
+from storage.kernels.record_parts import write_pair
 
 DIGEST_TYPE: Final = v2.Digest.TYPE_FIELD_NUMBER
 DIGEST_CHECKSUM: Final = v2.Digest.CHECKSUM_FIELD_NUMBER

@@ -20,17 +20,14 @@ from services.gateway.messages.plain_sends.fields import (
     USER,
 )
 from services.gateway.v2 import definition_pb2 as v2
-from storage.format import properties
 from storage.format.hosts import IPV4_HOST_SIZE
 from storage.format.property_crc import PROPERTY_CRC_SIZE
 from storage.format.record_layout import (
     BORN_HOST_POSITION,
-    MAGIC_V1,
     QUEUE_ID_POSITION,
     SYS_FLAG_COMPRESSED,
     SYS_FLAG_POSITION,
 )
-from storage.kernels.encode import write_body_and_topic, write_head, write_pair
 from storage.kernels.primitives.big_endian import write_i16, write_i32
 from storage.kernels.primitives.crc import copy_bytes
 from storage.kernels.primitives.jit import (
@@ -41,12 +38,15 @@ from storage.kernels.primitives.jit import (
     inner,
     int64,
     kernel,
-    u8,
-    uintp,
 )
 from storage.kernels.primitives.text import text_bytes
 from storage.kernels.properties import NAME_KEYS, NAME_TAGS, NAME_UNIQ_KEY, write_crc_trailer
-from storage.kernels.timers.decimals import write_decimal
+from storage.kernels.record_parts import (
+    write_body_and_topic,
+    write_decimal_property,
+    write_head,
+    write_pair,
+)
 
 _FIXED_SIZE: Final = 512  # above what a record has beside its texts and its tail
 _GZIP: Final = int(v2.GZIP)
@@ -78,26 +78,22 @@ def write_sent(
     if size_max > dst.size or fields.size != FIELD_COUNT or born_host.size != IPV4_HOST_SIZE:
         return i64(-1)
     born_ms = i64(fields[BORN_MS] if fields[BORN_MS] >= 0 else now_ms)
-    write_head(dst, i64(0), i64(0), i64(MAGIC_V1), born_ms)
+    write_head(dst, i64(0), i64(0), i64(fields[SIZES + TOPIC]), born_ms)
     write_i32(dst, i64(QUEUE_ID_POSITION), queue_id)
     if fields[ENCODING] == _GZIP:
         write_i32(dst, i64(SYS_FLAG_POSITION), i64(SYS_FLAG_COMPRESSED))
     copy_bytes(dst, i64(BORN_HOST_POSITION), born_host, i64(0), i64(IPV4_HOST_SIZE))
     length_at = write_body_and_topic(
         dst, i64(0), data, i64(fields[BODY]), i64(fields[SIZES + BODY]), data,
-        i64(fields[TOPIC]), i64(fields[SIZES + TOPIC]), False,
+        i64(fields[TOPIC]), i64(fields[SIZES + TOPIC]),
     )  # fmt: skip
     at = write_text_property(dst, i64(length_at + 2), NAME_UNIQ_KEY, data, fields, i64(MESSAGE_ID))
     at = write_text_property(dst, at, NAME_KEYS, data, fields, i64(KEYS))
     at = write_text_property(dst, at, NAME_TAGS, data, fields, i64(TAG))
     copy_bytes(dst, at, data, i64(fields[USER]), i64(fields[SIZES + USER]))
     at += fields[SIZES + USER]
-    copy_bytes(dst, at, _NAME_BORN_TIMESTAMP, i64(0), i64(_NAME_BORN_TIMESTAMP.size))
-    at += _NAME_BORN_TIMESTAMP.size
-    dst[uintp(at)] = u8(properties.NAME_END)
-    at = write_decimal(dst, i64(at + 1), born_ms)
-    dst[uintp(at)] = u8(properties.PROPERTY_END)
-    at = write_text_property(dst, i64(at + 1), _NAME_BORN_HOST, data, fields, i64(BORN_HOST))
+    at = write_decimal_property(dst, i64(at), _NAME_BORN_TIMESTAMP, born_ms)
+    at = write_text_property(dst, at, _NAME_BORN_HOST, data, fields, i64(BORN_HOST))
     at = write_text_property(dst, at, _NAME_TRACE_CONTEXT, data, fields, i64(TRACE_CONTEXT))
     copy_bytes(dst, at, tail, i64(0), i64(tail.size))
     at += tail.size
