@@ -1,4 +1,4 @@
-"""The parts of a record, written: its head, body, topic and properties; whoever writes a record puts them together."""
+"""The parts of a record, written: head, body, topic, properties. Whoever writes a record puts them together."""
 
 from __future__ import annotations
 
