@@ -15,7 +15,7 @@ from penstock.framing import read_varint, varint
 from penstock.v1 import common_pb2, leases_pb2, reader_pb2, writer_pb2
 from services.rpc.status import code_of, reason_of, retry_delay_ms
 from storage.errors import InvalidBatch, StoreError
-from storage.format.timers.recall_handle import RecallHandle
+from storage.format.recall_handle import RecallHandle
 from storage.message import (
     NO_PROPERTIES,
     Damage,

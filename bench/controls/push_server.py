@@ -12,7 +12,7 @@ from services.gateway.messages.statuses import OK
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2
 from services.rpc.served_call import Handler
-from storage.format.leases.receipt_handle import HANDLE_SIZE
+from storage.format.receipt_handle import HANDLE_SIZE
 
 HANDLE: Final = "h" * HANDLE_SIZE
 BEGIN: Final = service_pb2.ReceiveMessageResponse(status=OK).SerializeToString()

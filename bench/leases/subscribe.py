@@ -19,7 +19,7 @@ from bench.figures import Figure
 from penstock import AsyncClient, Client
 from penstock.consuming.options import SubscribeOptions
 from services import loops
-from storage.format.leases.receipt_handle import HANDLE_SIZE
+from storage.format.receipt_handle import HANDLE_SIZE
 
 BATCH: Final = 32
 WANTED: Final = 100_000.0

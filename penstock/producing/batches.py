@@ -10,7 +10,7 @@ from penstock.errors import PenstockError, ServiceFailed
 from penstock.framing import framed_batch
 from penstock.sequences import RequestToken
 from penstock.values import Stored, StoredBatch
-from storage.format.producers.sequence import SEQUENCE_PROPERTY_SIZE
+from storage.format.producer_sequence import SEQUENCE_PROPERTY_SIZE
 from storage.format.properties import PROPERTIES_SIZE_MAX
 from storage.format.record_template import RecordTemplate
 

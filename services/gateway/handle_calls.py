@@ -18,7 +18,7 @@ from services import logs
 from services.gateway.messages.statuses import OK, CallRefused, refusal_of
 from services.gateway.v2 import definition_pb2 as v2
 from services.upstream import CalledService
-from storage.format.leases.receipt_handle import HANDLE_SIZE
+from storage.format.receipt_handle import HANDLE_SIZE
 
 GATHERED_MAX: Final = 1_024
 KEYS_MAX: Final = 100_000

@@ -14,8 +14,8 @@ from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2
 from services.upstream import CalledService
 from storage.errors import InvalidMessage
-from storage.format.timers.recall_handle import RecallHandle, decode_recall_handle
-from storage.format.timers.seconds import out_ms
+from storage.format.recall_handle import RecallHandle, decode_recall_handle
+from storage.format.timer_files import out_ms
 
 RECALL: Final = "/penstock.v1.Timers/Recall"
 

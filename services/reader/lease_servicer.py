@@ -21,7 +21,7 @@ from services.reader.receives import LineKey, Receives
 from services.reader.traffic import Traffic
 from services.rpc.servicer import Context, raw
 from services.rpc.status import InvalidArgument
-from storage.format.leases.receipt_handle import HANDLE_SIZE
+from storage.format.receipt_handle import HANDLE_SIZE
 from storage.leases.values import ReceivedBatch, ReceiveQuestion, Refusal
 from storage.view.filters.sql_filter import LONG, SqlFilter, sql_filter
 from storage.view.queues.tag_filter import TagFilter

@@ -10,7 +10,7 @@ from services.rpc.peers import host_of_peer
 from services.rpc.servicer import Context
 from services.rpc.status import InvalidArgument
 from services.writer.acks import Acks
-from storage.format.timers.recall_handle import decode_recall_handle
+from storage.format.recall_handle import decode_recall_handle
 from storage.timers.delayed import DelayedMessages
 
 EDGES_MAX: Final = 64

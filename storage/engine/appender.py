@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.engine.engine import Engine
     from storage.files.mapped_file import MappedFile
-    from storage.format.producers.windows import Parts
+    from storage.format.producer_windows import Parts
 
 BUSY_RETRY_MS: Final = 20
 QUEUES_UNDER_LOCK_MAX: Final = 64  # are looked up on disk while nothing else is appended

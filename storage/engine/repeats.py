@@ -28,7 +28,7 @@ from storage.errors import (
 )
 from storage.format.consume_entry import SCHEDULE_TOPIC
 from storage.format.message_id import encode_message_id
-from storage.format.producers.windows import Parts, is_torn
+from storage.format.producer_windows import Parts, is_torn
 from storage.format.properties import REAL_QID, REAL_TOPIC, TIMER_OUT_MS, UNIQ_KEY
 from storage.format.record import Record, decode_record
 from storage.format.record_layout import BODY_CRC_POSITION, RECORD_SIZE_MIN
@@ -45,7 +45,7 @@ from storage.kernels.columns import (
     TOPIC_POSITION,
     new_rows,
 )
-from storage.kernels.producers.sequences import (
+from storage.kernels.producer_sequences import (
     FOUND_COLUMN_COUNT,
     PRODUCER_ID,
     SEQUENCE,

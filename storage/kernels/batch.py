@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE
-from storage.format.producers.sequence import SEQUENCE_PROPERTY_SIZE
+from storage.format.producer_sequence import SEQUENCE_PROPERTY_SIZE
 from storage.format.properties import PROPERTIES_SIZE_MAX, PROPERTY_END
 from storage.format.property_crc import PROPERTY_CRC_SIZE
 from storage.format.record_layout import (
@@ -57,7 +57,7 @@ from storage.kernels.primitives.jit import (
     uintp,
 )
 from storage.kernels.primitives.scratch import free_longs, new_longs
-from storage.kernels.producers.sequences import insert_sequence
+from storage.kernels.producer_sequences import insert_sequence
 from storage.kernels.properties import write_crc_trailer
 
 QUEUES_COLUMN_COUNT: Final = 5  # of what check_batch reports of the queues of a batch

@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from storage.format.hosts import IPV4_HOST_SIZE
-from storage.format.producers.sequence import SEQUENCE_MAX, SEQUENCE_PROPERTY_SIZE
+from storage.format.producer_sequence import SEQUENCE_MAX, SEQUENCE_PROPERTY_SIZE
 from storage.format.properties import KEY_SEPARATOR, WAIT
 from storage.format.property_crc import PROPERTY_CRC_SIZE
 from storage.format.record_layout import (
@@ -51,7 +51,7 @@ from storage.kernels.primitives.jit import (
     uintp,
 )
 from storage.kernels.primitives.text import text_bytes, write_hex
-from storage.kernels.producers.sequences import write_sequence
+from storage.kernels.producer_sequences import write_sequence
 from storage.kernels.properties import (
     NAME_KEYS,
     NAME_TAGS,

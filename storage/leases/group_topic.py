@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from storage.config import LeaseConfig
 from storage.errors import GroupInUse
-from storage.format.leases.receipt_handle import ATTEMPT_MAX, HANDLE_SIZE, decode_handles
+from storage.format.receipt_handle import ATTEMPT_MAX, HANDLE_SIZE, decode_handles
 from storage.kernels.leases.handles import (
     FORGED_KIND,
     HANDLE_COLUMNS,

@@ -10,7 +10,7 @@ import numpy as np
 
 from storage.errors import UnsupportedFormat
 from storage.format.journal import Block, blocks_in
-from storage.format.leases.journal import (
+from storage.format.lease_journal import (
     BEFORE,
     COMMITTED_AT,
     DONE,

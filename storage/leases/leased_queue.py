@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.format.leases import journal
+from storage.format import lease_journal as journal
 from storage.kernels.leases.records import (
     IS_CHOSEN,
     RECONSUME_TIMES,

@@ -22,9 +22,9 @@ from storage.errors import (
     TopicNotFound,
 )
 from storage.files.filesystem import FileSystem, OsFileSystem
-from storage.format.leases.journal import EVENT, FORGOTTEN, KEY, LEASE_DIRECTORY, encode_key
-from storage.format.leases.receipt_handle import HANDLE_SIZE
+from storage.format.lease_journal import EVENT, FORGOTTEN, KEY, LEASE_DIRECTORY, encode_key
 from storage.format.names import RETRY_PREFIX, consumer_group_problem
+from storage.format.receipt_handle import HANDLE_SIZE
 from storage.journal.journal import Journal
 from storage.journal.journal_file import JournalEnd, generations, remove_others
 from storage.kernels.leases.siphash import hash_of

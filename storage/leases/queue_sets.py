@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from storage.format.leases.journal import FORGOTTEN
+from storage.format.lease_journal import FORGOTTEN
 from storage.kernels.leases.records import (
     IS_CHOSEN,
     RECONSUME_TIMES,

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.errors import InvalidBatch
-from storage.format.producers.sequence import SEQUENCE_PROPERTY_SIZE
+from storage.format.producer_sequence import SEQUENCE_PROPERTY_SIZE
 from storage.format.properties import PROPERTIES_SIZE_MAX
 from storage.format.property_crc import PROPERTY_CRC_SIZE
 from storage.format.record_layout import RECORD_SIZE_MIN

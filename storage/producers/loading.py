@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from storage.format.producers.windows import Parts, decode_windows, is_torn
+from storage.format.producer_windows import Parts, decode_windows, is_torn
 from storage.kernels.columns import COMMIT_OFFSET, STORE_TIMESTAMP
-from storage.kernels.producers.sequences import (
+from storage.kernels.producer_sequences import (
     BATCH_SIZE,
     BEGIN_OFFSET,
     FOUND_COLUMN_COUNT,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from storage.errors import OutcomeForgotten, PicklableError, StoreBusy
-from storage.format.producers.sequence import PRODUCER_ID_MAX, SEQUENCE_MAX
+from storage.format.producer_sequence import PRODUCER_ID_MAX, SEQUENCE_MAX
 
 if TYPE_CHECKING:
-    from storage.format.producers.windows import Parts
+    from storage.format.producer_windows import Parts
     from storage.message import ProducerSequence
 
 

@@ -3,7 +3,7 @@
 A producer is an id that a client has drawn, and counts its requests; a repeat has its sequence again.
 
 1. Every request that is in the log is in the window of its producer, or in what the window has
-   forgotten: the record says whose it is (``storage.format.producers.sequence``), and a start reads
+   forgotten: the record says whose it is (``storage.format.producer_sequence``), and a start reads
    what the log has got since the windows were saved.
 2. Of a producer the last SEQUENCES_MAX requests are known, and of those before how high their
    sequences went: ``forgotten``. A sequence at or below it that is not known is refused.
@@ -31,7 +31,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from storage.errors import OutcomeForgotten
-from storage.format.producers.windows import (
+from storage.format.producer_windows import (
     Parts,
     ProducerBlock,
     WindowsHead,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from storage.format.timers.files import decode_check
+from storage.format.timer_files import decode_check
 
 TIMER_CHECK_FILE: Final = "timercheck"
 CLOCK_SLACK_MS: Final = 60_000  # by which a broker's clock may be ahead of ours

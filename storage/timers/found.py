@@ -11,7 +11,7 @@ import numpy.typing as npt
 from storage.format.consume_entry import DELAY_LEVELS_MS, SCHEDULE_TOPIC
 from storage.format.names import TIMER_TOPIC
 from storage.format.store_time import HEAD_SIZE, store_time_in
-from storage.format.timers.seconds import out_ms
+from storage.format.timer_files import out_ms
 from storage.kernels.columns import FEATURES, HAS_DELAY, HAS_TIMER
 from storage.kernels.timers.delivery import delivered_identities
 from storage.timers.broker_check import BrokerProgress

@@ -17,16 +17,17 @@ import numpy.typing as npt
 
 from storage.format.consume_entry import tag_code
 from storage.format.names import file_name
-from storage.format.timers.files import (
+from storage.format.timer_files import (
     MAGIC_RECALL,
     MAGIC_ROLLED,
     MAGIC_TIMER,
+    SECOND_MS,
     TIMER_LOG_END,
     TIMER_LOG_END_MAGIC,
     TIMER_LOG_FILE_SIZE,
     WHEEL_SLOTS,
+    out_ms,
 )
-from storage.format.timers.seconds import SECOND_MS, out_ms
 from storage.timers.recall import RECALL_TAG
 from storage.view.queues.units import Units, as_units
 

@@ -3,7 +3,7 @@
 The writer's journal says what was pending when the log ended at ``commit_offset``; copies that the log has
 after that are found by reading it. It is put there only once the log is synced that far, so it never says of
 a message that it was delivered whose copy a power cut takes. Rows of pending timers are in files of
-``timers/`` that are never changed (``storage.format.timers.files``). A broker reads
+``timers/`` that are never changed (``storage.format.timer_files``). A broker reads
 ``config/delayOffset.json`` and ``config/timercheck``, which are written with it.
 """
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from storage.format.config_json import encode_config
-from storage.format.timers.files import (
+from storage.format.timer_files import (
     TIMER_LOG_FILE_SIZE,
     decode_rows,
     encode_check,

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.format.timers.seconds import SECOND_MS, out_ms
+from storage.format.timer_files import SECOND_MS, out_ms
 from storage.kernels.timers.delivery import DUE_MS, RECALL_KEY, RECALLS, ROLL_COUNT
 
 Longs = npt.NDArray[np.int64]

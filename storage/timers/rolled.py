@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.format.timers.seconds import SECOND_MS, out_ms
+from storage.format.timer_files import SECOND_MS, out_ms
 from storage.kernels.timers.delivery import DUE_MS, IDENTITY, ROLL_COUNT
 from storage.timers.pending import without
 from storage.timers.reading import read_through

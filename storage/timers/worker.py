@@ -26,7 +26,7 @@ from storage.errors import StoreBusy, StoreFull
 from storage.format.consume_entry import DELAY_LEVELS_MS, SCHEDULE_TOPIC
 from storage.format.names import TIMER_TOPIC
 from storage.format.properties import TIMER_DEL_UNIQKEY
-from storage.format.timers.seconds import SECOND_MS, out_ms
+from storage.format.timer_files import SECOND_MS, out_ms
 from storage.kernels.timers.delivery import DELIVERY_PAIRS_MAX, DUE_MS, IS_LOST, RECALLS
 from storage.timers.broker_check import TIMER_CHECK_FILE, BrokerProgress
 from storage.timers.delivery import Delivery, DeliveryCounts, Longs, TimerStatus

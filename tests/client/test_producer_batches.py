@@ -15,7 +15,7 @@ from penstock.producing.options import ProducerOptions
 from penstock.producing.state import ProducerState
 from penstock.sequences import RequestToken
 from penstock.v1 import common_pb2, writer_pb2
-from storage.format.producers.sequence import SEQUENCE_PROPERTY_SIZE
+from storage.format.producer_sequence import SEQUENCE_PROPERTY_SIZE
 
 AWAY = Unavailable("the stream broke")
 OPTIONS = ProducerOptions(

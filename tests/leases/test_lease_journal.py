@@ -15,7 +15,7 @@ from storage.errors import StoreFailed, StoreFull, UnsupportedFormat
 from storage.files.filesystem import OsFileSystem
 from storage.format.config_json import decode_config, encode_config
 from storage.format.journal import blocks_in, encode_block
-from storage.format.leases.journal import KEY, KEY_PAYLOAD, VERSION
+from storage.format.lease_journal import KEY, KEY_PAYLOAD, VERSION
 from storage.leases.upkeep import LeaseUpkeep
 from storage.leases.values import HandleProblem
 from storage.offline.checks.leases import lease_journal

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from storage.config import StoreConfig
 from storage.errors import InvalidMessage, OutcomeForgotten, StoreBusy, TopicNotFound
-from storage.format.producers.sequence import SEQUENCE_PROPERTY_SIZE, encode_sequence
-from storage.format.producers.windows import decode_windows
+from storage.format.producer_sequence import SEQUENCE_PROPERTY_SIZE, encode_sequence
+from storage.format.producer_windows import decode_windows
 from storage.format.properties import PRODUCER_SEQUENCE
 from storage.kernels.message_slices import (
     BODY,

@@ -36,7 +36,7 @@ from penstock.v1 import (
     writer_pb2,
 )
 from storage.files.filesystem import OsFile, OsFileSystem
-from storage.format.leases.receipt_handle import HANDLE_SIZE
+from storage.format.receipt_handle import HANDLE_SIZE
 from storage.leases.leases import Leases
 from storage.reader import StoreReader
 from storage.staged.staged_commits import StagedCommits

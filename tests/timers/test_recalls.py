@@ -16,8 +16,8 @@ from storage.engine.copies import prepared_copies
 from storage.errors import InvalidMessage, TooLateToRecall
 from storage.format.names import TIMER_TOPIC
 from storage.format.properties import encode_properties
+from storage.format.recall_handle import RecallHandle, decode_recall_handle
 from storage.format.record import Record, encode_for_batch
-from storage.format.timers.recall_handle import RecallHandle, decode_recall_handle
 from storage.timers import worker
 from storage.timers.parking import Parking
 

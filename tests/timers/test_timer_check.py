@@ -12,7 +12,7 @@ from timer_store import NOW_MS, TimerStore
 
 from storage import offline
 from storage.files.filesystem import OsFileSystem
-from storage.format.timers.files import CHECK
+from storage.format.timer_files import CHECK
 from storage.journal.states import StateJournal
 from storage.timers.progress import TimerProgressFiles
 from storage.view.layout import StorePaths

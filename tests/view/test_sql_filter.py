@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from storage.errors import InvalidMessage
 from storage.format.record import encode_record
-from storage.kernels.filters.property_values import (
+from storage.kernels.property_values import (
     INEXACT,
     NO_NUMBER,
     READ,

@@ -22,7 +22,7 @@ from services.gateway.sends.batch_stream import Batches, NotNow, Unanswered
 from services.gateway.v2 import definition_pb2 as v2
 from storage.clock import suspended_ms
 from storage.format.names import TIMER_TOPIC
-from storage.format.producers.sequence import PRODUCER_ID_MAX, SEQUENCE_MAX
+from storage.format.producer_sequence import PRODUCER_ID_MAX, SEQUENCE_MAX
 from storage.message import ProducerSequence
 
 BATCH_BYTES_MAX: Final = 8 << 20

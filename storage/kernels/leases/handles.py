@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from storage.format.leases.receipt_handle import (
+from storage.format.receipt_handle import (
     ATTEMPT_MAX,
     ATTEMPT_POSITION,
     KIND_POSITION,

@@ -22,7 +22,7 @@ from storage.format.properties import (
     TIMER_ROLL_TIMES,
 )
 from storage.format.record_layout import AFTER_HOSTS, BODY_CRC_POSITION, BORN_TIMESTAMP_POSITION
-from storage.format.timers.seconds import SECOND_MS
+from storage.format.timer_files import SECOND_MS
 from storage.kernels.columns import (
     BODY_POSITION,
     COLUMN_COUNT,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from storage.format import timer_files
 from storage.format.consume_entry import DELAY_LEVELS_MS, SCHEDULE_TOPIC
 from storage.format.names import TIMER_TOPIC
 from storage.format.properties import (
@@ -19,8 +20,7 @@ from storage.format.properties import (
     TIMER_OUT_MS,
 )
 from storage.format.record_layout import AFTER_HOSTS
-from storage.format.timers import seconds
-from storage.format.timers.seconds import SECOND_MS
+from storage.format.timer_files import SECOND_MS
 from storage.kernels.columns import (
     BODY_POSITION,
     COLUMN_COUNT,
@@ -87,7 +87,7 @@ NAME_REAL_TOPIC: Final = text_bytes(REAL_TOPIC)
 NAME_REAL_QID: Final = text_bytes(REAL_QID)
 
 
-out_ms = inner(seconds.out_ms)
+out_ms = inner(timer_files.out_ms)
 
 
 @inner

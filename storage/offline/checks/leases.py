@@ -9,7 +9,7 @@ from storage import findings as kinds
 from storage.errors import UnsupportedFormat
 from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.findings import WARNING, Finding
-from storage.format.leases.journal import LEASE_DIRECTORY
+from storage.format.lease_journal import LEASE_DIRECTORY
 from storage.leases.journal import load_journal
 
 if TYPE_CHECKING:

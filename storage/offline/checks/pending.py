@@ -15,7 +15,7 @@ from storage.engine.system_group import SystemGroup
 from storage.findings import NOTE, WARNING, Finding
 from storage.format.consume_entry import SCHEDULE_TOPIC
 from storage.format.names import HALF_TOPIC, TIMER_TOPIC, TRANSACTION_GROUP
-from storage.format.timers.files import decode_rows
+from storage.format.timer_files import decode_rows
 from storage.journal.states import read_states
 from storage.tables.own_document import file_problem
 from storage.timers.progress import STATE as TIMERS

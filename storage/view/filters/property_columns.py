@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from storage.kernels.filters import property_values as kernels
+from storage.kernels import property_values as kernels
 from storage.view.filters.truth import ERROR, FALSE, NULL, Truths
 
 Int64s = npt.NDArray[np.int64]

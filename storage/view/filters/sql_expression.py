@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from storage.kernels.filters.property_values import EQUAL
+from storage.kernels.property_values import EQUAL
 from storage.view.filters.property_columns import PropertyColumns, Texts
 from storage.view.filters.truth import (
     ERROR,

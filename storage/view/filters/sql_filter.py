@@ -24,7 +24,7 @@ from lark import Lark, Token, Transformer, Tree, UnexpectedInput, UnexpectedToke
 from lark.exceptions import VisitError
 
 from storage.errors import InvalidMessage
-from storage.kernels.filters.property_values import CONTAINS, ENDS_WITH, EQUAL, STARTS_WITH
+from storage.kernels.property_values import CONTAINS, ENDS_WITH, EQUAL, STARTS_WITH
 from storage.view.filters.property_columns import PropertyColumns, Texts
 from storage.view.filters.sql_expression import (
     AllOf,

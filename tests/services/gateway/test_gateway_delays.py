@@ -10,7 +10,7 @@ from real_processes import until
 
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2
-from storage.format.timers.recall_handle import RecallHandle, decode_recall_handle
+from storage.format.recall_handle import RecallHandle, decode_recall_handle
 
 DAY_MS = 86_400_000
 

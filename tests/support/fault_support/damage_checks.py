@@ -20,8 +20,8 @@ from storage.errors import DamagedStage, StoreError
 from storage.files.filesystem import OsFileSystem
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.journal import HEAD, blocks_in
-from storage.format.leases.receipt_handle import HANDLE_SIZE
 from storage.format.names import file_name
+from storage.format.receipt_handle import HANDLE_SIZE
 from storage.reader import StoreReader
 from storage.view.log.commit_log import CommitLogView
 from storage.writer import StoreWriter

@@ -29,7 +29,7 @@ from penstock.v1 import (
     writer_pb2_grpc,
 )
 from storage.format.message_id import decode_message_id, encode_message_id
-from storage.format.producers.sequence import encode_sequence
+from storage.format.producer_sequence import encode_sequence
 from storage.format.record import Record, decode_record, encode_record
 
 STORE_HOST = "127.0.0.1:10911"

@@ -20,7 +20,7 @@ from wire_client import WireClient
 
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2.service_pb2 import SendResultEntry
-from storage.format.timers.seconds import out_ms
+from storage.format.timer_files import out_ms
 from storage.writer import StoreWriter
 
 FAR_MS = 3_600_000

@@ -1,13 +1,13 @@
 """Which request of which producer records were stored by: written into records, found in the log.
 
-``storage.format.producers.sequence`` has the property's bytes.
+``storage.format.producer_sequence`` has the property's bytes.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from storage.format.producers.sequence import (
+from storage.format.producer_sequence import (
     END_AT,
     NUMBER_DIGITS,
     PLACE_AT,

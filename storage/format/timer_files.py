@@ -46,11 +46,14 @@ Integers are big-endian.
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from zlib import crc32
 
-from storage.format.timers.seconds import SECOND_MS
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
+SECOND_MS: Final = 1_000  # in which a broker's timers count
 ROWS_HEAD: Final = Struct(">IIqq")
 CHECK: Final = Struct(">qqqqqqq")
 CHECK_FILE_SIZE: Final = 4096
@@ -62,6 +65,14 @@ MAGIC_TIMER: Final = 1
 MAGIC_ROLLED: Final = 2
 MAGIC_RECALL: Final = 4
 ROW_SIZE: Final = 8
+
+
+Milliseconds = TypeVar("Milliseconds", "int", "npt.NDArray[np.int64]")
+
+
+def out_ms(deliver_ms: Milliseconds) -> Milliseconds:
+    """Return the last whole second before a time, in milliseconds: what a broker's timer knows of it."""
+    return (deliver_ms - 1) // SECOND_MS * SECOND_MS
 
 
 class TimerCheck(NamedTuple):

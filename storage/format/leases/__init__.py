@@ -1,1 +1,0 @@
-"""Leases: the bytes of their journal, and of receipt handles."""

@@ -1,1 +1,0 @@
-"""Delayed messages: their files, and the handles by which they are recalled."""

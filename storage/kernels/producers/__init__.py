@@ -1,1 +1,0 @@
-"""Kernels over what the log says of producers."""
