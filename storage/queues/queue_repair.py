@@ -19,9 +19,8 @@ from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.queues.consume_queue import ConsumeQueue
 from storage.queues.queue_table import QueueTable
 from storage.view.live_topics import LiveTopics
-from storage.view.log.walk import ROWS_MAX, DamagedRange, LogFiles, RecordRun
+from storage.view.log.walk import ROWS_MAX, DamagedRange, RecordRun
 from storage.view.queues.comparison import live_units
-from storage.view.queues.held_units import HeldUnits
 from storage.view.queues.placing import (
     NOT_PLACED,
     Begins,
@@ -33,7 +32,6 @@ from storage.view.queues.placing import (
 )
 from storage.view.queues.record_queues import QueueKey
 from storage.view.queues.runs import runs_of
-from storage.view.queues.unit_search import Unit
 from storage.view.queues.units import (
     UnitBuilder,
     Units,
@@ -49,7 +47,7 @@ class QueueRepair:
 
     ``begin_offset`` is where the log is taken from. With ``complete`` nothing that the queues hold
     from there on is believed; without it, they are right below that commit offset.
-    ``log`` is where it can be looked up, ``topics`` whose records get units.
+    ``topics`` says whose records get units.
     """
 
     def __init__(
@@ -58,7 +56,6 @@ class QueueRepair:
         *,
         begin_offset: int,
         complete: bool,
-        log: LogFiles,
         topics: LiveTopics,
     ) -> None:
         self.units_written = 0
@@ -69,7 +66,6 @@ class QueueRepair:
         self._queues = queues
         self._begin_offset = begin_offset
         self._complete = complete
-        self._held = HeldUnits(log, queues.held)
         self._placers: dict[QueueKey, QueuePlacer] = {}
         self._waiting: dict[QueueKey, deque[Units]] = {}  # of runs that are not placed yet
         self._damage: list[DamagedRange] = []
@@ -120,7 +116,11 @@ class QueueRepair:
         """
         next_offset = None if begins else self._queues.get(*key).find_end(self._begin_offset)
         return QueuePlacer(
-            key, self._held, self._damage, next_offset=next_offset, log_begin=self._begin_offset
+            key,
+            self._queues.held,
+            self._damage,
+            next_offset=next_offset,
+            log_begin=self._begin_offset,
         )
 
     def _carry_out(self, key: QueueKey, steps: Iterable[Step], waiting: deque[Units]) -> None:
@@ -158,9 +158,7 @@ class QueueRepair:
 
     def _correct(self, queue: ConsumeQueue, queue_offset: int, units: Units) -> None:
         count = len(units)
-        beside = as_units(queue.read(queue_offset, count + 1))
-        held = beside[:count]
-        self._remember(queue, queue_offset, beside)
+        held = as_units(queue.read(queue_offset, count))
         if held.tobytes() == units.tobytes():
             return
         same = same_units(held, units)
@@ -173,13 +171,6 @@ class QueueRepair:
         corrected[~same[begin:end]] = units[begin:end][~same[begin:end]]
         queue.write(queue_offset + begin, corrected.tobytes())
         self.units_written += len(wrong)
-
-    def _remember(self, queue: ConsumeQueue, queue_offset: int, beside: Units) -> None:
-        """Keep what stood where placing may still ask for it: the last but one, and the one after it."""
-        key, last = (queue.topic, queue.queue_id), len(beside) - 2
-        if queue_offset == 0 and last:
-            self._held.remember(key, 0, *_units(beside[:2]))
-        self._held.remember(key, queue_offset + last, *_units(beside[last:]))
 
     def finish(self, end_offset: int, *, sure_offset: int | None = None) -> int:
         """End every queue after its last unit of a record below ``end_offset``.
@@ -215,7 +206,3 @@ class QueueRepair:
         for key in self._placers:
             queue = self._queues.get(*key)
             self._queues.doubt(key, queue.find_end(sure_offset), queue.next_offset)
-
-
-def _units(two: Units) -> list[Unit]:
-    return [Unit(*each) for each in two.tolist()]

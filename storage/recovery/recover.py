@@ -157,7 +157,6 @@ def recover(
         queues,
         begin_offset=begin,
         complete=complete,
-        log=files,
         topics=LiveTopics(deleted_topics, known),
     )
     stated_offset = max(published_offset, durable.flushed_offset) if durable.trusted else 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,42 +16,31 @@ from storage.view.queues.placing import (
     Gap,
     Placed,
     QueuePlacer,
-    Withdrawn,
     joined_damage,
     settle_ends,
 )
 from storage.view.queues.queue_files import NO_UNIT
 from storage.view.queues.runs import QueueRun
 from storage.view.queues.unit_search import Unit
+from storage.view.queues.units import UNIT_DTYPE, Units
 
 KEY = ("t", 0)
 SIZE = 100
 
 
 class Held:
-    """Units that stood in the queue before, by queue offset; no record has another name."""
+    """Units that stood in the queue before, by queue offset."""
 
-    def __init__(self, units: dict[int, int]) -> None:
-        self.units = units
+    def __init__(self, offsets: dict[int, int]) -> None:
+        self._offsets = offsets
 
-    def holds(self, _key: Any, queue_offset: int, commit_offset: int) -> bool:
-        return self.units.get(queue_offset) == commit_offset
+    def unit(self, queue_offset: int) -> Unit:
+        offset = self._offsets.get(queue_offset)
+        return NO_UNIT if offset is None else Unit(offset, SIZE, 0)
 
-    def place_of(self, _key: Any, commit_offset: int, likely: int) -> int | None:
-        places = [place for place, offset in self.units.items() if offset == commit_offset]
-        return likely if self.units.get(likely) == commit_offset else next(iter(places), None)
-
-    def unit(self, _key: Any, queue_offset: int) -> Unit:
-        return Unit(self.units[queue_offset], SIZE, 0) if queue_offset in self.units else NO_UNIT
-
-    def count_within(self, _key: Any, queue_offset: int, begin: int, end: int) -> int:
-        count = 0
-        while begin <= self.units.get(queue_offset + count, -1) < end:
-            count += 1
-        return count
-
-    def renamed(self, _key: Any, _queue_offset: int) -> None:
-        return None
+    def units(self, first: int, count: int) -> Units:
+        end = min(first + count, max(self._offsets, default=0) + 1)
+        return np.array([self.unit(at) for at in range(first, end)], UNIT_DTYPE)
 
 
 def placed(
@@ -71,7 +61,8 @@ def placed(
     numbers = [number for number in range(len(claims) + 1) if number != missing]
     ranges: list[DamagedRange] = []
     waiting = [DamagedRange(begin, end, "") for begin, end in damage]
-    placer = QueuePlacer(KEY, Held(held or {}), ranges, next_offset=next_offset)  # type: ignore[arg-type]
+    in_files: Any = Held(held or {})
+    placer = QueuePlacer(KEY, lambda _: in_files, ranges, next_offset=next_offset)
     found: dict[int, int | str] = {}
 
     def carry_out(step: Any) -> None:
@@ -79,8 +70,6 @@ def placed(
             found.clear()
         elif isinstance(step, Gap):
             found.update(dict.fromkeys(range(step.begin, step.end), "gap"))
-        elif isinstance(step, Withdrawn):
-            assert found.pop(step.place) == step.commit_offset // SIZE
         elif isinstance(step, Placed) and step.place >= 0:
             first = bisect_left(numbers, step.run.commit_offset, key=SIZE.__mul__)
             for at in range(step.run.end - step.run.begin):
@@ -130,9 +119,8 @@ def test_claims_are_weighed_against_those_around_them(
 
 
 def test_a_gap_stands_for_what_has_another_name() -> None:
-    """If there is room for it, and the claim after it is sure: two records agree, or a unit stands there."""
+    """If there is room for it, and two records agree on the claim after it."""
     assert placed([0, 1, 3, 4], missing=2) == {0: 0, 1: 1, 2: "gap", 3: 3, 4: 4}
-    assert placed([0, 1, 3], {3: 300}, missing=2) == {0: 0, 1: 1, 2: "gap", 3: 3}
     assert placed([0, 1, 3], missing=2) == {0: 0, 1: 1, 2: 3}
     assert placed([0, 1, 4, 5], missing=2) == {0: 0, 1: 1, 2: 3, 3: 4}
 
@@ -140,11 +128,6 @@ def test_a_gap_stands_for_what_has_another_name() -> None:
 def test_a_gap_stands_for_what_is_damaged() -> None:
     assert placed([0, 1, 3], damage=((200, 300),), missing=2) == {0: 0, 1: 1, 2: "gap", 3: 3}
     assert placed([1, 2], damage=((0, 100),), missing=0) == {0: "gap", 1: 1, 2: 2}
-
-
-def test_of_two_that_claim_one_place_the_unit_that_stood_there_decides() -> None:
-    assert placed([0, 1, 2, 2, 3], {2: 200}) == {0: 0, 1: 1, 2: 2, 3: 4}
-    assert placed([0, 1, 2, 2, 3], {2: 300}) == {0: 0, 1: 1, 2: 3, 3: 4}
 
 
 def test_damaged_records_at_the_end_keep_the_places_that_were_durable() -> None:
@@ -160,15 +143,14 @@ CLAIMS = st.lists(st.integers(-1, 12), min_size=1, max_size=14)
 
 @given(
     CLAIMS,
-    st.dictionaries(st.integers(0, 12), st.integers(0, 13).map(SIZE.__mul__), max_size=6),
     st.sets(st.integers(1, 13)),
     st.sampled_from([None, 0, 2]),
 )
 def test_how_the_log_is_cut_into_runs_decides_nothing(
-    claims: list[int], held: dict[int, int], cuts: set[int], next_offset: int | None
+    claims: list[int], cuts: set[int], next_offset: int | None
 ) -> None:
-    whole = placed(claims, held, next_offset=next_offset)
-    assert placed(claims, held, cuts=frozenset(cuts), next_offset=next_offset) == whole
+    whole = placed(claims, next_offset=next_offset)
+    assert placed(claims, cuts=frozenset(cuts), next_offset=next_offset) == whole
     numbers = [each for each in whole.values() if each != "gap"]
     assert len(numbers) == len(set(numbers))
 

@@ -36,7 +36,6 @@ from storage.view.index.index_file import IndexShape
 from storage.view.live_topics import LiveTopics
 from storage.view.log.walk import DamagedRange
 from storage.view.pieces import LogPiece
-from storage.view.queues.held_units import HeldUnits
 from storage.view.queues.placing import joined_damage
 from storage.view.queues.queue_files import QueueFiles
 from storage.view.queues.record_queues import QueueKey
@@ -163,7 +162,6 @@ def finish_queues(spark: SparkSession, store: StoreWork) -> None:
     runs: dict[QueueKey, list[QueueRun]] = by_queue(
         run for done in store.results for run in done.result.runs
     )
-    held = HeldUnits(store.files.log, store.held_queue)
     damage = joined_damage(store.damage)
     if damage:  # of queues whose records are all damaged, the places are kept
         runs = {key[:2]: [] for key in store.files.queue_directories()} | runs
@@ -171,7 +169,7 @@ def finish_queues(spark: SparkSession, store: StoreWork) -> None:
         runs,
         damage,
         store.plan.bounds.min_offset,
-        held,
+        store.held_queue,
         sure_offset=store.sure_offset,
     )
     again = dict(misplaced(store.plans))
@@ -184,7 +182,7 @@ def finish_queues(spark: SparkSession, store: StoreWork) -> None:
         )
         run_tasks(spark, in_tasks(spark, store.pieces, TASK_BYTES), run)
     for plan in store.plans:
-        finish_queue(store.queues, plan, partial(held.queue, plan.key), store.file_size)
+        finish_queue(store.queues, plan, partial(store.held_queue, plan.key), store.file_size)
 
 
 def _uncounted(_bytes: int) -> None:

@@ -17,14 +17,16 @@ import numpy.typing as npt
 from storage.format.consume_entry import UNIT_SIZE
 from storage.stopped.files import write_queue
 from storage.view.log.walk import DamagedRange
-from storage.view.queues.held_units import QUEUE_OFFSET_LIMIT, HeldUnits
 from storage.view.queues.placing import (
     NOT_PLACED,
+    QUEUE_OFFSET_LIMIT,
     Begins,
     Gap,
+    HeldQueue,
     Placed,
     QueuePlacer,
     Step,
+    end_before,
     settle_ends,
 )
 from storage.view.queues.queue_files import QueueFiles
@@ -90,17 +92,11 @@ class QueuePlan:
         elif isinstance(step, Gap):
             self.gaps.append(step)
             self.end = step.end
-        elif isinstance(step, Begins):
+        else:
             self._places = [(at, claim, NOT_PLACED) for at, claim, _ in self._places]
             self.gaps.clear()
             self.unit_count = self.moved_count = 0
             self.begin = self.end = step.queue_offset
-        else:
-            self.unit_count -= 1
-            _, claim, place = self._places[-1]
-            self.moved_count -= claim != place
-            self._places.append((step.commit_offset, claim, NOT_PLACED))
-            self.end = step.place
 
     @property
     def as_written(self) -> bool:
@@ -117,7 +113,7 @@ def plan_queues(
     runs: Mapping[QueueKey, Sequence[QueueRun]],
     damage: Sequence[DamagedRange],
     log_begin: int,
-    held: HeldUnits,
+    held: HeldQueue,
     *,
     sure_offset: int | None,
 ) -> list[QueuePlan]:
@@ -131,7 +127,7 @@ def plan_queues(
         if mine:
             placers[key] = QueuePlacer(key, held, damage, log_begin=log_begin)
         else:
-            begin = held.end_before(key, log_begin)
+            begin = end_before(held(key), log_begin)
             placers[key] = QueuePlacer(key, held, damage, next_offset=begin)
             plans[key].add(Begins(begin))
         for run in mine:

@@ -24,7 +24,7 @@ from storage.view.queues.comparison import (
     uncovered,
     wrong_units,
 )
-from storage.view.queues.held_units import QUEUE_OFFSET_LIMIT
+from storage.view.queues.placing import QUEUE_OFFSET_LIMIT
 from storage.view.queues.pull import pull_queue
 from storage.view.queues.queue_files import UNITS_MAX, QueueFiles
 from storage.view.queues.rebuilt_units import Extent, RebuiltUnits

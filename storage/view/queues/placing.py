@@ -2,23 +2,21 @@
 
 A record says its queue offset, and that is its place if the records around it agree. No checksum of a
 broker's covers the offset, the queue id or the topic, so a flipped bit in one of them must cost that
-record alone. What the runs of a queue do not say, the units that it held before may (``HeldUnits``).
-With ``next`` as the queue offset after the last record placed, a run belongs:
+record alone. With ``next`` as the queue offset after the last record placed, a run belongs:
 
 * *at next*, if it claims that.
 * *nowhere*, if it is one record, and the record after it claims next: it has the name of another queue.
 * *at next*, if it is one record, and the record after it claims next + 1: its offset is wrong.
 * *where it claims, ahead of next*, if a damaged range lies between that has room for what is missing, or
-  if the claim is sure: its unit stands there, or the next record goes on from it. The units between stand
-  for damaged records, or for records that have the name of another queue now.
-* *at 0 again*, if it claims that, and goes on from there or has its unit there; and ahead of 0, if damaged
-  records before it have room for what is missing. The topic was deleted and created again.
-* *at next without its first record*, if that one claims the place of the last record placed. One of the
-  two has the name of another queue: the one whose unit does not stand there, or the second.
+  the next record goes on from it. The units between are those of damaged records, or of records that have
+  the name of another queue now.
+* *at 0 again*, if it claims that, and goes on from there; and ahead of 0, if damaged records before it have room
+  for what is missing. The topic was deleted and created again.
+* *at next without its first record*, if that one claims the place of the last record placed, and the run goes on.
+  One of the two has the name of another queue.
 * *at next*, in the order of the log, otherwise.
 
-At the end of a queue, damaged records whose units stand where it goes on keep their places. So does, as a
-damaged one, a record that names another queue now, and it gets none there (``settle_ends``).
+At the end of a queue, damaged records whose units stand where it goes on keep their places.
 
 A decision looks at no more than the next two records of the queue, however the log was cut into runs.
 """
@@ -27,18 +25,25 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
+
+from storage.format.consume_entry import UNIT_SIZE
 from storage.format.record_layout import RECORD_SIZE_MIN
 from storage.view.log.walk import DamagedRange
-from storage.view.queues.held_units import QUEUE_OFFSET_LIMIT, HeldUnits, RenamedRecord
+from storage.view.queues.queue_files import UNITS_MAX, QueueFiles
 from storage.view.queues.record_queues import QueueKey
 from storage.view.queues.runs import QueueRun
+from storage.view.queues.unit_search import end_of_units
 
 NOT_PLACED: Final = -1
 RECORDS_SEEN: Final = 3  # a record and the two after it decide where it belongs
-RENAMED_MAX: Final = 1_024  # looked for in one gap
+QUEUE_OFFSET_LIMIT: Final = 1 << 58  # times the size of a unit, it is still a position
+
+HeldQueue = Callable[[QueueKey], QueueFiles]
+"""Returns the files of a queue as they were before its records were placed."""
 
 
 class Begins(NamedTuple):
@@ -54,13 +59,6 @@ class Placed(NamedTuple):
     place: int
 
 
-class Withdrawn(NamedTuple):
-    """The record that was placed last, at ``place``, does not belong there."""
-
-    commit_offset: int
-    place: int
-
-
 class Gap(NamedTuple):
     """Queue offsets ``[begin, end)`` stand for records somewhere in the ranges of the log."""
 
@@ -69,7 +67,7 @@ class Gap(NamedTuple):
     ranges: tuple[tuple[int, int], ...]
 
 
-Step = Begins | Placed | Withdrawn | Gap
+Step = Begins | Placed | Gap
 
 
 class QueuePlacer:
@@ -83,7 +81,7 @@ class QueuePlacer:
     def __init__(
         self,
         key: QueueKey,
-        held: HeldUnits,
+        held: HeldQueue,
         damage: Sequence[DamagedRange],
         *,
         next_offset: int | None = None,
@@ -91,7 +89,6 @@ class QueuePlacer:
     ) -> None:
         self.key = key
         self.begin_offset = next_offset
-        self.renamed: list[RenamedRecord] = []  # records of other names whose units stand in gaps
         self._next_offset = next_offset
         self._held = held
         self._damage = damage
@@ -144,7 +141,7 @@ class QueuePlacer:
         next_offset = self._next_offset
         if next_offset is None:
             next_offset = self._first_offset(run, claims)
-            yield from self._begin_first(next_offset, run.commit_offset)
+            yield self._begin_at(next_offset)
         goes_on = _goes_on(claims)
         following = claims[1] if len(claims) > 1 and not goes_on else None
         if run.begin == next_offset or following == next_offset + 1:
@@ -162,18 +159,12 @@ class QueuePlacer:
 
     def _place_back(self, run: QueueRun, *, goes_on: bool) -> Iterator[Step]:
         """Place a run that claims less than what comes next."""
-        held, damage = self._held, self._damage_before(run)
-        last_offset = self._last_commit_offset
-        if run.begin == self._last_place == self._last_claim and not damage:
-            if held.holds(self.key, run.begin, run.commit_offset):
-                self._next_offset = run.begin
-                yield Withdrawn(last_offset, run.begin)
-                yield self._put(run)
-                return
-            if goes_on and (run.begin > 0 or held.holds(self.key, run.begin, last_offset)):
-                yield from self._put_without_first(run)
-                return
-        if run.begin == 0 and (goes_on or held.holds(self.key, 0, run.commit_offset)):
+        damage = self._damage_before(run)
+        is_again = run.begin == self._last_place == self._last_claim and not damage
+        if is_again and goes_on and run.begin > 0:
+            yield from self._put_without_first(run)
+            return
+        if goes_on and run.begin == 0:
             yield self._begin_at(0)
         elif goes_on and 0 < run.begin * RECORD_SIZE_MIN <= _size_of(damage):
             yield self._begin_at(0)
@@ -199,45 +190,15 @@ class QueuePlacer:
 
     def _begin_at(self, queue_offset: int) -> Begins:
         self.begin_offset = self._next_offset = queue_offset
-        self.renamed.clear()
         return Begins(queue_offset)
 
-    def _begin_first(self, next_offset: int, commit_offset: int) -> Iterator[Step]:
-        """Begin the queue where its first record says, or before, where a renamed one has its unit."""
-        begin = next_offset
-        while begin > 0 and len(self.renamed) < RENAMED_MAX:
-            found = self._held.renamed(self.key, begin - 1)
-            if found is None or found.commit_offset >= commit_offset:
-                break
-            begin, commit_offset = begin - 1, found.commit_offset
-            self.renamed.append(found)
-        renamed, self.renamed = self.renamed, []
-        yield self._begin_at(begin)
-        if renamed:
-            self.renamed = renamed
-            yield Gap(
-                begin,
-                next_offset,
-                tuple(
-                    (each.commit_offset, each.commit_offset + each.size)
-                    for each in reversed(renamed)
-                ),
-            )
-            self._next_offset = next_offset
-
     def _first_offset(self, run: QueueRun, claims: list[int]) -> int:
-        """Return where the queue begins."""
+        """Return where the queue begins: what two records after the first agree on counts for more than its word."""
         if self._log_begin == 0 and self._damage_before(run):
             return 0  # what came before was damaged, not removed
-        likely = run.begin if 0 <= run.begin < QUEUE_OFFSET_LIMIT else 0
-        if _goes_on(claims):
-            return likely
-        # One record's word alone: where its unit stands already counts for more, and so does what
-        # the two records after it agree on.
-        place = self._held.place_of(self.key, run.commit_offset, likely)
-        if place is not None:
-            return place
-        return claims[1] - 1 if _goes_on(claims[1:]) and claims[1] > 0 else likely
+        if not _goes_on(claims) and _goes_on(claims[1:]) and claims[1] > 0:
+            return claims[1] - 1
+        return run.begin if 0 <= run.begin < QUEUE_OFFSET_LIMIT else 0
 
     def _gap(self, run: QueueRun, next_offset: int, *, goes_on: bool) -> Gap | None:
         """Return what is missing before a run ahead of next, and make its claim come next.
@@ -246,24 +207,12 @@ class QueuePlacer:
         """
         missing = run.begin - next_offset
         ranges = self._damage_before(run)
-        in_damage = missing * RECORD_SIZE_MIN <= _size_of(ranges)
-        if not in_damage:
+        if missing * RECORD_SIZE_MIN > _size_of(ranges):
             ranges = ((self._last_commit_offset + RECORD_SIZE_MIN, run.commit_offset),)
-            if missing * RECORD_SIZE_MIN > _size_of(ranges) or not self._is_sure(
-                run, next_offset, goes_on=goes_on
-            ):
+            if missing * RECORD_SIZE_MIN > _size_of(ranges) or not goes_on:
                 return None
         self._next_offset = run.begin
-        if not in_damage:
-            offsets = range(next_offset, min(run.begin, next_offset + RENAMED_MAX))
-            found = (self._held.renamed(self.key, each) for each in offsets)
-            self.renamed += [each for each in found if each is not None]
         return Gap(next_offset, run.begin, ranges)
-
-    def _is_sure(self, run: QueueRun, next_offset: int, *, goes_on: bool) -> bool:
-        if self._held.holds(self.key, run.begin, run.commit_offset):
-            return True
-        return goes_on and not self._held.holds(self.key, next_offset, run.commit_offset)
 
     def _damage_before(self, run: QueueRun) -> tuple[tuple[int, int], ...]:
         """Return the damaged ranges between the record placed last and a run."""
@@ -272,31 +221,25 @@ class QueuePlacer:
         return tuple((each.begin_offset, each.end_offset) for each in self._damage[first:end])
 
     def keep_end(self, sure_offset: int | None) -> Iterator[Gap]:
-        """After the last run, keep the places of records that are damaged, or have another name now.
+        """After the last run, keep the places of damaged records whose units stand where the queue goes on.
 
-        Their units stand where the queue goes on. What is damaged at or after ``sure_offset`` keeps none.
+        What is damaged at or after ``sure_offset`` keeps none.
         """
-        if self._next_offset is None:
+        if self._next_offset is None or not self._damage:
             return
-        last_offset = self._last_commit_offset
+        queue, last_offset = self._held(self.key), self._last_commit_offset
         while True:
-            next_offset = self.next_offset
-            unit = self._held.unit(self.key, next_offset)
+            unit = queue.unit(self.next_offset)
             if unit.size <= 0 or unit.commit_offset <= last_offset:
                 return
-            found = self._held.renamed(self.key, next_offset)
-            if found is not None:
-                self.renamed.append(found)
-                begin, end, count = found.commit_offset, found.commit_offset + found.size, 1
-            else:
-                begin, end = self._damage_at(unit.commit_offset)
-                limit = end if sure_offset is None else min(end, sure_offset)
-                count = self._held.count_within(self.key, next_offset, begin, limit)
+            begin, end = self._damage_at(unit.commit_offset)
+            limit = end if sure_offset is None else min(end, sure_offset)
+            count = _count_within(queue, self.next_offset, begin, limit)
             if not count:
                 return
-            last_offset = self._held.unit(self.key, next_offset + count - 1).commit_offset
-            self._next_offset = next_offset + count
-            yield Gap(next_offset, next_offset + count, ((begin, end),))
+            begin_offset, self._next_offset = self.next_offset, self.next_offset + count
+            last_offset = queue.unit(self.next_offset - 1).commit_offset
+            yield Gap(begin_offset, self.next_offset, ((begin, end),))
 
     def _damage_at(self, commit_offset: int) -> tuple[int, int]:
         """Return the damaged range that holds a commit offset; an empty one if none does."""
@@ -304,18 +247,6 @@ class QueuePlacer:
         if number >= 0 and commit_offset < self._damage[number].end_offset:
             return self._damage[number].begin_offset, self._damage[number].end_offset
         return commit_offset, commit_offset
-
-    def withdraw(self, record: RenamedRecord) -> Withdrawn | None:
-        """Take the last record out again, if it is this one and its unit did not stand here before."""
-        place = self._last_place
-        if (
-            self._last_commit_offset != record.commit_offset
-            or place != self.next_offset - 1
-            or self._held.holds(self.key, place, record.commit_offset)
-        ):
-            return None
-        self._next_offset = place
-        return Withdrawn(record.commit_offset, place)
 
 
 def settle_ends(
@@ -326,18 +257,18 @@ def settle_ends(
     Of damaged records at the end of a queue, those below ``sure_offset`` keep their places; all if it is
     None.
     """
-    renamed: list[RenamedRecord] = []
     for key, placer in placers.items():
         for step in placer.settle(at_end=True):
             yield key, step
         for gap in placer.keep_end(sure_offset):
             yield key, gap
-        renamed += placer.renamed
-    for record in renamed:
-        other = placers.get(record.key)
-        withdrawn = None if other is None else other.withdraw(record)
-        if withdrawn is not None:
-            yield record.key, withdrawn
+
+
+def end_before(queue: QueueFiles, commit_offset: int) -> int:
+    """Return the queue offset after the units of records before a commit offset."""
+    if commit_offset == 0:
+        return queue.files[0].start_offset // UNIT_SIZE if queue.files else 0
+    return end_of_units(queue, commit_offset)
 
 
 def joined_damage(damage: Sequence[DamagedRange]) -> list[DamagedRange]:
@@ -350,6 +281,18 @@ def joined_damage(damage: Sequence[DamagedRange]) -> list[DamagedRange]:
             each = DamagedRange(last.begin_offset, end, last.reason)
         found.append(each)
     return found
+
+
+def _count_within(queue: QueueFiles, queue_offset: int, begin: int, end: int) -> int:
+    """Return how many units from a queue offset on point, one after the other, into ``[begin, end)``."""
+    count = 0
+    while True:
+        units = queue.units(queue_offset + count, UNITS_MAX)
+        offsets = units["offset"]
+        outside = np.flatnonzero((units["size"] <= 0) | (offsets < begin) | (offsets >= end))
+        count += int(outside[0]) if len(outside) else len(units)
+        if len(outside) or not len(units):
+            return count
 
 
 def _goes_on(claims: Sequence[int]) -> bool:
