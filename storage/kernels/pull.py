@@ -9,9 +9,8 @@ The chosen table has one int64 row a unit::
     3       STATE           one of the states below
 
 A state is CHOSEN until the record was looked at, then GOOD, FILTERED (its tag is not one asked for, only
-the hash was), or DAMAGED + the stop that ``check_record`` gave. Where units are checked there are three more.
-SUSPECT: the unit points nowhere, before or after the log, or out of order to where none is. PASSED over: the
-log has no record for the unit. REBUILT: the unit was made from the log and is taken at its word.
+the hash was), or DAMAGED + the stop that ``check_record`` gave. SUSPECT: the unit points nowhere, before or
+after the log, or out of order to where none is. PASSED over: the log has no record for the unit.
 """
 
 from __future__ import annotations
@@ -44,7 +43,6 @@ from storage.kernels.unit_record import (
     CHOSEN,
     DAMAGED,
     DAMAGED_LOST,
-    DAMAGED_UNIT,
     GOOD,
     judge,
 )
@@ -57,7 +55,6 @@ CHOSEN_COLUMNS: Final = 4
 
 SUSPECT: Final = 3
 PASSED: Final = 5
-REBUILT: Final = 6
 
 RECORDS_AHEAD: Final = 4  # are fetched while one is looked at
 _EVERYTHING: Final = (1 << 63) - 1
@@ -104,7 +101,7 @@ def range_index(starts: Any, ends: Any, offset: int) -> int:
 @kernel(
     results(int64, 4)(
         BYTES, int64, int64, int64, INT64S, int64, INT64S, INT64S, int64, int64, int64, int64,
-        int64, int64, int64, WRITABLE_ROWS,
+        int64, int64, WRITABLE_ROWS,
     )
 )  # fmt: skip
 def select_units(
@@ -122,15 +119,14 @@ def select_units(
     examined_max: int,
     records_before: int,
     bytes_before: int,
-    checks_units: int,
     chosen: Any,
 ) -> tuple[int, int, int, int]:
     """Choose units of ``units[begin:end]`` for a pull; the file's first is ``first_queue_offset``.
 
     ``tag_codes`` are the sorted 32-bit hashes asked for; ``log_starts`` and ``log_ends`` the ranges
     of the commit log that exist. Stops before a unit that a limit excludes, but not before the
-    first record of the pull. Units into ranges that do not exist are stepped over. With ``checks_units``
-    those out of order or before the first range are not, and others below ``stated_log_end`` are chosen as DAMAGED_LOST.
+    first record of the pull. Units into ranges that do not exist are chosen as DAMAGED_LOST below
+    ``stated_log_end``, or as SUSPECT if they are out of order or before the first range.
 
     Returns ``(chosen_count, next_index, byte_count, last_event)``; the event is what was last met
     while nothing had been chosen: NOTHING, UNMATCHED or REMOVED.
@@ -159,7 +155,7 @@ def select_units(
             break
         index += 1
         state = i64(CHOSEN)
-        if checks_units and (commit_offset < 0 or size <= 0):
+        if commit_offset < 0 or size <= 0:
             state = i64(SUSPECT)
         elif has_filter:
             tag_code = read_i64(units, position + TAG_CODE_IN_UNIT)
@@ -174,7 +170,7 @@ def select_units(
             range_start = log_starts[found] if found >= 0 else i64(0)
             range_end = log_ends[found] if found >= 0 else i64(0)
         is_in_log = range_start < range_end
-        if checks_units and not is_in_log and size != PREFILL_SIZE:
+        if not is_in_log and size != PREFILL_SIZE:
             # A queue begins with the first record that is left: none after it is of a removed one.
             is_removed = log_starts.size > 0 and commit_offset < log_starts[0]
             if log_ends.size == 0 or is_removed or not is_in_order(units, index - 1):
@@ -194,7 +190,7 @@ def select_units(
         chosen[count, STATE] = state
         if not is_settled:
             if size <= 0 or commit_offset + size > range_end:
-                chosen[count, STATE] = SUSPECT if checks_units else DAMAGED_UNIT
+                chosen[count, STATE] = SUSPECT
             else:
                 byte_count += size
         count += 1
@@ -248,7 +244,7 @@ def verify_chosen(
         before = chosen[row, STATE]
         if before == SUSPECT and checks_units:
             break
-        if before != CHOSEN and before != REBUILT:
+        if before != CHOSEN:
             row += 1
             continue
         commit_offset = chosen[row, COMMIT_OFFSET]
@@ -258,7 +254,7 @@ def verify_chosen(
         position = commit_offset - log_start
         state = judge(
             log, position, log_end - log_start, commit_offset, size, topic, queue_id,
-            chosen[row, QUEUE_OFFSET] if checks_units and before != REBUILT else i64(-1),
+            chosen[row, QUEUE_OFFSET] if checks_units else i64(-1),
             tags, tag_ends, scratch,
         )  # fmt: skip
         if state == GOOD:
@@ -273,7 +269,7 @@ def verify_chosen(
             good_count += 1
             good_bytes += size
         chosen[row, STATE] = state
-        if state >= DAMAGED and checks_units and before != REBUILT:
+        if state >= DAMAGED and checks_units:
             break
         row += 1
     return row, range_count, good_count, good_bytes

@@ -7,13 +7,16 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from storage.errors import QueueRebuilding
 from storage.kernels import pull as kernels
 from storage.kernels import unit_record as states
 from storage.message import Damage
 from storage.view.log.commit_log import CommitLogView
+from storage.view.queues.consume_queue import RebuiltQueue
 from storage.view.queues.pull import PulledQueue, damage_of
 from storage.view.queues.pulled_records import PulledRecords
 from storage.view.queues.tag_filter import MATCH_ALL
+from storage.view.queues.unit_search import NO_UNIT
 from storage.view.queues.units import as_units
 
 Offsets = npt.NDArray[np.int64]
@@ -54,17 +57,13 @@ def records_at(
     sizes = np.maximum(chosen[:, kernels.RECORD_SIZE], 0)
     room = int(np.searchsorted(np.cumsum(sizes), max_bytes, side="right"))
     chosen = chosen[: max(room, 1)]
-    records = PulledRecords(
-        log, queue.rebuilt(log), topic=topic, queue_id=queue_id,
-        queue_offset=int(queue_offsets[0]) if len(queue_offsets) else 0, tag_filter=MATCH_ALL, max_bytes=max_bytes,
-    )  # fmt: skip
-    looked_at = len(chosen)
-    kept = int(np.searchsorted(queue_offsets[:looked_at], min_offset))
-    chosen = chosen[kept:]
-    settled = records.take(chosen)
-    if settled < len(chosen):
-        looked_at = int(np.searchsorted(queue_offsets, chosen[settled, kernels.QUEUE_OFFSET]))
-        chosen = chosen[:settled]
+    records = PulledRecords(log, topic=topic, queue_id=queue_id, tag_filter=MATCH_ALL)
+    gone = int(np.searchsorted(queue_offsets[: len(chosen)], min_offset))
+    chosen = chosen[gone:]
+    settled = _take(records, chosen, queue.rebuilt(log), max_bytes)
+    if settled == 0 and gone == 0 and len(chosen):
+        raise QueueRebuilding(topic, queue_id)
+    looked_at, chosen = gone + settled, chosen[:settled]
     good = chosen
     damaged: tuple[Damage, ...] = ()
     if records.count != len(chosen):
@@ -78,6 +77,30 @@ def records_at(
         records.slices(),
         damaged,
     )
+
+
+def _take(
+    records: PulledRecords, chosen: npt.NDArray[np.int64], rebuilt: RebuiltQueue, max_bytes: int
+) -> int:
+    """Take records, and rebuild the units that they do not confirm; return how many were settled.
+
+    Fewer before a unit that the writer is to rebuild, and where there is no room for a rebuilt one.
+    """
+    done = 0
+    while True:
+        done += records.take(chosen[done:], rebuilt=False)
+        if done == len(chosen):
+            return done
+        row = chosen[done : done + 1]
+        try:
+            unit = rebuilt.unit(int(row[0, kernels.QUEUE_OFFSET])) or NO_UNIT
+        except QueueRebuilding:
+            return done
+        if records.count and records.byte_count + unit.size > max_bytes:
+            return done
+        row[0, kernels.COMMIT_OFFSET], row[0, kernels.RECORD_SIZE] = unit.commit_offset, unit.size
+        row[0, kernels.STATE] = kernels.SUSPECT
+        done += records.take(row, rebuilt=True)
 
 
 def _chosen(queue: PulledQueue, queue_offsets: Offsets, max_offset: int) -> npt.NDArray[np.int64]:

@@ -62,7 +62,6 @@ def test_units_end_stops_at_the_first_unit_that_is_not_there(
     st.lists(st.integers(0, 2000), max_size=6, unique=True),
     st.integers(0, 2000),
     st.lists(st.integers(0, 500), min_size=5, max_size=5),
-    st.booleans(),
     st.integers(0, 12),
 )
 @settings(deadline=None)
@@ -73,14 +72,13 @@ def test_select_units(
     borders: list[int],
     stated_end: int,
     limits: list[int],
-    checks_units: bool,
     room: int,
 ) -> None:
     borders = sorted(borders)[: len(borders) // 2 * 2]
     arguments = (
         as_bytes(data), 0, len(data) // UNIT_SIZE, 100, np.array(sorted(codes), np.int64),
         filtered, np.array(borders[::2], np.int64), np.array(borders[1::2], np.int64),
-        stated_end, *limits, checks_units,
+        stated_end, *limits,
     )  # fmt: skip
     tables = [np.zeros((room, pull.CHOSEN_COLUMNS), np.int64) for _ in range(2)]
     with np.errstate(over="ignore"):
@@ -112,7 +110,7 @@ def test_verify_chosen(log: tuple[bytes, list[int]], draw: st.DataObject) -> Non
         end = starts[number + 1] if number + 1 < len(starts) else len(data)
         size = draw.draw(st.sampled_from((end - start, end - start + 1, 50, -1, 1 << 40)))
         offset = draw.draw(st.sampled_from((start, start, start + 1, len(data) + 5)))
-        state = draw.draw(st.sampled_from((unit_record.CHOSEN, pull.REBUILT, pull.SUSPECT)))
+        state = draw.draw(st.sampled_from((unit_record.CHOSEN, pull.PASSED, pull.SUSPECT)))
         rows.append((number, offset, size, state))
     tags = draw.draw(st.sampled_from((b"", b"a", b"x|y")))
     ends = np.array([len(tags)] if tags else [], np.int64)

@@ -19,9 +19,8 @@ from storage.view.queues.placing import (
     joined_damage,
     settle_ends,
 )
-from storage.view.queues.queue_files import NO_UNIT
 from storage.view.queues.runs import QueueRun
-from storage.view.queues.unit_search import Unit
+from storage.view.queues.unit_search import NO_UNIT, Unit
 from storage.view.queues.units import UNIT_DTYPE, Units
 
 KEY = ("t", 0)

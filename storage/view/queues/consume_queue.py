@@ -22,7 +22,7 @@ from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.kernels.unit_order import LOOK_AHEAD, UNITS_BESIDE, units_end
 from storage.view.log.commit_log import EVERYTHING, CommitLogView
 from storage.view.queues.rebuilt_units import Extent, RebuiltUnits
-from storage.view.queues.unit_search import Unit, end_of_units, first_unit_at, unit_at
+from storage.view.queues.unit_search import NO_UNIT, Unit, end_of_units, first_unit_at, unit_at
 from storage.view.queues.units import UNIT_DTYPE, Units, as_units
 
 MAPPED_FILES_OF_A_QUEUE: Final = 4
@@ -32,13 +32,15 @@ NO_UNITS: Final = np.empty(0, np.uint8)
 class UnitSpan(NamedTuple):
     """Units of one file: ``array`` holds those from ``first_queue_offset`` on.
 
-    ``begin`` is the index of the one asked for, ``end`` the index after the last that is there.
+    ``begin`` is the index of the one asked for, ``end`` the index after the last that is there. Where they are
+    ``rebuilt`` a record that does not confirm its unit is damaged.
     """
 
     array: ByteArray
     first_queue_offset: int
     begin: int
     end: int
+    rebuilt: bool = False
 
 
 def _readable(mapped: ReadOnlyMappedFile, begin: int, end: int) -> ByteArray:
@@ -63,11 +65,6 @@ class RebuiltQueue:
         self._log = log
         self._rebuilt = rebuilt
         self._queue = queue
-
-    @property
-    def is_any_known(self) -> bool:
-        """Whether any unit was rebuilt before."""
-        return self._rebuilt.is_any_known
 
     def begin(self) -> int:
         """Return the first queue offset whose record the log still has."""
@@ -100,9 +97,15 @@ class RebuiltQueue:
         """Return the first queue offset of the next file that is there, None if none is."""
         return self._queue.next_file_offset(queue_offset)
 
-    def span(self, queue_offset: int) -> UnitSpan | None:
-        """Return units from ``queue_offset`` on; None if there is nothing for that one."""
-        return None if self.unit(queue_offset) is None else self.known_span(queue_offset)
+    def span(self, queue_offset: int) -> UnitSpan:
+        """Return units from ``queue_offset`` on; of size 0 where there is nothing for one."""
+        unit = self.unit(queue_offset)
+        known = self.known_span(queue_offset)
+        if known is not None:
+            return known
+        count = 1 if unit else max(self.begin() - queue_offset, 1)
+        units = np.array([unit or NO_UNIT] * count, UNIT_DTYPE)
+        return UnitSpan(units.view(np.uint8), queue_offset, 0, count, rebuilt=True)
 
     def known_span(self, queue_offset: int) -> UnitSpan | None:
         """Return units from ``queue_offset`` on that were rebuilt before; None if it was not."""
@@ -110,7 +113,9 @@ class RebuiltQueue:
         if run is None:
             return None
         array = run.units.view(np.uint8)
-        return UnitSpan(array, run.begin, queue_offset - run.begin, run.end - run.begin)
+        return UnitSpan(
+            array, run.begin, queue_offset - run.begin, run.end - run.begin, rebuilt=True
+        )
 
 
 class ConsumeQueueView:

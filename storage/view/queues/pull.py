@@ -8,7 +8,8 @@ unit is rebuilt from the log: by the writer where one runs, and the pull ends be
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 import numpy as np
@@ -36,13 +37,7 @@ class PulledQueue(Protocol):
     def min_offset(self, min_commit_offset: int, max_offset: int) -> int: ...
     def span(self, queue_offset: int, max_offset: int) -> UnitSpan | None: ...
     def next_file_offset(self, queue_offset: int) -> int | None: ...
-    def rebuilt(self, log: CommitLogView) -> RebuiltQueue | None: ...
-
-
-@dataclass(slots=True, kw_only=True)
-class _UnitBounds:
-    min_offset: int
-    max_offset: int
+    def rebuilt(self, log: CommitLogView) -> RebuiltQueue: ...
 
 
 def damage_reason(state: int) -> str:
@@ -82,27 +77,70 @@ def pull_queue(
     """
     max_offset = queue.max_offset(log.visible_offset, queue_offset)
     min_offset = queue.min_offset(log.min_offset, max_offset)
-    bounds = _UnitBounds(min_offset=min_offset, max_offset=max_offset)
+    result = partial(PullResult, min_offset=min_offset, max_offset=max_offset)
     if max_offset == 0:
-        return _nothing(PullStatus.NO_MESSAGE_IN_QUEUE, 0, bounds)
-    if queue_offset < bounds.min_offset:
-        return _nothing(PullStatus.OFFSET_TOO_SMALL, bounds.min_offset, bounds)
+        return result(status=PullStatus.NO_MESSAGE_IN_QUEUE, next_offset=0)
+    if queue_offset < min_offset:
+        return result(status=PullStatus.OFFSET_TOO_SMALL, next_offset=min_offset)
     if queue_offset == max_offset:
-        return _nothing(PullStatus.OFFSET_OVERFLOW_ONE, queue_offset, bounds)
+        return result(status=PullStatus.OFFSET_OVERFLOW_ONE, next_offset=queue_offset)
     if queue_offset > max_offset:
-        return _nothing(PullStatus.OFFSET_OVERFLOW_BADLY, max_offset, bounds)
-    rebuilt = queue.rebuilt(log)
-    span = _span(queue, rebuilt, queue_offset, min(max_offset, end_offset))
+        return result(status=PullStatus.OFFSET_OVERFLOW_BADLY, next_offset=max_offset)
+    rebuilt, end_offset = queue.rebuilt(log), min(max_offset, end_offset)
+    span = _span(queue, rebuilt, queue_offset, end_offset)
     if span is None:
         following = _after_hole(queue, queue_offset, max_offset)
-        return _nothing(PullStatus.OFFSET_FOUND_NULL, following, bounds)
+        return result(status=PullStatus.OFFSET_FOUND_NULL, next_offset=following)
+    records = PulledRecords(log, topic=topic, queue_id=queue_id, tag_filter=tag_filter)
     max_messages = min(max(max_messages, 1), NO_LIMIT)
-    pull = _Pull(
-        log, queue, rebuilt, topic, queue_id, queue_offset, tag_filter,
-        max_messages=max_messages, max_bytes=min(max(max_bytes, 1), NO_LIMIT),
-        examined_max=max(examined_max, max_messages),
-    )  # fmt: skip
-    return pull.run(queue_offset, min(max_offset, end_offset), span, bounds)
+    max_bytes = min(max(max_bytes, 1), NO_LIMIT)
+    parts: list[npt.NDArray[np.int64]] = []
+    chosen_count = chosen_bytes = event = 0
+    at, examined_end = queue_offset, queue_offset + max(examined_max, max_messages)
+    while True:
+        is_done = is_doubtful = False
+        if span is None:
+            if chosen_count:
+                break
+            following = _after_hole(queue, at, max_offset)
+            examined_end += following - at
+            at, event = following, event or kernels.REMOVED
+        else:
+            room = min(max_messages - chosen_count, max_bytes // RECORD_SIZE_MIN + 1)
+            chosen = kernels.new_chosen(min(room, span.end - span.begin))
+            count, index, byte_count, met = kernels.select_units(
+                span.array, span.begin, span.end, span.first_queue_offset,
+                tag_filter.codes, not tag_filter.matches_all,
+                *log.ranges, log.stated_end, max_messages, max_bytes, examined_end - at,
+                chosen_count, chosen_bytes, chosen,
+            )  # fmt: skip
+            at, is_done = span.first_queue_offset + int(index), index < span.end
+            if count:
+                settled_count = records.take(chosen[:count], rebuilt=span.rebuilt)
+                if settled_count < count:
+                    at, is_done, is_doubtful = (
+                        int(chosen[settled_count, kernels.QUEUE_OFFSET]),
+                        False,
+                        True,
+                    )
+                chosen = chosen[:settled_count]
+                parts.append(chosen)
+                if span.rebuilt or is_doubtful:
+                    chosen = chosen[chosen[:, kernels.STATE] != kernels.PASSED]
+                    byte_count = _counted_bytes(chosen)
+                chosen_count += len(chosen)
+                chosen_bytes += int(byte_count)
+            else:
+                event = met or event
+        if is_done or at >= min(end_offset, examined_end):
+            break
+        try:
+            span = _span(queue, rebuilt, at, end_offset, is_doubtful=is_doubtful)
+        except QueueRebuilding:
+            if at == queue_offset:
+                raise
+            break  # what precedes it is returned
+    return _result(result, records, parts, queue_id, event, at)
 
 
 def _after_hole(queue: PulledQueue, queue_offset: int, max_offset: int) -> int:
@@ -112,151 +150,53 @@ def _after_hole(queue: PulledQueue, queue_offset: int, max_offset: int) -> int:
 
 
 def _span(
-    queue: PulledQueue, rebuilt: RebuiltQueue | None, queue_offset: int, end_offset: int
+    queue: PulledQueue,
+    rebuilt: RebuiltQueue,
+    queue_offset: int,
+    end_offset: int,
+    *,
+    is_doubtful: bool = False,
 ) -> UnitSpan | None:
-    """Return units from ``queue_offset`` on: of its file, or of the log where units were rebuilt."""
-    if rebuilt is None:
-        return queue.span(queue_offset, end_offset)
-    if rebuilt.is_any_known:
-        span = rebuilt.known_span(queue_offset) or queue.span(queue_offset, end_offset)
-    else:
+    """Return units from ``queue_offset`` on: of its file, or of the log where they are rebuilt, or doubtful."""
+    span = rebuilt.known_span(queue_offset)
+    if span is None and not is_doubtful:
         span = queue.span(queue_offset, end_offset)
-    if span is None:
+    if span is None and (is_doubtful or rebuilt.unit(queue_offset) is not None):
         span = rebuilt.span(queue_offset)
     if span is not None and span.first_queue_offset + span.end > end_offset:
         return span._replace(end=end_offset - span.first_queue_offset)
     return span
 
 
-def _nothing(status: PullStatus, next_offset: int, bounds: _UnitBounds) -> PullResult:
-    return PullResult(
+def _result(
+    result: Callable[..., PullResult],
+    records: PulledRecords,
+    parts: list[npt.NDArray[np.int64]],
+    queue_id: int,
+    event: int,
+    next_offset: int,
+) -> PullResult:
+    damaged: list[Damage] = []
+    good_parts = parts
+    if records.count != sum(map(len, parts)):
+        good_parts = [part[part[:, kernels.STATE] == states.GOOD] for part in parts]
+        for part in parts:
+            bad = part[part[:, kernels.STATE] >= states.DAMAGED]
+            damaged += [damage_of(row, queue_id) for row in bad.tolist()]
+    if records.count or damaged:
+        status = PullStatus.FOUND
+    elif records.are_gone or (event == kernels.REMOVED and not parts):
+        status = PullStatus.MESSAGE_WAS_REMOVING
+    else:
+        status = PullStatus.NO_MATCHED_MESSAGE
+    return result(
         status=status,
         next_offset=next_offset,
-        min_offset=bounds.min_offset,
-        max_offset=bounds.max_offset,
+        record_count=records.count,
+        slices=records.slices(),
+        damaged=tuple(damaged),
+        queue_offset_parts=tuple(part[:, kernels.QUEUE_OFFSET] for part in good_parts),
     )
-
-
-class _Pull:
-    """One pull that has something to look at."""
-
-    def __init__(
-        self,
-        log: CommitLogView,
-        queue: PulledQueue,
-        rebuilt: RebuiltQueue | None,
-        topic: str,
-        queue_id: int,
-        queue_offset: int,
-        tag_filter: TagFilter,
-        *,
-        max_messages: int,
-        max_bytes: int,
-        examined_max: int,
-    ) -> None:
-        self._log = log
-        self._queue = queue
-        self._rebuilt = rebuilt
-        self._queue_id = queue_id
-        self._filter = tag_filter
-        self._max_messages = max_messages
-        self._max_bytes = max_bytes
-        self._examined_max = examined_max
-        self._records = PulledRecords(
-            log, rebuilt, topic=topic, queue_id=queue_id, queue_offset=queue_offset,
-            tag_filter=tag_filter, max_bytes=max_bytes,
-        )  # fmt: skip
-
-    def run(
-        self, queue_offset: int, end_offset: int, span: UnitSpan | None, bounds: _UnitBounds
-    ) -> PullResult:
-        """Choose, verify and join, one queue file after the other, up to ``end_offset``.
-
-        ``span`` is the first of the units.
-        """
-        chosen_parts: list[npt.NDArray[np.int64]] = []
-        chosen_count = chosen_bytes = event = 0
-        at, examined_end = queue_offset, queue_offset + self._examined_max
-        while at < min(end_offset, examined_end):
-            if span is None:
-                try:
-                    span = _span(self._queue, self._rebuilt, at, end_offset)
-                except QueueRebuilding:
-                    break  # what precedes it is returned
-            if span is None:
-                if chosen_count:
-                    break
-                following = _after_hole(self._queue, at, bounds.max_offset)
-                examined_end += following - at
-                at = following
-                event = event or kernels.REMOVED
-                continue
-            room = min(
-                self._max_messages - chosen_count,
-                self._max_bytes // RECORD_SIZE_MIN + 1,
-                span.end - span.begin,
-            )
-            chosen = kernels.new_chosen(room)
-            count, index, byte_count, met = kernels.select_units(
-                span.array, span.begin, span.end, span.first_queue_offset,
-                self._filter.codes, not self._filter.matches_all,
-                *self._log.ranges, self._log.stated_end, self._max_messages, self._max_bytes, examined_end - at,
-                chosen_count, chosen_bytes, self._rebuilt is not None, chosen,
-            )  # fmt: skip
-            at = span.first_queue_offset + int(index)
-            is_done = index < span.end
-            if count:
-                chosen = chosen[:count]
-                good_before = self._records.count
-                settled_count = self._records.take(chosen)
-                if settled_count < count:  # a unit was not the one that had been counted
-                    at = int(chosen[settled_count, kernels.QUEUE_OFFSET])
-                    is_done = self._records.is_full
-                    chosen = chosen[:settled_count]
-                    byte_count = _counted_bytes(chosen)
-                chosen_parts.append(chosen)
-                chosen_count += len(chosen)
-                chosen_bytes += int(byte_count)
-                if self._records.count - good_before != len(chosen):
-                    passed = chosen[chosen[:, kernels.STATE] == kernels.PASSED]
-                    if len(passed):
-                        is_done = self._records.is_full
-                        chosen_count -= len(passed)
-                        chosen_bytes -= _counted_bytes(passed)
-            else:
-                event = met or event
-            if is_done:
-                break
-            span = None
-        return self._result(chosen_parts, event, at, bounds)
-
-    def _result(
-        self, parts: list[npt.NDArray[np.int64]], event: int, next_offset: int, bounds: _UnitBounds
-    ) -> PullResult:
-        damaged: list[Damage] = []
-        good_parts = parts
-        records = self._records
-        if records.count != sum(map(len, parts)):
-            good_parts = [part[part[:, kernels.STATE] == states.GOOD] for part in parts]
-            for part in parts:
-                bad = part[part[:, kernels.STATE] >= states.DAMAGED]
-                damaged += [damage_of(row, self._queue_id) for row in bad.tolist()]
-        if records.count or damaged:
-            status = PullStatus.FOUND
-        elif records.are_gone or (event == kernels.REMOVED and not parts):
-            status = PullStatus.MESSAGE_WAS_REMOVING
-        else:
-            status = PullStatus.NO_MATCHED_MESSAGE
-        return PullResult(
-            status=status,
-            next_offset=next_offset,
-            min_offset=bounds.min_offset,
-            max_offset=bounds.max_offset,
-            record_count=records.count,
-            slices=records.slices(),
-            damaged=tuple(damaged),
-            queue_offset_parts=tuple(part[:, kernels.QUEUE_OFFSET] for part in good_parts),
-        )
 
 
 def _counted_bytes(chosen: npt.NDArray[np.int64]) -> int:

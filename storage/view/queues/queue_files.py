@@ -25,6 +25,7 @@ from storage.format.consume_entry import LAYOUT, UNIT_SIZE
 from storage.format.names import parse_file_name
 from storage.kernels.unit_order import visible_end
 from storage.view.queues.unit_search import (
+    NO_UNIT,
     Unit,
     end_after,
     end_of_units,
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 UnitArray = npt.NDArray[np.void]
 
-NO_UNIT: Final = Unit(0, 0, 0)
 SAMPLES: Final = 64
 UNITS_MAX: Final = 8_192  # read at once
 BESIDE: Final = 2  # units that tell of those next to them

@@ -151,11 +151,6 @@ class RebuiltUnits:
         unit = _unit(run.units, queue_offset - run.begin)
         return unit if unit.size else None
 
-    @property
-    def is_any_known(self) -> bool:
-        """Whether any unit was rebuilt before."""
-        return bool(self._runs)
-
     def run_at(self, queue_offset: int) -> UnitRun | None:
         """Return the units around a queue offset that were made before; None if it was not."""
         if not self._runs:

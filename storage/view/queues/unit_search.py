@@ -34,6 +34,9 @@ class Unit(NamedTuple):
         return self.commit_offset == 0 and self.size == PREFILL_SIZE
 
 
+NO_UNIT: Final = Unit(0, 0, 0)
+
+
 class SingleUnits(Protocol):
     """Single units of one queue."""
 
