@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import mmap
 import os
 import platform
 from typing import Final
@@ -28,7 +27,6 @@ _IOPRIO_IDLE: Final = 3 << 13
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
 _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-_libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
 _libc.syscall.restype = ctypes.c_long
 _pwrite = ctypes.PyDLL(None).pwrite
 _pwrite.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64]
@@ -111,12 +109,6 @@ def _populate(address: int, length: int, advice: int) -> bool:
         if ctypes.get_errno() not in (errno.EINTR, errno.EAGAIN):
             return False
     return True
-
-
-def resident_pages(address: int, length: int) -> bytes | None:
-    """Return a byte for each page of mapped memory, odd where it is in memory; None if unknown."""
-    pages = ctypes.create_string_buffer(-(-length // mmap.PAGESIZE))
-    return pages.raw if _libc.mincore(address, length, pages) == 0 else None
 
 
 def read_only_when_idle() -> bool:

@@ -8,16 +8,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol
-
-
-class Directories(Protocol):
-    """What of a file system reads them one by one."""
-
-    def list_directory(self, path: Path) -> Sequence[Any]: ...
-    def open(self, path: Path, *, writable: bool) -> Any: ...
+from typing import NamedTuple
 
 
 class OnlyFile(NamedTuple):
@@ -32,28 +23,6 @@ class OnlyFile(NamedTuple):
     head: bytes
     tail: bytes = b""
     tail_position: int = 0
-
-
-def one_by_one(
-    filesystem: Directories, directory: Path, names: Sequence[str], length: int
-) -> list[OnlyFile | None]:
-    """Return of each directory its file, None if it has none or more; holes count as data."""
-    return [_read_one(filesystem, directory / name, length) for name in names]
-
-
-def _read_one(filesystem: Directories, directory: Path, length: int) -> OnlyFile | None:
-    with suppress(FileNotFoundError, NotADirectoryError):
-        entries = filesystem.list_directory(directory)
-        if len(entries) != 1 or entries[0].is_directory:
-            return None
-        name, end, position = entries[0].name, entries[0].size, max(entries[0].size - 2 * length, 0)
-        file = filesystem.open(directory / name, writable=False)
-        try:
-            tail = file.pread(2 * length, position) if end > length else b""
-            return OnlyFile(name, end, end, file.pread(length, 0), tail, position)
-        finally:
-            file.close()
-    return None
 
 
 def below(directory: int, names: Sequence[str], length: int) -> list[OnlyFile | None]:

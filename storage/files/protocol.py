@@ -18,8 +18,8 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from storage.files import only_files
 from storage.files.disk_space import DiskSpace
+from storage.files.only_files import OnlyFile
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 NS_PER_MS: Final = 1_000_000
@@ -156,8 +156,8 @@ class File(ReadFile, Protocol):
     def read_uncached(self, into: ByteArray, position: int) -> int:
         """Fill an array from a position, GIL released; return how many bytes there were.
 
-        What is in the page cache stays as it was. Of whole pages, into an array of ``aligned_array``, the
-        device itself is read where the file system can do that.
+        Of whole pages, into an array of ``aligned_array``, the device itself is read where the file system can do
+        that, and the page cache stays as it was.
         """
         ...
 
@@ -247,9 +247,9 @@ class FileSystem(ReadFileSystem, Protocol):
 
     def only_files(
         self, directory: Path, names: Sequence[str], length: int
-    ) -> list[only_files.OnlyFile | None]:
+    ) -> list[OnlyFile | None]:
         """Return of each directory below one its file, with up to ``length`` bytes; None without just one."""
-        return only_files.one_by_one(self, directory, names, length)
+        ...
 
     def create(
         self, path: Path, size: int, *, allocate: bool, mode: int | None = None, head: Buffer = b""

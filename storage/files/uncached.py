@@ -1,8 +1,7 @@
 """Reading what nobody else may want, without pushing out of the page cache what others use.
 
 The device is read past the page cache (``O_DIRECT``) where the file system can do that and position and
-memory fit: then what is checked is what the device holds. Elsewhere the pages that were not in memory
-before the read are let go of after it.
+memory fit: then what is checked is what the device holds. Elsewhere the file is read as usual.
 """
 
 from __future__ import annotations
@@ -13,8 +12,6 @@ import os
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-
-from storage.files import libc
 
 if TYPE_CHECKING:
     from storage.files.protocol import ByteArray
@@ -39,14 +36,7 @@ def read_uncached(descriptor: int, into: ByteArray, position: int) -> int:
         except OSError as error:
             if error.errno not in _REFUSED:
                 raise
-    resident = _resident_pages(descriptor, position, len(into))
-    count = _fill(descriptor, into, position)
-    first = position - position % PAGE_SIZE
-    for begin, end in _runs(~resident):
-        os.posix_fadvise(
-            descriptor, first + begin * PAGE_SIZE, (end - begin) * PAGE_SIZE, os.POSIX_FADV_DONTNEED
-        )
-    return count
+    return _fill(descriptor, into, position)
 
 
 def _read_device(descriptor: int, into: ByteArray, position: int) -> int:
@@ -67,26 +57,3 @@ def _fill(descriptor: int, into: ByteArray, position: int) -> int:
         if not count or done % PAGE_SIZE:
             break  # the end of the file
     return done
-
-
-def _resident_pages(
-    descriptor: int, position: int, length: int
-) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return which pages of a range are in memory; all of them where that cannot be known."""
-    first = position - position % PAGE_SIZE
-    end = min(position + length, os.fstat(descriptor).st_size)
-    count = max(-(-(end - first) // PAGE_SIZE), 0)
-    if not count:
-        return np.ones(0, np.bool_)
-    with mmap.mmap(descriptor, end - first, mmap.MAP_SHARED, mmap.PROT_READ, offset=first) as pages:
-        array = np.frombuffer(pages, np.uint8)
-        found = libc.resident_pages(array.ctypes.data, end - first)
-        del array
-    if found is None:
-        return np.ones(count, np.bool_)
-    return (np.frombuffer(found, np.uint8) & 1).astype(np.bool_)
-
-
-def _runs(wanted: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> list[tuple[int, int]]:
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], wanted, [False])).astype(np.int8)))
-    return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))

@@ -17,7 +17,6 @@ from storage import modes
 from storage.files import libc
 from storage.files.filesystem import OsFile, OsFileSystem
 from storage.files.only_files import OnlyFile
-from storage.files.protocol import DirectoryEntry, FileSystem
 from storage.stopped.files import write_queue
 
 FILESYSTEM = OsFileSystem()
@@ -261,7 +260,6 @@ def test_only_directories_with_one_file_count(directory: Path) -> None:
     assert found == [
         None, OnlyFile("f", 3, 3, b"abc"), None, None, None, None, OnlyFile("f", 0, 0, b""),
     ]  # fmt: skip
-    assert FileSystem.only_files(OsFileSystem(), directory, names, LENGTH) == found
 
 
 def test_data_after_a_hole_is_the_end(directory: Path) -> None:
@@ -274,22 +272,6 @@ def test_data_after_a_hole_is_the_end(directory: Path) -> None:
     assert found is not None
     assert found.tail_position <= 1 << 20 < found.data_end
     assert found.tail[(1 << 20) - found.tail_position :].startswith(b"last")
-
-
-def test_another_file_system_reads_them_one_by_one(directory: Path) -> None:
-    listed: list[Path] = []
-
-    class Own(OsFileSystem):
-        only_files = FileSystem.only_files
-
-        def list_directory(self, path: Path) -> list[DirectoryEntry]:
-            listed.append(path)
-            return super().list_directory(path)
-
-    assert Own().only_files(directory, ["one", "long"], LENGTH) == OsFileSystem().only_files(
-        directory, ["one", "long"], LENGTH
-    )
-    assert listed == [directory / "one", directory / "long"]
 
 
 def test_a_directory_that_is_gone_has_none(directory: Path) -> None:

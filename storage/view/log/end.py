@@ -21,7 +21,7 @@ from storage.kernels.columns import (
     new_rows,
 )
 from storage.kernels.scan import scan_records
-from storage.view.log.walk import RANGE_ROWS_MAX, RecordRun, walk_log
+from storage.view.log.walk import RANGE_ROWS_MAX, End, RecordRun, walk_log
 
 if TYPE_CHECKING:
     from storage.files.mapped_file_queue import FileEntry
@@ -49,21 +49,15 @@ def end_after(log: ListedLog, commit_offset: int) -> int:
     Damage is the end. At the blank of a file that has a successor it is where that
     one starts.
     """
-    end, stop = commit_offset, STOP_END
-    rows = new_rows(RANGE_ROWS_MAX)
-    while (entry := log.entry_of(end)) is not None:
-        data = log.map(entry)
-        position = end - entry.start_offset
-        while position < len(data):
-            _, position, stop = scan_records(
-                data, position, len(data), entry.start_offset + position, CHECK_ALL, rows
-            )
-            if stop not in (STOP_ROWS_FULL, STOP_END):
-                break
-        end = entry.start_offset + int(position)
-        if stop != STOP_BLANK or log.entry_of(entry.end_offset) is None:
-            break
-        end = entry.end_offset
+    end = commit_offset
+    start: int | None = commit_offset
+    while start is not None:
+        end, start = start, None
+        for step in walk_log(log, end, log.end_offset, search_limit_offset=end):
+            if isinstance(step, RecordRun):
+                end = step.end_offset
+            elif isinstance(step, End) and step.at_blank:
+                start = log.next_start(end)
     return end
 
 
