@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import threading
 from contextlib import contextmanager, suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -69,7 +68,6 @@ class OsFileSystem(FileSystem):
         self._shared = shared
         self._durable: set[Path] = set()  # directories whose names it has synced
         self._roots: dict[str, tuple[int, int]] = {}  # of stores: path and identity
-        self._held = _HeldOpen()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), ()  # another process opens for itself
@@ -212,11 +210,7 @@ class OsFileSystem(FileSystem):
 
     @contextmanager
     def _opened_directory(self, path: Path) -> Iterator[int]:
-        """Open a directory, or lend the descriptor by which this thread holds it open."""
-        held = self._held.descriptors.get(path)
-        if held is not None:
-            yield held
-            return
+        """Open a directory for as long as it is used."""
         with self._reaching(path):
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -282,30 +276,6 @@ class OsFileSystem(FileSystem):
         with self._opened_directory(path) as descriptor:
             os.fsync(descriptor)
 
-    def write_atomically(
-        self,
-        path: Path,
-        data: bytes,
-        *,
-        backup: bool = True,
-        copy: tuple[str, bytes] | None = None,
-        syncs_copy: bool = True,
-        mode: int | None = None,
-    ) -> None:
-        """Replace a small file.
-
-        Its directory is held open meanwhile: once the file is replaced, nothing can be refused for a
-        lack of descriptors any more, and what is said of it is true.
-        """
-        with self._opened_directory(path.parent) as descriptor:
-            self._held.descriptors[path.parent] = descriptor
-            try:
-                super().write_atomically(
-                    path, data, backup=backup, copy=copy, syncs_copy=syncs_copy, mode=mode
-                )
-            finally:
-                del self._held.descriptors[path.parent]
-
     def sync_filesystem(self, path: Path) -> None:
         """Make all bytes and names durable of the file system that a directory is on."""
         with self._opened_directory(path) as descriptor:
@@ -320,10 +290,3 @@ class OsFileSystem(FileSystem):
 def _identity(directory: Path | str) -> tuple[int, int]:
     status = os.stat(directory)  # noqa: PTH116  looked at before every call
     return status.st_dev, status.st_ino
-
-
-class _HeldOpen(threading.local):
-    """Directories that a thread holds open, each with its descriptor."""
-
-    def __init__(self) -> None:
-        self.descriptors: dict[Path, int] = {}

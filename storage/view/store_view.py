@@ -33,7 +33,6 @@ from storage.view.log.files import ListedLog
 from storage.view.log.lost_end import find_lost_end
 from storage.view.log.walk import DamagedRange, End
 from storage.view.queues.queue_files import QueueFiles
-from storage.view.queues.settled import settled
 from storage.view.settings import StoreSettings, load_settings
 
 if TYPE_CHECKING:
@@ -157,7 +156,7 @@ class StoreView:
 
         keys = [(topic, queue_id) for topic, queue_id, _ in self.queue_directories()]
         if not self.location.is_url:
-            return {key: settled(self.log, key[0], opened(key), end_offset) for key in keys}
+            return {key: opened(key).settled(self.log, key[0]) for key in keys}
         with ThreadPoolExecutor(OPENED_AT_ONCE) as pool:
             return dict(zip(keys, pool.map(opened, keys), strict=True))
 

@@ -21,7 +21,6 @@ from storage.view.log.walk import DamagedRange, walk_range
 from storage.view.queue_directories import QueueDirectories
 from storage.view.queues.queue_files import QueueFiles
 from storage.view.queues.record_queues import QueueKey
-from storage.view.queues.settled import settled
 from storage.view.queues.time_search import search
 from storage.view.store_plan import PlannedRange, Queue, StorePlan
 from storage.view.store_view import StoreLocation, StoreView
@@ -122,7 +121,7 @@ class FileView:
                 )
             except FileNotFoundError:
                 queue = files.open_queue(*key, min_offset, limit)
-            found[key] = queue if queue is known else settled(files.log, key[0], queue, limit)
+            found[key] = queue if queue is known else queue.settled(files.log, key[0])
         self._incarnations = current
         return found
 

@@ -171,9 +171,10 @@ class _ComparedQueue:
         return begin + int(kept[-1]) + 1 if len(kept) else begin
 
     def _held_and_made(self, begin: int, end: int) -> tuple[Units, Units]:
-        held = self._queue.held
-        run = self._rebuilt.rebuild(held, begin, end, self._extent)
-        return held.units(begin, end - begin), run.units[begin - run.begin : end - run.begin]
+        run = self._rebuilt.rebuild(self._queue, begin, end, self._extent)
+        held = self._queue.units(begin, end - begin)
+        made = run.units[begin - run.begin : end - run.begin]
+        return np.pad(held, (0, len(made) - len(held))), made
 
     def _wrong(self, begin: int, end: int) -> Iterator[UnitRange]:
         if begin < end:

@@ -62,7 +62,7 @@ class CheckedUnits:
         """Return commit offset and size of a record; zeros where neither file nor log has it."""
         unit = self._queue.unit(queue_offset)
         if not self._rebuilt.agrees(queue_offset, unit):
-            made = self._rebuilt.unit(self._queue.held, queue_offset, self._extent)
+            made = self._rebuilt.unit(self._queue, queue_offset, self._extent)
             unit = Unit(0, 0, 0) if made is None else made
         return unit.commit_offset, unit.size
 
@@ -110,7 +110,7 @@ class CheckedUnits:
         wrong = np.flatnonzero(~agrees)
         while len(wrong):
             number = int(numbers[wrong[0]])
-            made = self._rebuilt.unit(self._queue.held, number, self._extent)
+            made = self._rebuilt.unit(self._queue, number, self._extent)
             run = self._rebuilt.run_at(number)
             count = 1 if run is None else int(np.searchsorted(numbers[wrong], run.end))
             places, wrong = wrong[:count], wrong[count:]

@@ -9,6 +9,7 @@ How far a queue in order goes is told by a look at the begin and the end of its 
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +23,8 @@ import numpy.typing as npt
 
 from storage.files.mapped_file_queue import FileEntry, list_trimmed_files
 from storage.format.consume_entry import LAYOUT, UNIT_SIZE
-from storage.format.names import parse_file_name
+from storage.format.names import LIGHT_QUEUE_PREFIX, parse_file_name
+from storage.format.store_time import NO_TIME
 from storage.kernels.unit_order import visible_end
 from storage.view.queues.unit_search import (
     NO_UNIT,
@@ -33,11 +35,12 @@ from storage.view.queues.unit_search import (
     mean_size,
     unit_at,
 )
-from storage.view.queues.units import UNIT_DTYPE, as_units
+from storage.view.queues.units import as_units
 
 if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray, FileSystem, ReadFileSystem
     from storage.files.only_files import OnlyFile
+    from storage.view.log.files import ListedLog
 
 UnitArray = npt.NDArray[np.void]
 
@@ -47,31 +50,8 @@ BESIDE: Final = 2  # units that tell of those next to them
 UNITS_FIRST: Final = 64  # of a walk, which may end soon
 HEAD_BYTES: Final = 4096  # a page: most files have no more data
 QUEUES_AT_ONCE: Final = 256
-
-
-class HeldInFiles:
-    """Single units of a queue's files."""
-
-    def __init__(self, queue: QueueFiles) -> None:
-        self._queue = queue
-        self.files = queue.files
-
-    def unit(self, queue_offset: int) -> Unit | None:
-        """Return one unit, None if its file is not there."""
-        there = self._queue.next_there(queue_offset) == queue_offset
-        return self._queue.unit(queue_offset) if there else None
-
-    def units(self, first: int, count: int) -> UnitArray:
-        """Return ``count`` units from ``first`` on; zeros where no file is."""
-        held = np.zeros(count, UNIT_DTYPE)
-        at = 0
-        while at < count:
-            found = self._queue.units(first + at, min(UNITS_MAX, count - at))
-            if not len(found):
-                break
-            held[at : at + len(found)] = found
-            at += len(found)
-        return held
+SETTLE_TRIES: Final = 3
+SETTLE_PAUSE_S: Final = 0.001
 
 
 @dataclass(frozen=True)
@@ -100,6 +80,27 @@ class QueueFiles:
         end = end_of_units(queue, end_offset)
         begin = first_unit_at(queue, queue.files[0].start_offset // UNIT_SIZE, end, min_offset)
         return replace(queue, begin=begin, end=end)
+
+    def settled(self, log: ListedLog, topic: str) -> QueueFiles:
+        """Return the queue, without its last unit if that is only being written.
+
+        A unit is 20 bytes that are not stored at once. Units of records below the limit that the queue was opened
+        with are whole, so one that is half written points before its record: not after the unit before it.
+        """
+        last = self.end - 1
+        unit = self.unit(last)
+        if last < self.begin or (
+            last > self.begin and unit.commit_offset > self.unit(last - 1).commit_offset
+        ):
+            return self
+        queue_offset = -1 if topic.startswith(LIGHT_QUEUE_PREFIX) else last
+        for _ in range(SETTLE_TRIES):
+            if log.record_time_ms(unit.commit_offset, unit.size, queue_offset) != NO_TIME:
+                return self
+            time.sleep(SETTLE_PAUSE_S)
+            if self.unit(last) != unit:
+                return replace(self, end=last)
+        return self
 
     def grown(self, min_offset: int, end_offset: int) -> QueueFiles:
         """Look for units added since, which point below ``end_offset``; ``begin`` stays.
@@ -137,11 +138,6 @@ class QueueFiles:
         low = max((begin - BESIDE) * UNIT_SIZE, file.start_offset)
         high = min((end + BESIDE) * UNIT_SIZE, file.end_offset)
         return np.frombuffer(self._read(file, low, high - low), np.uint8), low // UNIT_SIZE
-
-    @property
-    def held(self) -> HeldInFiles:
-        """The units as lookups in the log want them: None where no file is."""
-        return HeldInFiles(self)
 
     def units(self, first: int, count: int) -> UnitArray:
         """Return up to ``count`` units from ``first`` on; what is missing between files is zeros."""

@@ -43,11 +43,11 @@ class FileUnits(Protocol):
         ...
 
     def unit(self, queue_offset: int) -> Unit | None:
-        """Return one unit, None if its file is not there."""
+        """Return one unit, None or zeros if its file is not there."""
         ...
 
     def units(self, first: int, count: int) -> Units:
-        """Return ``count`` units from ``first`` on; zeros where no file is."""
+        """Return up to ``count`` units from ``first`` on: zeros where no file is, none after the last."""
         ...
 
 
@@ -239,7 +239,7 @@ class RebuiltUnits:
         offsets = made["offset"][found].astype(np.int64)
         floors = np.concatenate(([commit_range[0]], offsets + made["size"][found]))[following]
         limits = np.concatenate((offsets, [commit_range[1]]))[following]
-        units = held.units(begin, len(made))[missing]
+        units = _held_units(held, begin, len(made))[missing]
         sizes, places = units["size"].astype(np.int64), units["offset"].astype(np.int64)
         is_kept = (sizes > 0) & (places >= floors) & (places <= limits - sizes)
         made[missing[is_kept]] = units[is_kept]
@@ -266,7 +266,7 @@ class RebuiltUnits:
             places, found = queue_offsets[mine] - begin, units[mine]
             if made["size"][places].any() or np.any(places[1:] <= places[:-1]):
                 if kept is None:
-                    kept = held.units(begin, count)["offset"].astype(np.int64)
+                    kept = _held_units(held, begin, count)["offset"].astype(np.int64)
                 stays = (made["size"][places] > 0) & (made["offset"][places] == kept[places])
                 places, found = places[~stays], found[~stays]
                 last = np.argsort(found["offset"] == kept[places], kind="stable")
@@ -316,6 +316,13 @@ def _are_in_files(held: FileUnits, queue_offsets: npt.NDArray[np.int64]) -> npt.
         begin, end = np.searchsorted(queue_offsets, borders).tolist()
         there[begin:end] = True
     return there
+
+
+def _held_units(held: FileUnits, begin: int, count: int) -> Units:
+    units = np.zeros(count, UNIT_DTYPE)
+    found = held.units(begin, count)
+    units[: len(found)] = found
+    return units
 
 
 def _unit(units: Units, index: int) -> Unit:

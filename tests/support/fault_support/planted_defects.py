@@ -42,7 +42,7 @@ from storage.tables import table_files
 from storage.testing import SimulatedDisk
 from storage.view.log.commit_log import EVERYTHING, CommitLogView
 from storage.view.queues import consume_queue
-from storage.view.queues.consume_queue import ConsumeQueueView
+from storage.view.queues.pulled_records import PulledRecords
 from storage.view.queues.rebuild_requests import RebuildRequests
 from storage.view.queues.rebuilt_units import Extent, FileUnits, RebuiltUnits
 from storage.view.queues.units import Units
@@ -178,6 +178,15 @@ def _units_counted_as_promised(patch: Patch) -> None:
 
 def _pool_forgets_what_was_written(patch: Patch) -> None:
     patch.setattr(PoolBuffer, "mark_appended", _nothing)
+
+
+def _units_believed(patch: Patch) -> None:
+    take = PulledRecords.take
+
+    def believed(records: PulledRecords, chosen: Any, **_: bool) -> int:
+        return take(records, chosen, rebuilt=True)
+
+    patch.setattr(PulledRecords, "take", believed)
 
 
 def _sizes_of_empty_units_believed(patch: Patch) -> None:
@@ -353,7 +362,7 @@ DEFECTS = [
         damage_checks.no_flip_of_the_index_hides_a_key,
     ),
     PlantedDefect(
-        "units are believed", _set(ConsumeQueueView, "rebuilt", lambda *_: None),
+        "units are believed", _units_believed,
         damage_checks.no_flip_of_a_queue_hides_a_record,
     ),
     PlantedDefect(
