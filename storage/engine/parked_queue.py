@@ -11,7 +11,6 @@ from storage.kernels.columns import STOP_END, Rows, new_rows
 from storage.kernels.scan import scan_records
 from storage.view.log.commit_log import CommitLogView
 from storage.view.queues.consume_queue import ConsumeQueueView
-from storage.view.queues.rebuilt_units import RebuiltUnits
 from storage.view.queues.unit_search import first_unit_at
 from storage.view.records_at import records_at
 
@@ -49,11 +48,10 @@ class ParkedQueue:
         self.topic = topic
         self.queue_id = queue_id
         self._log = log
-        rebuilt = RebuiltUnits(log, topic, queue_id, lambda: 0)
         self._view = ConsumeQueueView(
             filesystem,
             directory / topic / str(queue_id),
-            rebuilt,
+            log,
             mapped_files_max=MAPPED_FILES_MAX,
         )
 

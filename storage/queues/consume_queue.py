@@ -25,7 +25,7 @@ from storage.format.consume_entry import UNIT_SIZE
 from storage.queues.found_end import FoundEnd, found_end_of
 from storage.view.queues.queue_files import BESIDE
 from storage.view.queues.unit_search import Unit, first_unit_at
-from storage.view.queues.units import as_units, prefill_units
+from storage.view.queues.units import Units, as_units, prefill_units
 
 if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray, File
@@ -200,10 +200,9 @@ class ConsumeQueue:
         """Return one unit; zeros where nothing is."""
         return Unit(*as_units(self.read(queue_offset, 1))[0].tolist())
 
-    def has_file(self, queue_offset: int) -> bool:
-        """Whether the file of a unit is there."""
-        position = queue_offset * UNIT_SIZE
-        return position - position % self._file_size in self._starts
+    def units(self, first: int, count: int) -> Units:
+        """Return ``count`` units from ``first`` on; zeros where no file is."""
+        return as_units(self.read(first, count))
 
     @property
     def files(self) -> list[FileEntry]:

@@ -16,7 +16,6 @@ from storage.format.consume_entry import PREFILL_UNIT, UNIT_SIZE
 from storage.view.log.files import ListedLog
 from storage.view.queues.rebuild_requests import pending_requests
 from storage.view.queues.rebuilt_units import Extent, RebuiltUnits
-from storage.view.queues.unit_search import Unit
 from storage.view.queues.units import Units, as_units, same_units
 from storage.view.settings import load_settings
 from storage.workers import Worker
@@ -39,20 +38,6 @@ LOOK_S: Final = 0.2  # between looks for requests
 RETRY_S: Final = 5.0  # after a failure
 
 
-class _UnitsOnDisk:
-    """What a queue's files hold; None where no file is."""
-
-    def __init__(self, queue: ConsumeQueue) -> None:
-        self._queue = queue
-        self.files = queue.files
-
-    def unit(self, queue_offset: int) -> Unit | None:
-        return self._queue.unit(queue_offset) if self._queue.has_file(queue_offset) else None
-
-    def units(self, first: int, count: int) -> Units:
-        return as_units(self._queue.read(first, count))
-
-
 def rebuild_units(
     log: RecordSource,
     queues: QueueTable,
@@ -73,11 +58,11 @@ def rebuild_units(
     """
     queue = queues.get(topic, queue_id)
     extent = Extent(queue.first_offset, queue.next_offset, *commit_range)
-    rebuilt = RebuiltUnits(log, topic, queue_id, lambda: since)
+    rebuilt = RebuiltUnits(log, topic, queue_id, queue, lambda: extent, since=lambda: since)
     begin, end = max(begin, extent.begin), min(end, extent.end)
     written = 0
     if begin < end:
-        run = rebuilt.rebuild(_UnitsOnDisk(queue), begin, end, extent)
+        run = rebuilt.rebuild(begin, end)
         if run.begin == extent.begin and extent.min_commit_offset > 0:
             _prefill_front(queue, run.begin, run.units)
         for first in range(0, len(run.units), BATCH_UNITS):

@@ -12,9 +12,9 @@ from storage.kernels import pull as kernels
 from storage.kernels import unit_record as states
 from storage.message import Damage
 from storage.view.log.commit_log import CommitLogView
-from storage.view.queues.consume_queue import RebuiltQueue
 from storage.view.queues.pull import PulledQueue, damage_of
 from storage.view.queues.pulled_records import PulledRecords
+from storage.view.queues.rebuilt_units import RebuiltUnits
 from storage.view.queues.tag_filter import MATCH_ALL
 from storage.view.queues.unit_search import NO_UNIT
 from storage.view.queues.units import as_units
@@ -60,7 +60,7 @@ def records_at(
     records = PulledRecords(log, topic=topic, queue_id=queue_id, tag_filter=MATCH_ALL)
     gone = int(np.searchsorted(queue_offsets[: len(chosen)], min_offset))
     chosen = chosen[gone:]
-    settled = _take(records, chosen, queue.rebuilt(log), max_bytes)
+    settled = _take(records, chosen, queue.rebuilt, max_bytes)
     if settled == 0 and gone == 0 and len(chosen):
         raise QueueRebuilding(topic, queue_id)
     looked_at, chosen = gone + settled, chosen[:settled]
@@ -80,7 +80,7 @@ def records_at(
 
 
 def _take(
-    records: PulledRecords, chosen: npt.NDArray[np.int64], rebuilt: RebuiltQueue, max_bytes: int
+    records: PulledRecords, chosen: npt.NDArray[np.int64], rebuilt: RebuiltUnits, max_bytes: int
 ) -> int:
     """Take records, and rebuild the units that they do not confirm; return how many were settled.
 

@@ -124,7 +124,9 @@ class _ComparedQueue:
         self._records_end = self._find_records_end(begin)
         log, end = store.reader.log, max(queue.end, self._records_end)
         self._extent = Extent(begin, end, log.min_offset, end_offset)
-        self._rebuilt = RebuiltUnits(log, *key, lambda: store.topics.since(key[0]))
+        self._rebuilt = RebuiltUnits(
+            log, *key, queue, lambda: self._extent, since=lambda: store.topics.since(key[0])
+        )
 
     def _find_records_end(self, begin: int) -> int:
         """Return the queue offset after the last record, whether it has a unit or not.
@@ -171,7 +173,7 @@ class _ComparedQueue:
         return begin + int(kept[-1]) + 1 if len(kept) else begin
 
     def _held_and_made(self, begin: int, end: int) -> tuple[Units, Units]:
-        run = self._rebuilt.rebuild(self._queue, begin, end, self._extent)
+        run = self._rebuilt.rebuild(begin, end)
         held = self._queue.units(begin, end - begin)
         made = run.units[begin - run.begin : end - run.begin]
         return np.pad(held, (0, len(made) - len(held))), made

@@ -15,7 +15,7 @@ from storage.kernels.unit_record import agreeing
 from storage.view.log.files import ListedLog
 from storage.view.queues.queue_files import UNITS_MAX, QueueFiles
 from storage.view.queues.rebuilt_units import Extent, RebuiltUnits
-from storage.view.queues.unit_search import Unit
+from storage.view.queues.unit_search import NO_UNIT
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -53,17 +53,16 @@ class CheckedUnits:
     ) -> None:
         self._log = log
         self._queue = queue
-        self._rebuilt = RebuiltUnits(log, topic, queue_id, lambda: since)
+        self._rebuilt = RebuiltUnits(
+            log, topic, queue_id, queue, lambda: self._extent, since=lambda: since
+        )
         self._extent = Extent(queue.begin, queue.end, *bounds)
         self._name = np.frombuffer(topic.encode(), np.uint8)
         self._kernel_id = -1 if topic.startswith(LIGHT_QUEUE_PREFIX) else queue_id
 
     def place(self, queue_offset: int) -> tuple[int, int]:
         """Return commit offset and size of a record; zeros where neither file nor log has it."""
-        unit = self._queue.unit(queue_offset)
-        if not self._rebuilt.agrees(queue_offset, unit):
-            made = self._rebuilt.unit(self._queue, queue_offset, self._extent)
-            unit = Unit(0, 0, 0) if made is None else made
+        unit = self._rebuilt.agreeing(queue_offset) or NO_UNIT
         return unit.commit_offset, unit.size
 
     def read(self, begin: int, end: int, tag_codes: Int64s | None = None) -> Iterator[UnitBatch]:
@@ -110,7 +109,7 @@ class CheckedUnits:
         wrong = np.flatnonzero(~agrees)
         while len(wrong):
             number = int(numbers[wrong[0]])
-            made = self._rebuilt.unit(self._queue, number, self._extent)
+            made = self._rebuilt.unit(number)
             run = self._rebuilt.run_at(number)
             count = 1 if run is None else int(np.searchsorted(numbers[wrong], run.end))
             places, wrong = wrong[:count], wrong[count:]

@@ -8,8 +8,9 @@ or no more, is rebuilt from the log.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -21,26 +22,12 @@ from storage.format.consume_entry import UNIT_SIZE
 from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.kernels.unit_order import LOOK_AHEAD, UNITS_BESIDE, units_end
 from storage.view.log.commit_log import EVERYTHING, CommitLogView
-from storage.view.queues.rebuilt_units import Extent, RebuiltUnits
-from storage.view.queues.unit_search import NO_UNIT, Unit, end_of_units, first_unit_at, unit_at
+from storage.view.queues.rebuilt_units import Extent, RebuiltUnits, UnitSpan
+from storage.view.queues.unit_search import Unit, end_of_units, first_unit_at, unit_at
 from storage.view.queues.units import UNIT_DTYPE, Units, as_units
 
 MAPPED_FILES_OF_A_QUEUE: Final = 4
 NO_UNITS: Final = np.empty(0, np.uint8)
-
-
-class UnitSpan(NamedTuple):
-    """Units of one file: ``array`` holds those from ``first_queue_offset`` on.
-
-    ``begin`` is the index of the one asked for, ``end`` the index after the last that is there. Where they are
-    ``rebuilt`` a record that does not confirm its unit is damaged.
-    """
-
-    array: ByteArray
-    first_queue_offset: int
-    begin: int
-    end: int
-    rebuilt: bool = False
 
 
 def _readable(mapped: ReadOnlyMappedFile, begin: int, end: int) -> ByteArray:
@@ -56,81 +43,28 @@ def _readable(mapped: ReadOnlyMappedFile, begin: int, end: int) -> ByteArray:
     return mapped.array[:until]
 
 
-class RebuiltQueue:
-    """Units of a queue as the log has them, for those that its files hold wrongly or no more."""
-
-    __slots__ = ("_log", "_queue", "_rebuilt")
-
-    def __init__(self, rebuilt: RebuiltUnits, queue: ConsumeQueueView, log: CommitLogView) -> None:
-        self._log = log
-        self._rebuilt = rebuilt
-        self._queue = queue
-
-    def begin(self) -> int:
-        """Return the first queue offset whose record the log still has."""
-        return self._extent().begin
-
-    def _extent(self) -> Extent:
-        log = self._log
-        end = self._queue.max_offset(log.visible_offset)
-        begin = self._queue.min_offset(log.min_offset, end)
-        return Extent(begin, end, log.min_offset, log.end_offset)
-
-    def unit(self, queue_offset: int) -> Unit | None:
-        """Return a unit; None if neither log nor file has anything for it, or its record was removed."""
-        extent = self._extent()
-        if queue_offset < extent.begin:
-            return None
-        return self._rebuilt.unit(self._queue, queue_offset, extent)
-
-    def agreeing(self, queue_offset: int) -> Unit | None:
-        """Return the unit that the files hold if its record agrees, or else the one that the log has."""
-        unit = self._queue.unit(queue_offset)
-        return unit if self._rebuilt.agrees(queue_offset, unit) else self.unit(queue_offset)
-
-    def place(self, queue_offset: int) -> tuple[int, int] | None:
-        """Return commit offset and size of a record, of a lost one as its unit has them; None without a unit."""
-        unit = self.agreeing(queue_offset) or self._queue.unit(queue_offset)
-        return None if unit is None else (unit.commit_offset, unit.size)
-
-    def next_file_offset(self, queue_offset: int) -> int | None:
-        """Return the first queue offset of the next file that is there, None if none is."""
-        return self._queue.next_file_offset(queue_offset)
-
-    def span(self, queue_offset: int) -> UnitSpan:
-        """Return units from ``queue_offset`` on; of size 0 where there is nothing for one."""
-        unit = self.unit(queue_offset)
-        known = self.known_span(queue_offset)
-        if known is not None:
-            return known
-        count = 1 if unit else max(self.begin() - queue_offset, 1)
-        units = np.array([unit or NO_UNIT] * count, UNIT_DTYPE)
-        return UnitSpan(units.view(np.uint8), queue_offset, 0, count, rebuilt=True)
-
-    def known_span(self, queue_offset: int) -> UnitSpan | None:
-        """Return units from ``queue_offset`` on that were rebuilt before; None if it was not."""
-        run = self._rebuilt.run_at(queue_offset)
-        if run is None:
-            return None
-        array = run.units.view(np.uint8)
-        return UnitSpan(
-            array, run.begin, queue_offset - run.begin, run.end - run.begin, rebuilt=True
-        )
-
-
 class ConsumeQueueView:
-    """Read access to ``consumequeue/<topic>/<queue_id>/``. Safe to use from several threads."""
+    """Read access to ``consumequeue/<topic>/<queue_id>/``, its ``directory``. Safe to use from several threads.
+
+    ``rebuilt`` has units as the ``log`` has them, for those that are doubtful; ``since`` and ``check`` are for it.
+    """
 
     def __init__(
         self,
         filesystem: FileSystem,
         directory: Path,
-        rebuilt: RebuiltUnits,
+        log: CommitLogView,
         *,
+        since: Callable[[], int] = lambda: 0,
+        check: Callable[[int], None] = lambda _: None,
         mapped_files_max: int = MAPPED_FILES_OF_A_QUEUE,
     ) -> None:
         self.directory = directory
-        self._rebuilt = rebuilt
+        self.topic = directory.parent.name
+        self._log = log
+        self.rebuilt = RebuiltUnits(
+            log, self.topic, int(directory.name), self, self._extent, since=since, check=check
+        )
         self._files = ReadOnlyMappedFileQueue(
             filesystem, directory, file_size=0, mapped_files_max=mapped_files_max
         )
@@ -271,9 +205,11 @@ class ConsumeQueueView:
         first = mapped.start_offset // UNIT_SIZE
         return _readable(mapped, begin - first, end - first + UNITS_BESIDE), first
 
-    def rebuilt(self, log: CommitLogView) -> RebuiltQueue:
-        """Return the units as a log has them, for those that are doubtful."""
-        return RebuiltQueue(self._rebuilt, self, log)
+    def _extent(self) -> Extent:
+        log = self._log
+        end = self.max_offset(log.visible_offset)
+        begin = self.min_offset(log.min_offset, end)
+        return Extent(begin, end, log.min_offset, log.end_offset)
 
     def place(self, queue_offset: int) -> tuple[int, int] | None:
         """Return commit offset and size in one unit; None if its file is not there."""
@@ -283,7 +219,7 @@ class ConsumeQueueView:
     @property
     def is_light(self) -> bool:
         """Whether its records name offsets of other queues."""
-        return self._rebuilt.topic.startswith(LIGHT_QUEUE_PREFIX)
+        return self.topic.startswith(LIGHT_QUEUE_PREFIX)
 
     def next_file_offset(self, queue_offset: int) -> int | None:
         """Return the first queue offset of the next file that is there, None if none is."""

@@ -13,7 +13,7 @@ from storage.view.incarnations import Incarnations
 from storage.view.log.commit_log import CommitLogView
 from storage.view.queues.consume_queue import ConsumeQueueView
 from storage.view.queues.queue_files import HeadUnits, queue_head
-from storage.view.queues.rebuilt_units import RebuiltUnits
+from storage.view.queues.rebuilt_units import is_confirmed
 from storage.view.queues.unit_search import mean_size
 from storage.view.queues.views import QueueViews
 
@@ -84,11 +84,10 @@ class Extents:
             or (self._estimate_bytes and file.tail)
         ):
             return None
-        units = RebuiltUnits(log, topic, queue_id, lambda: 0)
         count = head.end - head.begin
-        if not units.agrees(head.begin, head.first):
+        if not is_confirmed(log, topic, queue_id, head.begin, head.first):
             return None
-        if count > 1 and not units.agrees(head.end - 1, head.last):
+        if count > 1 and not is_confirmed(log, topic, queue_id, head.end - 1, head.last):
             return None
         mean = (
             mean_size(HeadUnits(file, head), head.begin, head.end, SAMPLES)
@@ -106,7 +105,7 @@ class Extents:
         log = self._log
         high = queue.max_offset(log.visible_offset)
         low = min(queue.min_offset(log.min_offset, high), high)
-        rebuilt = queue.rebuilt(log)
+        rebuilt = queue.rebuilt
         first, last = (
             (rebuilt.agreeing(low), rebuilt.agreeing(high - 1)) if low < high else (None, None)
         )

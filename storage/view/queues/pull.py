@@ -22,8 +22,8 @@ from storage.kernels import unit_record as states
 from storage.kernels.columns import STOP_END, STOP_TRUNCATED, stop_text
 from storage.message import Damage, PullResult, PullStatus
 from storage.view.log.commit_log import CommitLogView
-from storage.view.queues.consume_queue import RebuiltQueue, UnitSpan
 from storage.view.queues.pulled_records import PulledRecords
+from storage.view.queues.rebuilt_units import RebuiltUnits, UnitSpan
 from storage.view.queues.tag_filter import TagFilter
 
 NO_LIMIT: Final = 1 << 62
@@ -37,7 +37,8 @@ class PulledQueue(Protocol):
     def min_offset(self, min_commit_offset: int, max_offset: int) -> int: ...
     def span(self, queue_offset: int, max_offset: int) -> UnitSpan | None: ...
     def next_file_offset(self, queue_offset: int) -> int | None: ...
-    def rebuilt(self, log: CommitLogView) -> RebuiltQueue: ...
+    @property
+    def rebuilt(self) -> RebuiltUnits: ...
 
 
 def damage_reason(state: int) -> str:
@@ -86,7 +87,7 @@ def pull_queue(
         return result(status=PullStatus.OFFSET_OVERFLOW_ONE, next_offset=queue_offset)
     if queue_offset > max_offset:
         return result(status=PullStatus.OFFSET_OVERFLOW_BADLY, next_offset=max_offset)
-    rebuilt, end_offset = queue.rebuilt(log), min(max_offset, end_offset)
+    rebuilt, end_offset = queue.rebuilt, min(max_offset, end_offset)
     span = _span(queue, rebuilt, queue_offset, end_offset)
     if span is None:
         following = _after_hole(queue, queue_offset, max_offset)
@@ -151,7 +152,7 @@ def _after_hole(queue: PulledQueue, queue_offset: int, max_offset: int) -> int:
 
 def _span(
     queue: PulledQueue,
-    rebuilt: RebuiltQueue,
+    rebuilt: RebuiltUnits,
     queue_offset: int,
     end_offset: int,
     *,

@@ -19,16 +19,12 @@ import numpy.typing as npt
 from storage.files.mapped_file_queue import FileEntry
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.format.names import LIGHT_QUEUE_PREFIX, OFFSET_LIMIT
-from storage.kernels.columns import (
-    FEATURES,
-    HAS_MULTI_DISPATCH,
-    Rows,
-)
+from storage.kernels.columns import FEATURES, HAS_MULTI_DISPATCH, ByteArray, Rows
 from storage.kernels.queue import rows_of_queue
 from storage.kernels.unit_record import GOOD, names_itself, place_state
 from storage.view.log.parts import LogPart, RecordSource, record_runs
 from storage.view.log.walk import RANGE_ROWS_MAX, RecordRun
-from storage.view.queues.unit_search import Unit
+from storage.view.queues.unit_search import NO_UNIT, Unit
 from storage.view.queues.units import UNIT_DTYPE, UnitBuilder, Units, as_units
 
 HEAD_BYTES: Final = 128
@@ -68,11 +64,26 @@ class UnitRun(NamedTuple):
     units: Units
 
 
+class UnitSpan(NamedTuple):
+    """Units of one file: ``array`` holds those from ``first_queue_offset`` on.
+
+    ``begin`` is the index of the one asked for, ``end`` the index after the last that is there. Where they are
+    ``rebuilt`` a record that does not confirm its unit is damaged.
+    """
+
+    array: ByteArray
+    first_queue_offset: int
+    begin: int
+    end: int
+    rebuilt: bool = False
+
+
 class RebuiltUnits:
     """The rebuilt units of one queue. Safe to use from several threads.
 
-    ``since`` gives the commit offset from which on the topic's records are in its queues. ``check`` is called
-    before a rebuild; it raises QueueRebuilding where the writer is to rebuild the unit at a queue offset.
+    ``held`` are the units of its files, ``extent`` says which of them count. ``since`` gives the commit offset from
+    which on the topic's records are in its queues. ``check`` is called before a rebuild; it raises QueueRebuilding
+    where the writer is to rebuild the unit at a queue offset.
     """
 
     def __init__(
@@ -80,12 +91,17 @@ class RebuiltUnits:
         log: RecordSource,
         topic: str,
         queue_id: int,
-        since: Callable[[], int],
+        held: FileUnits,
+        extent: Callable[[], Extent],
+        *,
+        since: Callable[[], int] = lambda: 0,
         check: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self._log = log
+        self._held = held
+        self._extent = extent
         self._since = since
         self._check = check
         self._name = np.frombuffer(topic.encode(), np.uint8)
@@ -96,22 +112,44 @@ class RebuiltUnits:
 
     def agrees(self, queue_offset: int, unit: Unit | None) -> bool:
         """Whether an intact record agrees with the unit."""
-        return unit is not None and self._state(queue_offset, unit) == GOOD
+        return unit is not None and _confirms(
+            self._log, self._name, self._kernel_id, queue_offset, unit
+        )
 
-    def _state(self, queue_offset: int, unit: Unit) -> int:
-        if unit.commit_offset < 0 or not 0 < unit.size < PREFILL_SIZE:
-            return -1
-        for part in self._log.parts(unit.commit_offset, unit.commit_offset + unit.size):
-            if part.begin_offset != unit.commit_offset:
-                break
-            return int(
-                place_state(
-                    part.data, part.begin_offset - part.data_offset,
-                    part.end_offset - part.data_offset, unit.commit_offset, unit.size,
-                    self._name, self._kernel_id, queue_offset,
-                )
-            )  # fmt: skip
-        return -1
+    def agreeing(self, queue_offset: int) -> Unit | None:
+        """Return the unit that the files hold if its record agrees, or else the one that the log has."""
+        unit = self._held.unit(queue_offset)
+        return unit if self.agrees(queue_offset, unit) else self.unit(queue_offset)
+
+    def place(self, queue_offset: int) -> tuple[int, int] | None:
+        """Return commit offset and size of a record, of a lost one as its unit has them; None without a unit."""
+        unit = self.agreeing(queue_offset) or self._held.unit(queue_offset)
+        return None if unit is None else (unit.commit_offset, unit.size)
+
+    def next_file_offset(self, queue_offset: int) -> int | None:
+        """Return the first queue offset of the next file that is there, None if none is."""
+        starts = (file.start_offset // UNIT_SIZE for file in self._held.files)
+        return next((start for start in starts if start > queue_offset), None)
+
+    def span(self, queue_offset: int) -> UnitSpan:
+        """Return units from ``queue_offset`` on; of size 0 where there is nothing for one."""
+        unit = self.unit(queue_offset)
+        known = self.known_span(queue_offset)
+        if known is not None:
+            return known
+        count = 1 if unit else max(self._extent().begin - queue_offset, 1)
+        units = np.array([unit or NO_UNIT] * count, UNIT_DTYPE)
+        return UnitSpan(units.view(np.uint8), queue_offset, 0, count, rebuilt=True)
+
+    def known_span(self, queue_offset: int) -> UnitSpan | None:
+        """Return units from ``queue_offset`` on that were rebuilt before; None if it was not."""
+        run = self.run_at(queue_offset)
+        if run is None:
+            return None
+        array = run.units.view(np.uint8)
+        return UnitSpan(
+            array, run.begin, queue_offset - run.begin, run.end - run.begin, rebuilt=True
+        )
 
     def is_right_about_damage(self, queue_offset: int, unit: Unit) -> bool:
         """Whether what is left of the record says that it is the unit's: the log is damaged, not the unit."""
@@ -133,20 +171,24 @@ class RebuiltUnits:
         part = next(self._log.parts(commit_offset, commit_offset + HEAD_BYTES), None)
         return part if part is not None and part.begin_offset == commit_offset else None
 
-    def unit(self, held: FileUnits, queue_offset: int, extent: Extent) -> Unit | None:
-        """Return the unit that should be at a queue offset of the extent, None if the log has no record.
+    def unit(self, queue_offset: int) -> Unit | None:
+        """Return the unit that should be at a queue offset.
 
-        It is the held one where the log's damage leaves nothing better.
+        It is the held one where the log's damage leaves nothing better, and None where the log has no record for
+        it, or has removed it.
         """
+        extent = self._extent()
+        if queue_offset < extent.begin:
+            return None
         with self._guard:
             self._forget_unfound()
             run = self._run_at(queue_offset)
             if run is None:
-                unit = held.unit(queue_offset)
-                if unit is not None and self.is_right_about_damage(queue_offset, unit):
+                unit = self._held.unit(queue_offset)
+                if unit and unit.size > 0 and self.is_right_about_damage(queue_offset, unit):
                     return unit
                 self._check(queue_offset)
-                run = self.rebuild(held, queue_offset, queue_offset + 1, extent)
+                run = self._rebuild(queue_offset, queue_offset + 1, extent)
                 self._keep(run)
         unit = _unit(run.units, queue_offset - run.begin)
         return unit if unit.size else None
@@ -177,13 +219,17 @@ class RebuiltUnits:
         others = [each for each in self._runs if each.end <= run.begin or each.begin >= run.end]
         self._runs = sorted([*others, run], key=attrgetter("begin"))
 
-    def rebuild(self, held: FileUnits, begin: int, end: int, extent: Extent) -> UnitRun:
+    def rebuild(self, begin: int, end: int) -> UnitRun:
         """Make units ``[begin, end)`` again, and those up to the nearest that are right.
 
         The log is read between the records of those two.
         """
-        before = self._nearest(held, begin, extent, -1)
-        after = self._nearest(held, end - 1, extent, 1)
+        return self._rebuild(begin, end, self._extent())
+
+    def _rebuild(self, begin: int, end: int, extent: Extent) -> UnitRun:
+        held = self._held
+        before = self._nearest(begin, extent, -1)
+        after = self._nearest(end - 1, extent, 1)
         begin, low = extent.begin, max(extent.min_commit_offset, self._since())
         if before is not None:
             unit = held.unit(before)
@@ -194,32 +240,29 @@ class RebuiltUnits:
             unit = held.unit(after)
             assert unit is not None
             end, high = after, unit.commit_offset
-        made = self._scan(held, low, high, begin, end - begin)
+        made = self._scan(low, high, begin, end - begin)
         front = 0
         if (
             before is None and extent.min_commit_offset > 0
         ):  # deleted records had the units in front
             found = np.flatnonzero(made["size"])
             front = int(found[0]) if len(found) else len(made)
-        self._fill(held, made, begin, (low, high), extent, front)
+        self._fill(made, begin, (low, high), extent, front)
         return UnitRun(begin, end, made)
 
-    def _nearest(
-        self, held: FileUnits, queue_offset: int, extent: Extent, direction: int
-    ) -> int | None:
+    def _nearest(self, queue_offset: int, extent: Extent, direction: int) -> int | None:
         """Return a queue offset before or after one whose record agrees, looking in steps that double."""
         limit = extent.begin if direction < 0 else extent.end - 1
         at, step = queue_offset, 1
         while at != limit:
             at = max(at - step, limit) if direction < 0 else min(at + step, limit)
             step *= 2
-            if self._run_at(at) is None and self.agrees(at, held.unit(at)):
+            if self._run_at(at) is None and self.agrees(at, self._held.unit(at)):
                 return at
         return None
 
     def _fill(
         self,
-        held: FileUnits,
         made: Units,
         begin: int,
         commit_range: tuple[int, int],
@@ -239,14 +282,14 @@ class RebuiltUnits:
         offsets = made["offset"][found].astype(np.int64)
         floors = np.concatenate(([commit_range[0]], offsets + made["size"][found]))[following]
         limits = np.concatenate((offsets, [commit_range[1]]))[following]
-        units = _held_units(held, begin, len(made))[missing]
+        units = _held_units(self._held, begin, len(made))[missing]
         sizes, places = units["size"].astype(np.int64), units["offset"].astype(np.int64)
         is_kept = (sizes > 0) & (places >= floors) & (places <= limits - sizes)
         made[missing[is_kept]] = units[is_kept]
         # What points to a part of the log that is not there, or not yet, is left out, as is pre-fill.
         others = (sizes <= 0) | (places < limits) | (limits != extent.end_commit_offset)
         others &= ~is_kept & (sizes != PREFILL_SIZE) & (missing >= front)
-        others &= _are_in_files(held, begin + missing)
+        others &= _are_in_files(self._held, begin + missing)
         for gap in np.unique(following[others]).tolist():
             mine = others & (following == gap)
             first = int(np.argmax(mine))
@@ -254,7 +297,7 @@ class RebuiltUnits:
             if any(self._log.parts(floor, limit)):
                 made[missing[mine]] = (floor, min(limit - floor, PREFILL_SIZE - 1), 0)
 
-    def _scan(self, held: FileUnits, low: int, high: int, begin: int, count: int) -> Units:
+    def _scan(self, low: int, high: int, begin: int, count: int) -> Units:
         """Return units ``[begin, begin + count)`` of the records of the queue in ``[low, high)``.
 
         Of records that say the same queue offset, the one whose unit is held counts, or else the last.
@@ -266,13 +309,36 @@ class RebuiltUnits:
             places, found = queue_offsets[mine] - begin, units[mine]
             if made["size"][places].any() or np.any(places[1:] <= places[:-1]):
                 if kept is None:
-                    kept = _held_units(held, begin, count)["offset"].astype(np.int64)
+                    kept = _held_units(self._held, begin, count)["offset"].astype(np.int64)
                 stays = (made["size"][places] > 0) & (made["offset"][places] == kept[places])
                 places, found = places[~stays], found[~stays]
                 last = np.argsort(found["offset"] == kept[places], kind="stable")
                 places, found = places[last], found[last]
             made[places] = found
         return made
+
+
+def is_confirmed(
+    log: RecordSource, topic: str, queue_id: int, queue_offset: int, unit: Unit
+) -> bool:
+    """Whether an intact record confirms a unit of a queue that is not light."""
+    name = np.frombuffer(topic.encode(), np.uint8)
+    return _confirms(log, name, queue_id, queue_offset, unit)
+
+
+def _confirms(
+    log: RecordSource, name: ByteArray, kernel_id: int, queue_offset: int, unit: Unit
+) -> bool:
+    if unit.commit_offset < 0 or not 0 < unit.size < PREFILL_SIZE:
+        return False
+    part = next(log.parts(unit.commit_offset, unit.commit_offset + unit.size), None)
+    if part is None or part.begin_offset != unit.commit_offset:
+        return False
+    state = place_state(
+        part.data, part.begin_offset - part.data_offset, part.end_offset - part.data_offset,
+        unit.commit_offset, unit.size, name, kernel_id, queue_offset,
+    )  # fmt: skip
+    return bool(state == GOOD)
 
 
 def queue_units(

@@ -136,5 +136,5 @@ def exact(
     """Return the queue offset; LOWER of a time after all is the maximum, UPPER before all the minimum."""
     max_offset = queue.max_offset(log.visible_offset)
     min_offset = queue.min_offset(log.min_offset, max_offset)
-    times = QueueTimes(log, queue.rebuilt(log), is_light=queue.is_light)
+    times = QueueTimes(log, queue.rebuilt, is_light=queue.is_light)
     return search(min_offset, max_offset, timestamp_ms, times, boundary)

@@ -14,7 +14,6 @@ from storage.files import open_files
 from storage.view.layout import queues_of_topic, queues_on_disk
 from storage.view.queues.consume_queue import ConsumeQueueView
 from storage.view.queues.queue_files import heads
-from storage.view.queues.rebuilt_units import RebuiltUnits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Sequence
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     from storage.files.filesystem import FileSystem
     from storage.files.only_files import OnlyFile
-    from storage.view.log.parts import RecordSource
+    from storage.view.log.commit_log import CommitLogView
 
 QUEUES_MAX: Final = 4_096  # views kept; each may map some files, so less where few may be open
 
@@ -38,7 +37,7 @@ class QueueViews:
         self,
         filesystem: FileSystem,
         directory: Path,
-        log: RecordSource,
+        log: CommitLogView,
         since: Callable[[str], int],
         check: Callable[[str, int, int], None],
     ) -> None:
@@ -65,12 +64,10 @@ class QueueViews:
             return queue
 
     def _new(self, topic: str, queue_id: int) -> ConsumeQueueView:
-        directory = self._directory / topic / str(queue_id)
-        rebuilt = RebuiltUnits(
-            self._log, topic, queue_id, partial(self._since, topic),
-            partial(self._check, topic, queue_id),
+        return ConsumeQueueView(
+            self._filesystem, self._directory / topic / str(queue_id), self._log,
+            since=partial(self._since, topic), check=partial(self._check, topic, queue_id),
         )  # fmt: skip
-        return ConsumeQueueView(self._filesystem, directory, rebuilt)
 
     @contextmanager
     def lent(self, topic: str, queue_id: int, *, among: int) -> Iterator[ConsumeQueueView]:

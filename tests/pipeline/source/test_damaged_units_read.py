@@ -19,7 +19,7 @@ from pipeline.source.plan import plan_messages
 from pipeline.source.read import Reader
 from pipeline.source.source import wanted_columns
 from storage.format.consume_entry import UNIT_SIZE
-from storage.view.queues.rebuilt_units import Extent, FileUnits, RebuiltUnits
+from storage.view.queues.rebuilt_units import RebuiltUnits
 from storage.view.queues.unit_search import Unit
 
 SCHEMA = StructType(
@@ -79,9 +79,9 @@ def test_the_units_of_a_lost_file_are_replaced_as_arrays(
     asked: list[int] = []
     unit = RebuiltUnits.unit
 
-    def counted(self: RebuiltUnits, held: FileUnits, number: int, extent: Extent) -> Unit | None:
+    def counted(self: RebuiltUnits, number: int) -> Unit | None:
         asked.append(number)
-        return unit(self, held, number, extent)
+        return unit(self, number)
 
     monkeypatch.setattr(RebuiltUnits, "unit", counted)
     assert some(store) == {n: whole.bodies[n] for n in range(480, 520)}

@@ -44,7 +44,7 @@ from storage.view.log.commit_log import EVERYTHING, CommitLogView
 from storage.view.queues import consume_queue
 from storage.view.queues.pulled_records import PulledRecords
 from storage.view.queues.rebuild_requests import RebuildRequests
-from storage.view.queues.rebuilt_units import Extent, FileUnits, RebuiltUnits
+from storage.view.queues.rebuilt_units import Extent, RebuiltUnits
 from storage.view.queues.units import Units
 from storage.workers import FailureLatch, Worker
 
@@ -194,16 +194,14 @@ def _sizes_of_empty_units_believed(patch: Patch) -> None:
     patch.setattr(consume_queue, "units_end", unit_order.units_end.py_func)
 
 
-def _unit_beside(
-    _: RebuiltUnits, held: FileUnits, queue_offset: int, extent: Extent, direction: int
-) -> int | None:
+def _unit_beside(_: RebuiltUnits, queue_offset: int, extent: Extent, direction: int) -> int | None:
     beside = queue_offset + direction
     return beside if extent.begin <= beside < extent.end else None
 
 
-def _keep_all(_: RebuiltUnits, held: FileUnits, made: Units, begin: int, *__: Any) -> None:
+def _keep_all(rebuilt: RebuiltUnits, made: Units, begin: int, *_: Any) -> None:
     missing = made["size"] == 0
-    made[missing] = held.units(begin, len(made))[missing]
+    made[missing] = rebuilt._held.units(begin, len(made))[missing]
 
 
 def _always_rebuilding(_: RebuildRequests, topic: str, queue_id: int, __: int) -> None:
