@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from storage.kernels import property_values as kernels
-from storage.view.filters.truth import ERROR, FALSE, NULL, Truths
 
 Int64s = npt.NDArray[np.int64]
+Truths: TypeAlias = npt.NDArray[np.uint8]
+"""Truth values of many records at once: FALSE, TRUE, NULL, or ERROR."""
+FALSE: Final = 0
+TRUE: Final = 1
+NULL: Final = 2
+ERROR: Final = 3
 
 
 class Texts:
@@ -84,7 +90,7 @@ class PropertyColumn:
         return numbers, _READ_STATES[states]
 
 
-_READ_STATES = np.array([NULL, 1, ERROR], np.uint8)
+_READ_STATES = np.array([NULL, TRUE, ERROR], np.uint8)
 assert (kernels.ABSENT, kernels.READ, kernels.NO_NUMBER, FALSE) == (0, 1, 2, 0)
 
 

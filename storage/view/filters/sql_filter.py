@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import operator
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, TypeAlias, cast
 
@@ -25,28 +26,23 @@ from lark.exceptions import VisitError
 
 from storage.errors import InvalidMessage
 from storage.kernels.property_values import CONTAINS, ENDS_WITH, EQUAL, STARTS_WITH
-from storage.view.filters.property_columns import PropertyColumns, Texts
-from storage.view.filters.sql_expression import (
-    AllOf,
-    AnyOf,
+from storage.view.filters.property_columns import ERROR, FALSE, NULL, TRUE, PropertyColumns, Texts
+from storage.view.filters.sql_conditions import (
     Condition,
-    ConditionsEqual,
     Constant,
-    IsNull,
-    Not,
-    NoValue,
-    Number,
-    NumberCompared,
     Order,
-    PropertiesEqual,
-    PropertiesOrdered,
-    Property,
-    PropertyAsCondition,
-    PropertyAsTruth,
-    Text,
-    TextFound,
+    all_of,
+    any_of,
+    conditions_equal,
+    is_null,
+    negation,
+    number_compared,
+    properties_equal,
+    properties_ordered,
+    property_as_condition,
+    property_as_truth,
+    text_found,
 )
-from storage.view.filters.truth import ERROR, FALSE, NULL, TRUE
 
 _LOG: Final = logging.getLogger(__name__)
 INT64_MAX: Final = (1 << 63) - 1
@@ -112,6 +108,33 @@ _MIRRORED: Final[dict[Order, Order]] = {
     operator.ge: operator.le, operator.le: operator.ge,
     operator.eq: operator.eq,
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Property:
+    """The value of a property, by its number among those that the filter names."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Number:
+    """An integer, which only integers of its width are compared with, or a double."""
+
+    value: int | float
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text in quotes."""
+
+    value: str
+
+
+class NoValue:
+    """A property with a minus before it: it is no number, so NULL."""
+
+
 Operand: TypeAlias = Property | Number | Text | NoValue | Condition
 
 
@@ -148,7 +171,7 @@ class SqlFilter:
         if not len(positions):
             return np.empty(0, np.bool_)
         columns = PropertyColumns(data, positions, self._names)
-        truths = self._condition.evaluate(columns)
+        truths = self._condition(columns)
         if not self._has_told and (truths == ERROR).any():
             self._has_told = True
             _LOG.warning(
@@ -188,7 +211,7 @@ def _problem(error: UnexpectedInput, expression: str) -> str:
 def _condition(operand: Operand) -> Condition:
     """Return the operand where a condition is wanted."""
     if isinstance(operand, Property):
-        return PropertyAsCondition(operand.number)
+        return property_as_condition(operand.number)
     if isinstance(operand, Number | Text | NoValue):
         raise ValueError(f"{_shown(operand)} is not a condition")
     return operand
@@ -218,11 +241,11 @@ def _ordered(left: Operand, right: Operand, order: Order) -> Condition:
     if isinstance(left, Number) and isinstance(right, Number):
         return _constant(order(left.value, right.value))
     if isinstance(left, Property) and isinstance(right, Property):
-        return PropertiesOrdered(left.number, right.number, order)
+        return properties_ordered(left.number, right.number, order)
     if isinstance(left, Property):
-        return NumberCompared(left.number, order, cast("Number", right).value, NULL)
+        return number_compared(left.number, order, cast("Number", right).value, NULL)
     number = cast("Number", left).value
-    return NumberCompared(cast("Property", right).number, _MIRRORED[order], number, NULL)
+    return number_compared(cast("Property", right).number, _MIRRORED[order], number, NULL)
 
 
 def _equal(left: Operand, right: Operand) -> Condition:
@@ -240,21 +263,23 @@ def _equal(left: Operand, right: Operand) -> Condition:
         if type(left) is not type(right):
             raise ValueError(f"{_shown(left)} is not compared with {_shown(right)}")
         return _constant(left == right)
-    return ConditionsEqual(_as_truth(left), _as_truth(right))
+    return conditions_equal(_as_truth(left), _as_truth(right))
 
 
 def _as_truth(operand: Operand) -> Condition:
-    return PropertyAsTruth(operand.number) if isinstance(operand, Property) else _condition(operand)
+    return (
+        property_as_truth(operand.number) if isinstance(operand, Property) else _condition(operand)
+    )
 
 
 def _property_equals(number: int, other: Operand, absent: int) -> Condition:
     if isinstance(other, Property):
-        return PropertiesEqual(number, other.number)
+        return properties_equal(number, other.number)
     if isinstance(other, Number):
-        return NumberCompared(number, operator.eq, other.value, absent)
+        return number_compared(number, operator.eq, other.value, absent)
     if isinstance(other, Text):
-        return TextFound(number, Texts([other.value]), EQUAL, absent)
-    return ConditionsEqual(PropertyAsTruth(number), _condition(other))
+        return text_found(number, Texts([other.value]), EQUAL, absent)
+    return conditions_equal(property_as_truth(number), _condition(other))
 
 
 @v_args(inline=True)
@@ -300,27 +325,27 @@ class _Builder(Transformer[Token, Any]):
         raise ValueError(f"{_shown(operand)} has no negative")
 
     def negation(self, operand: Operand) -> Condition:
-        return Not(_condition(operand))
+        return negation(_condition(operand))
 
     def all_of(self, first: Operand, *others: Operand) -> Condition:
-        return AllOf((_condition(first), *map(_condition, others)))
+        return all_of((_condition(first), *map(_condition, others)))
 
     def any_of(self, first: Operand, *others: Operand) -> Condition:
-        return AnyOf((_condition(first), *map(_condition, others)))
+        return any_of((_condition(first), *map(_condition, others)))
 
     def equal(self, left: Operand, right: Operand) -> Condition:
         return _equal(left, right)
 
     def unequal(self, left: Operand, right: Operand) -> Condition:
-        return Not(_equal(left, right))
+        return negation(_equal(left, right))
 
     def is_null(self, operand: Operand) -> Condition:
         if isinstance(operand, Number | Text):
             return Constant(FALSE)
-        return Constant(TRUE) if isinstance(operand, NoValue) else IsNull(_condition(operand))
+        return Constant(TRUE) if isinstance(operand, NoValue) else is_null(_condition(operand))
 
     def is_not_null(self, operand: Operand) -> Condition:
-        return Not(self.is_null(operand))
+        return negation(self.is_null(operand))
 
     def greater(self, left: Operand, right: Operand) -> Condition:
         return _ordered(left, right, operator.gt)
@@ -337,16 +362,16 @@ class _Builder(Transformer[Token, Any]):
     def between(self, operand: Operand, low: Operand, high: Operand) -> Condition:
         if isinstance(low, Number) and isinstance(high, Number) and high.value < low.value:
             raise ValueError(f"BETWEEN {low.value} AND {high.value} holds for nothing")
-        return AllOf((_ordered(operand, low, operator.ge), _ordered(operand, high, operator.le)))
+        return all_of((_ordered(operand, low, operator.ge), _ordered(operand, high, operator.le)))
 
     def not_between(self, operand: Operand, low: Operand, high: Operand) -> Condition:
-        return AnyOf((_ordered(operand, low, operator.lt), _ordered(operand, high, operator.gt)))
+        return any_of((_ordered(operand, low, operator.lt), _ordered(operand, high, operator.gt)))
 
     def is_in(self, operand: Operand, *texts: Token, is_negated: bool = False) -> Condition:
         if not isinstance(operand, Property):
             raise ValueError(f"IN asks for a property, not for {_shown(operand)}")
         wanted = Texts([_unquoted(text) for text in texts])
-        return TextFound(operand.number, wanted, EQUAL, NULL, is_negated)
+        return text_found(operand.number, wanted, EQUAL, NULL, is_negated=is_negated)
 
     def is_not_in(self, operand: Operand, *texts: Token) -> Condition:
         return self.is_in(operand, *texts, is_negated=True)
@@ -360,7 +385,7 @@ class _Builder(Transformer[Token, Any]):
         if not wanted:
             return Constant(FALSE)
         how = _SEARCHES[word.upper()]
-        return TextFound(operand.number, Texts([wanted]), how, FALSE, is_negated)
+        return text_found(operand.number, Texts([wanted]), how, FALSE, is_negated=is_negated)
 
     def search_not(self, operand: Operand, word: Token, text: Token) -> Condition:
         return self.search(operand, word, text, is_negated=True)
