@@ -240,13 +240,6 @@ class MappedFileQueue(_MappedFiles[MappedFile]):
         self.add(mapped)
         return mapped
 
-    def last(self) -> MappedFile | None:
-        """Return the newest file, mapped; None if there is none or it is of zero length."""
-        with self._guard:
-            if not self._entries or self._entries[-1].size == 0:
-                return None
-            return self.find(self._entries[-1].start_offset)
-
     def extend(self, start_offset: int, size: int) -> MappedFile:
         """Lengthen a short (or zero-length) file with allocated zeros; durable. Recovery only."""
         with self._guard:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from storage.files.filesystem import ByteArray, FileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
-from storage.format.store_time import HEAD_SIZE, NO_TIME, store_time_in, store_time_of
+from storage.format.store_time import HEAD_SIZE, NO_TIME, store_time_of
 from storage.kernels.lookup import check_one
 from storage.view.log.parts import LogPart
 
@@ -182,11 +182,6 @@ class CommitLogView:
             commit_offset,
         )
         return int(size), int(stop)
-
-    def store_timestamp_ms(self, commit_offset: int, size: int) -> int:
-        """Return the store time in the record's bytes, unchecked; NO_TIME if they are not there."""
-        record = self.bytes_at(commit_offset, size)
-        return NO_TIME if record is None or size < HEAD_SIZE else store_time_in(record)
 
     def record_time_ms(self, commit_offset: int, size: int, queue_offset: int = -1) -> int:
         """Return when the record at a commit offset was stored; NO_TIME if no head of one is there.

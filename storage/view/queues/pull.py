@@ -67,13 +67,12 @@ def pull_queue(
     max_bytes: int,
     tag_filter: TagFilter,
     end_offset: int = NO_LIMIT,
-    examined_max: int = EXAMINED_MAX,
 ) -> PullResult:
     """Return records of a queue from ``queue_offset`` on; the log view's bounds say which are visible.
 
     The first record is returned however long it is. A damaged one takes its place in ``damaged``
     and counts as met. ``next_offset`` is after the last examined unit. No unit is examined from
-    ``end_offset`` on, which must lie after ``queue_offset``, nor are more than ``examined_max`` or,
+    ``end_offset`` on, which must lie after ``queue_offset``, nor are more than ``EXAMINED_MAX`` or,
     where that is more, ``max_messages``. Raises QueueRebuilding if the writer is to rebuild the unit at ``queue_offset``.
     """
     max_offset = queue.max_offset(log.visible_offset, queue_offset)
@@ -97,7 +96,7 @@ def pull_queue(
     max_bytes = min(max(max_bytes, 1), NO_LIMIT)
     parts: list[npt.NDArray[np.int64]] = []
     chosen_count = chosen_bytes = event = 0
-    at, examined_end = queue_offset, queue_offset + max(examined_max, max_messages)
+    at, examined_end = queue_offset, queue_offset + max(EXAMINED_MAX, max_messages)
     while True:
         is_done = is_doubtful = False
         if span is None:

@@ -33,7 +33,7 @@ from storage.view.queues.time_search import Boundary
 
 from .keys import offsets_by_key
 from .pulls import min_offset_of, pull_as_broker
-from .times import offset_by_time
+from .times import offset_by_time, stored_at
 
 BYTES_MAX: Final = 128 << 20
 UNKNOWN_TIME: Final = -1
@@ -194,7 +194,7 @@ class _Answerer:
     def _earliest_time(self, question: Line) -> Line:
         if question.get("topic") is None:
             size, _ = self._log.check(self._log.min_offset)
-            return {"timestamp": self._log.store_timestamp_ms(self._log.min_offset, size)}
+            return {"timestamp": stored_at(self._log, self._log.min_offset, size)}
         low, high = self._range(question)
         time_ms = self._unit_time({**question, "offset": low}) if low < high else UNKNOWN_TIME
         return {"timestamp": time_ms}

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 from storage.files.mapped_file_queue import FileEntry
 from storage.format.consume_entry import UNIT_SIZE
-from storage.format.store_time import NO_TIME
+from storage.format.store_time import HEAD_SIZE, NO_TIME, store_time_in
 from storage.view.log.commit_log import CommitLogView
 from storage.view.queues.consume_queue import ConsumeQueueView
 from storage.view.queues.time_search import Boundary
 
 from .pulls import min_offset_of
+
+
+def stored_at(log: CommitLogView, commit_offset: int, size: int) -> int:
+    """Return the store time in a record's bytes, unchecked; NO_TIME if they are not there."""
+    record = log.bytes_at(commit_offset, size)
+    return NO_TIME if record is None or size < HEAD_SIZE else store_time_in(record)
 
 
 def offset_by_time(
@@ -60,7 +66,7 @@ def _cached_time(log: CommitLogView, queue: ConsumeQueueView, queue_offset: int)
 
 def _unit_time(log: CommitLogView, queue: ConsumeQueueView, queue_offset: int) -> int:
     unit = queue.unit(queue_offset)
-    return NO_TIME if unit is None else log.store_timestamp_ms(unit.commit_offset, unit.size)
+    return NO_TIME if unit is None else stored_at(log, unit.commit_offset, unit.size)
 
 
 def _search_file(
@@ -89,7 +95,7 @@ def _search_file(
         if unit.commit_offset < log.min_offset:
             left, low = middle, middle + 1
             continue
-        time_ms = log.store_timestamp_ms(unit.commit_offset, unit.size)
+        time_ms = stored_at(log, unit.commit_offset, unit.size)
         if time_ms < 0:
             return 0
         if time_ms == timestamp_ms:
