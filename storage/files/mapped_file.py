@@ -23,8 +23,6 @@ if TYPE_CHECKING:
         ByteArray,
         File,
         FileSystem,
-        ReadFile,
-        ReadFileSystem,
         Region,
     )
 
@@ -66,7 +64,7 @@ class ReadOnlyMappedFile:
     Views of ``array`` stay readable after ``close`` and after the file was deleted.
     """
 
-    def __init__(self, file: ReadFile, region: Region, start_offset: int) -> None:
+    def __init__(self, file: File, region: Region, start_offset: int) -> None:
         self.start_offset = start_offset
         self.path: Path = file.path
         self.size = len(region.array)
@@ -75,9 +73,7 @@ class ReadOnlyMappedFile:
         self._readable = (0, 0)
 
     @classmethod
-    def open(
-        cls, filesystem: ReadFileSystem, path: Path, *, start_offset: int
-    ) -> ReadOnlyMappedFile:
+    def open(cls, filesystem: FileSystem, path: Path, *, start_offset: int) -> ReadOnlyMappedFile:
         """Map an existing file; holds no descriptor of its own afterwards."""
         file = filesystem.open(path, writable=False)
         try:

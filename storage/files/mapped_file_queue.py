@@ -72,13 +72,13 @@ class _MappedFiles(Generic[AnyMappedFile]):
 
     def __init__(
         self,
-        filesystem: ReadFileSystem,
+        filesystem: FileSystem,
         directory: Path,
         *,
         file_size: int,
         mapped_files_max: int = 64,
     ) -> None:
-        self._read_filesystem = filesystem
+        self.filesystem = filesystem
         self.directory = directory
         self.file_size = file_size
         self._mapped_files_max = mapped_files_max
@@ -90,7 +90,7 @@ class _MappedFiles(Generic[AnyMappedFile]):
 
     def refresh(self) -> bool:
         """List the directory again; True if files came, went or changed length."""
-        entries = list_files(self._read_filesystem, self.directory)
+        entries = list_files(self.filesystem, self.directory)
         with self._guard:
             changed = entries != self._entries
             if changed:
@@ -191,21 +191,11 @@ class ReadOnlyMappedFileQueue(_MappedFiles[ReadOnlyMappedFile]):
     """Files of another owner, which come and go; ``refresh`` when an offset is not found."""
 
     def _open(self, entry: FileEntry) -> ReadOnlyMappedFile:
-        return ReadOnlyMappedFile.open(
-            self._read_filesystem, entry.path, start_offset=entry.start_offset
-        )
+        return ReadOnlyMappedFile.open(self.filesystem, entry.path, start_offset=entry.start_offset)
 
 
 class MappedFileQueue(_MappedFiles[MappedFile]):
     """Files that this process alone writes."""
-
-    def __init__(
-        self, filesystem: FileSystem, directory: Path, *, file_size: int, mapped_files_max: int = 64
-    ) -> None:
-        self.filesystem = filesystem
-        super().__init__(
-            filesystem, directory, file_size=file_size, mapped_files_max=mapped_files_max
-        )
 
     def _open(self, entry: FileEntry) -> MappedFile:
         mapped = MappedFile.open(self.filesystem, entry.path, start_offset=entry.start_offset)

@@ -99,10 +99,6 @@ class ReadFile(Protocol):
         """Its length in bytes now."""
         ...
 
-    def map(self, *, writable: bool) -> Region:
-        """Map the length it has now; the map outlives ``close``."""
-        ...
-
     def pread(self, length: int, position: int) -> bytes:
         """Read up to ``length`` bytes; shorter only at the end of the file."""
         ...
@@ -114,6 +110,10 @@ class ReadFile(Protocol):
 
 class File(ReadFile, Protocol):
     """An open file. Every method but ``close`` may be called from several threads at once."""
+
+    def map(self, *, writable: bool) -> Region:
+        """Map the length it has now; the map outlives ``close``."""
+        ...
 
     @property
     def is_removed(self) -> bool:
@@ -217,12 +217,7 @@ class ReadFileSystem(Protocol):
         What lies between the ranges may be zeros. Unmapped when the last view of it is gone. Raises
         FileNotFoundError.
         """
-        del begins, ends  # of a file of this machine everything is there
-        file = self.open(path, writable=False)
-        try:
-            return file.map(writable=False).array
-        finally:
-            file.close()
+        ...
 
     def boot_id(self) -> bytes:
         """Return 16 bytes that change with every boot of the machine that caches the files.

@@ -34,24 +34,6 @@ GAP_MAX: Final = (
 ROOT: Final = Path("/")
 
 
-class FetchedRegion:
-    """The bytes of a file, fetched as a whole."""
-
-    def __init__(self, array: ByteArray) -> None:
-        self.array = array
-
-    def populate(self, begin: int, end: int) -> None:
-        """Do nothing: these bytes are only read."""
-
-    def can_read(self, begin: int, end: int) -> bool:  # noqa: ARG002
-        """Return True."""
-        return True
-
-    def close(self) -> None:
-        """Let go of the array."""
-        self.array = self.array[:0]
-
-
 class UrlFile:
     """A file behind a URL, open for reading."""
 
@@ -63,11 +45,6 @@ class UrlFile:
     def size(self) -> int:
         """Its length in bytes, as it was listed."""
         return self._filesystem.size(self.path)
-
-    def map(self, *, writable: bool) -> FetchedRegion:
-        """Fetch all of it."""
-        assert not writable
-        return FetchedRegion(self._filesystem.map_ranges(self.path, 0))
 
     def pread(self, length: int, position: int) -> bytes:
         """Read up to ``length`` bytes through the kept blocks."""

@@ -25,6 +25,7 @@ from storage.view.queues.placing import (
     NOT_PLACED,
     Begins,
     Gap,
+    HeldUnits,
     Placed,
     QueuePlacer,
     Step,
@@ -32,6 +33,7 @@ from storage.view.queues.placing import (
 )
 from storage.view.queues.record_queues import QueueKey
 from storage.view.queues.runs import runs_of
+from storage.view.queues.unit_search import Unit
 from storage.view.queues.units import (
     UnitBuilder,
     Units,
@@ -66,6 +68,7 @@ class QueueRepair:
         self._queues = queues
         self._begin_offset = begin_offset
         self._complete = complete
+        self._held = HeldUnits(queues.held)
         self._placers: dict[QueueKey, QueuePlacer] = {}
         self._waiting: dict[QueueKey, deque[Units]] = {}  # of runs that are not placed yet
         self._damage: list[DamagedRange] = []
@@ -117,7 +120,7 @@ class QueueRepair:
         next_offset = None if begins else self._queues.get(*key).find_end(self._begin_offset)
         return QueuePlacer(
             key,
-            self._queues.held,
+            self._held,
             self._damage,
             next_offset=next_offset,
             log_begin=self._begin_offset,
@@ -159,6 +162,9 @@ class QueueRepair:
     def _correct(self, queue: ConsumeQueue, queue_offset: int, units: Units) -> None:
         count = len(units)
         held = as_units(queue.read(queue_offset, count))
+        key, last = (queue.topic, queue.queue_id), queue_offset + count - 1
+        for at in (0, last) if queue_offset == 0 else (last,):
+            self._held.remember(key, at, Unit(*held[at - queue_offset].tolist()))
         if held.tobytes() == units.tobytes():
             return
         same = same_units(held, units)

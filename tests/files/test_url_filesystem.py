@@ -56,7 +56,7 @@ def test_reads_give_the_bytes_of_the_file(files: UrlFileSystem) -> None:
     assert file.pread(100, len(CONTENT) - 5) == CONTENT[-5:]
     assert file.pread(100, len(CONTENT)) == b""
     assert files.read_bytes(Path("/a/b/file")) == CONTENT
-    assert file.map(writable=False).array.tobytes() == CONTENT
+    assert files.map_ranges(file.path, 0).tobytes() == CONTENT
 
 
 def test_a_block_is_fetched_once(files: UrlFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:

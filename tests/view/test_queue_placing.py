@@ -14,8 +14,10 @@ from storage.view.log.walk import DamagedRange
 from storage.view.queues.placing import (
     Begins,
     Gap,
+    HeldUnits,
     Placed,
     QueuePlacer,
+    Withdrawn,
     joined_damage,
     settle_ends,
 )
@@ -61,7 +63,7 @@ def placed(
     ranges: list[DamagedRange] = []
     waiting = [DamagedRange(begin, end, "") for begin, end in damage]
     in_files: Any = Held(held or {})
-    placer = QueuePlacer(KEY, lambda _: in_files, ranges, next_offset=next_offset)
+    placer = QueuePlacer(KEY, HeldUnits(lambda _: in_files), ranges, next_offset=next_offset)
     found: dict[int, int | str] = {}
 
     def carry_out(step: Any) -> None:
@@ -69,6 +71,8 @@ def placed(
             found.clear()
         elif isinstance(step, Gap):
             found.update(dict.fromkeys(range(step.begin, step.end), "gap"))
+        elif isinstance(step, Withdrawn):
+            assert found.pop(step.place) == step.commit_offset // SIZE
         elif isinstance(step, Placed) and step.place >= 0:
             first = bisect_left(numbers, step.run.commit_offset, key=SIZE.__mul__)
             for at in range(step.run.end - step.run.begin):
@@ -129,6 +133,11 @@ def test_a_gap_stands_for_what_is_damaged() -> None:
     assert placed([1, 2], damage=((0, 100),), missing=0) == {0: "gap", 1: 1, 2: 2}
 
 
+def test_of_two_that_claim_one_place_the_unit_that_stood_there_decides() -> None:
+    assert placed([0, 1, 2, 2, 3], {2: 200}) == {0: 0, 1: 1, 2: 2, 3: 4}
+    assert placed([0, 1, 2, 2, 3], {2: 300}) == {0: 0, 1: 1, 2: 3, 3: 4}
+
+
 def test_damaged_records_at_the_end_keep_the_places_that_were_durable() -> None:
     held, damage = {2: 200, 3: 300, 4: 400}, ((200, 500),)
     assert placed([0, 1], held, damage) == {0: 0, 1: 1, 2: "gap", 3: "gap", 4: "gap"}
@@ -142,14 +151,15 @@ CLAIMS = st.lists(st.integers(-1, 12), min_size=1, max_size=14)
 
 @given(
     CLAIMS,
+    st.dictionaries(st.integers(0, 12), st.integers(0, 13).map(SIZE.__mul__), max_size=6),
     st.sets(st.integers(1, 13)),
     st.sampled_from([None, 0, 2]),
 )
 def test_how_the_log_is_cut_into_runs_decides_nothing(
-    claims: list[int], cuts: set[int], next_offset: int | None
+    claims: list[int], held: dict[int, int], cuts: set[int], next_offset: int | None
 ) -> None:
-    whole = placed(claims, next_offset=next_offset)
-    assert placed(claims, cuts=frozenset(cuts), next_offset=next_offset) == whole
+    whole = placed(claims, held, next_offset=next_offset)
+    assert placed(claims, held, cuts=frozenset(cuts), next_offset=next_offset) == whole
     numbers = [each for each in whole.values() if each != "gap"]
     assert len(numbers) == len(set(numbers))
 

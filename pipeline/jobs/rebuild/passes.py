@@ -36,7 +36,7 @@ from storage.view.index.index_file import IndexShape
 from storage.view.live_topics import LiveTopics
 from storage.view.log.walk import DamagedRange
 from storage.view.pieces import LogPiece
-from storage.view.queues.placing import joined_damage
+from storage.view.queues.placing import HeldUnits, joined_damage
 from storage.view.queues.queue_files import QueueFiles
 from storage.view.queues.record_queues import QueueKey
 from storage.view.queues.runs import QueueRun
@@ -169,7 +169,7 @@ def finish_queues(spark: SparkSession, store: StoreWork) -> None:
         runs,
         damage,
         store.plan.bounds.min_offset,
-        store.held_queue,
+        HeldUnits(store.held_queue),
         sure_offset=store.sure_offset,
     )
     again = dict(misplaced(store.plans))

@@ -22,7 +22,7 @@ from storage.view.queues.placing import (
     QUEUE_OFFSET_LIMIT,
     Begins,
     Gap,
-    HeldQueue,
+    HeldUnits,
     Placed,
     QueuePlacer,
     Step,
@@ -92,11 +92,17 @@ class QueuePlan:
         elif isinstance(step, Gap):
             self.gaps.append(step)
             self.end = step.end
-        else:
+        elif isinstance(step, Begins):
             self._places = [(at, claim, NOT_PLACED) for at, claim, _ in self._places]
             self.gaps.clear()
             self.unit_count = self.moved_count = 0
             self.begin = self.end = step.queue_offset
+        else:
+            self.unit_count -= 1
+            _, claim, place = self._places[-1]
+            self.moved_count -= claim != place
+            self._places.append((step.commit_offset, claim, NOT_PLACED))
+            self.end = step.place
 
     @property
     def as_written(self) -> bool:
@@ -113,7 +119,7 @@ def plan_queues(
     runs: Mapping[QueueKey, Sequence[QueueRun]],
     damage: Sequence[DamagedRange],
     log_begin: int,
-    held: HeldQueue,
+    held: HeldUnits,
     *,
     sure_offset: int | None,
 ) -> list[QueuePlan]:
@@ -127,7 +133,7 @@ def plan_queues(
         if mine:
             placers[key] = QueuePlacer(key, held, damage, log_begin=log_begin)
         else:
-            begin = end_before(held(key), log_begin)
+            begin = end_before(held.queue(key), log_begin)
             placers[key] = QueuePlacer(key, held, damage, next_offset=begin)
             plans[key].add(Begins(begin))
         for run in mine:

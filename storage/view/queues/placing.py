@@ -10,10 +10,10 @@ record alone. With ``next`` as the queue offset after the last record placed, a 
 * *where it claims, ahead of next*, if a damaged range lies between that has room for what is missing, or
   the next record goes on from it. The units between are those of damaged records, or of records that have
   the name of another queue now.
-* *at 0 again*, if it claims that, and goes on from there; and ahead of 0, if damaged records before it have room
-  for what is missing. The topic was deleted and created again.
+* *at 0 again*, if it claims that, and goes on from there or had its unit there; and ahead of 0, if damaged
+  records before it have room for what is missing. The topic was deleted and created again.
 * *at next without its first record*, if that one claims the place of the last record placed, and the run goes on.
-  One of the two has the name of another queue.
+  One of the two has the name of another queue: the one whose unit did not stand there, or the second.
 * *at next*, in the order of the log, otherwise.
 
 At the end of a queue, damaged records whose units stand where it goes on keep their places.
@@ -36,14 +36,47 @@ from storage.view.log.walk import DamagedRange
 from storage.view.queues.queue_files import UNITS_MAX, QueueFiles
 from storage.view.queues.record_queues import QueueKey
 from storage.view.queues.runs import QueueRun
-from storage.view.queues.unit_search import end_of_units
+from storage.view.queues.unit_search import NO_UNIT, Unit, end_of_units
 
 NOT_PLACED: Final = -1
 RECORDS_SEEN: Final = 3  # a record and the two after it decide where it belongs
 QUEUE_OFFSET_LIMIT: Final = 1 << 58  # times the size of a unit, it is still a position
 
-HeldQueue = Callable[[QueueKey], QueueFiles]
-"""Returns the files of a queue as they were before its records were placed."""
+
+class HeldUnits:
+    """The units of all queues as they were, read when a doubt asks for them.
+
+    ``open_queue`` lists the files of a queue. Whoever writes to those files while records are placed calls
+    ``remember`` after each run.
+    """
+
+    def __init__(self, open_queue: Callable[[QueueKey], QueueFiles]) -> None:
+        self._open_queue = open_queue
+        self._opened: dict[QueueKey, QueueFiles] = {}
+        self._first: dict[QueueKey, Unit] = {}
+        self._last: dict[QueueKey, tuple[int, Unit]] = {}
+
+    def remember(self, key: QueueKey, queue_offset: int, unit: Unit) -> None:
+        """Keep what stood at a queue offset: of each queue that at 0, as it was first, and the last one given."""
+        if queue_offset == 0:
+            self._first.setdefault(key, unit)
+        self._last[key] = queue_offset, unit
+
+    def queue(self, key: QueueKey) -> QueueFiles:
+        """Return a queue's files as they were at the first look."""
+        found = self._opened.get(key)
+        if found is None:
+            found = self._opened[key] = self._open_queue(key)
+        return found
+
+    def holds(self, key: QueueKey, queue_offset: int, commit_offset: int) -> bool:
+        """Whether a record's unit stood at a queue offset; a hole is no unit of record 0."""
+        place, unit = self._last.get(key, (-1, NO_UNIT))
+        if queue_offset == 0 and key in self._first:
+            unit = self._first[key]
+        elif queue_offset != place:
+            unit = self.queue(key).unit(queue_offset)
+        return unit.size > 0 and unit.commit_offset == commit_offset
 
 
 class Begins(NamedTuple):
@@ -67,7 +100,14 @@ class Gap(NamedTuple):
     ranges: tuple[tuple[int, int], ...]
 
 
-Step = Begins | Placed | Gap
+class Withdrawn(NamedTuple):
+    """The record that was placed last, at ``place``, does not belong there."""
+
+    commit_offset: int
+    place: int
+
+
+Step = Begins | Placed | Gap | Withdrawn
 
 
 class QueuePlacer:
@@ -81,7 +121,7 @@ class QueuePlacer:
     def __init__(
         self,
         key: QueueKey,
-        held: HeldQueue,
+        held: HeldUnits,
         damage: Sequence[DamagedRange],
         *,
         next_offset: int | None = None,
@@ -160,11 +200,16 @@ class QueuePlacer:
     def _place_back(self, run: QueueRun, *, goes_on: bool) -> Iterator[Step]:
         """Place a run that claims less than what comes next."""
         damage = self._damage_before(run)
-        is_again = run.begin == self._last_place == self._last_claim and not damage
-        if is_again and goes_on and run.begin > 0:
-            yield from self._put_without_first(run)
-            return
-        if goes_on and run.begin == 0:
+        if run.begin == self._last_place == self._last_claim and not damage:
+            if self._held.holds(self.key, run.begin, run.commit_offset):
+                self._next_offset = run.begin
+                yield Withdrawn(self._last_commit_offset, run.begin)
+                yield self._put(run)
+                return
+            if goes_on and run.begin > 0:
+                yield from self._put_without_first(run)
+                return
+        if run.begin == 0 and (goes_on or self._held.holds(self.key, 0, run.commit_offset)):
             yield self._begin_at(0)
         elif goes_on and 0 < run.begin * RECORD_SIZE_MIN <= _size_of(damage):
             yield self._begin_at(0)
@@ -227,7 +272,7 @@ class QueuePlacer:
         """
         if self._next_offset is None or not self._damage:
             return
-        queue, last_offset = self._held(self.key), self._last_commit_offset
+        queue, last_offset = self._held.queue(self.key), self._last_commit_offset
         while True:
             unit = queue.unit(self.next_offset)
             if unit.size <= 0 or unit.commit_offset <= last_offset:
