@@ -138,6 +138,11 @@ def test_of_two_that_claim_one_place_the_unit_that_stood_there_decides() -> None
     assert placed([0, 1, 2, 2, 3], {2: 300}) == {0: 0, 1: 1, 2: 3, 3: 4}
 
 
+def test_a_topic_that_was_created_again_begins_with_one_record_whose_unit_stood_there() -> None:
+    assert placed([0, 1, 2, 0], {0: 300}) == {0: 3}
+    assert placed([0, 1, 2, 0]) == {0: 0, 1: 1, 2: 2, 3: 3}
+
+
 def test_damaged_records_at_the_end_keep_the_places_that_were_durable() -> None:
     held, damage = {2: 200, 3: 300, 4: 400}, ((200, 500),)
     assert placed([0, 1], held, damage) == {0: 0, 1: 1, 2: "gap", 3: "gap", 4: "gap"}
