@@ -8,6 +8,7 @@ or no more, is rebuilt from the log.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -62,9 +63,14 @@ class ConsumeQueueView:
         self.directory = directory
         self.topic = directory.parent.name
         self._log = log
+        view = weakref.proxy(
+            self
+        )  # in no circle: a view that is let go of gives its maps back at once
         self.rebuilt = RebuiltUnits(
-            log, self.topic, int(directory.name), self, self._extent, since=since, check=check
-        )
+            log, self.topic, int(directory.name), view,
+            lambda: view._extent(),  # noqa: PLW0108  a bound method would hold the view
+            since=since, check=check,
+        )  # fmt: skip
         self._files = ReadOnlyMappedFileQueue(
             filesystem, directory, file_size=0, mapped_files_max=mapped_files_max
         )
