@@ -63,9 +63,7 @@ class ConsumeQueueView:
         self.directory = directory
         self.topic = directory.parent.name
         self._log = log
-        view = weakref.proxy(
-            self
-        )  # in no circle: a view that is let go of gives its maps back at once
+        view = weakref.proxy(self)  # a view that is let go of gives its maps back at once
         self.rebuilt = RebuiltUnits(
             log, self.topic, int(directory.name), view,
             lambda: view._extent(),  # noqa: PLW0108  a bound method would hold the view
