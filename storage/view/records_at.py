@@ -12,7 +12,8 @@ from storage.kernels import pull as kernels
 from storage.kernels import unit_record as states
 from storage.message import Damage
 from storage.view.log.commit_log import CommitLogView
-from storage.view.queues.pull import PulledQueue, damage_of
+from storage.view.queues.consume_queue import ConsumeQueueView
+from storage.view.queues.pull import damage_of
 from storage.view.queues.pulled_records import PulledRecords
 from storage.view.queues.rebuilt_units import RebuiltUnits
 from storage.view.queues.tag_filter import MATCH_ALL
@@ -38,7 +39,7 @@ class RecordsAt(NamedTuple):
 
 def records_at(
     log: CommitLogView,
-    queue: PulledQueue,
+    queue: ConsumeQueueView,
     *,
     topic: str,
     queue_id: int,
@@ -103,7 +104,9 @@ def _take(
         done += records.take(row, rebuilt=True)
 
 
-def _chosen(queue: PulledQueue, queue_offsets: Offsets, max_offset: int) -> npt.NDArray[np.int64]:
+def _chosen(
+    queue: ConsumeQueueView, queue_offsets: Offsets, max_offset: int
+) -> npt.NDArray[np.int64]:
     """Return a table of chosen units; SUSPECT where no file has the unit."""
     chosen = kernels.new_chosen(len(queue_offsets))
     chosen[:, kernels.QUEUE_OFFSET] = queue_offsets

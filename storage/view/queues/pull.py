@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,23 +22,13 @@ from storage.kernels import unit_record as states
 from storage.kernels.columns import STOP_END, STOP_TRUNCATED, stop_text
 from storage.message import Damage, PullResult, PullStatus
 from storage.view.log.commit_log import CommitLogView
+from storage.view.queues.consume_queue import ConsumeQueueView
 from storage.view.queues.pulled_records import PulledRecords
 from storage.view.queues.rebuilt_units import RebuiltUnits, UnitSpan
 from storage.view.queues.tag_filter import TagFilter
 
 NO_LIMIT: Final = 1 << 62
 EXAMINED_MAX: Final = 65_536  # units looked at in one pull, where not more messages are asked for
-
-
-class PulledQueue(Protocol):
-    """What a pull needs of a queue; ``ConsumeQueueView`` has it, and says what the methods return."""
-
-    def max_offset(self, visible_commit_offset: int, at: int) -> int: ...
-    def min_offset(self, min_commit_offset: int, max_offset: int) -> int: ...
-    def span(self, queue_offset: int, max_offset: int) -> UnitSpan | None: ...
-    def next_file_offset(self, queue_offset: int) -> int | None: ...
-    @property
-    def rebuilt(self) -> RebuiltUnits: ...
 
 
 def damage_reason(state: int) -> str:
@@ -58,7 +48,7 @@ def damage_reason(state: int) -> str:
 
 def pull_queue(
     log: CommitLogView,
-    queue: PulledQueue,
+    queue: ConsumeQueueView,
     *,
     topic: str,
     queue_id: int,
@@ -143,14 +133,14 @@ def pull_queue(
     return _result(result, records, parts, queue_id, event, at)
 
 
-def _after_hole(queue: PulledQueue, queue_offset: int, max_offset: int) -> int:
+def _after_hole(queue: ConsumeQueueView, queue_offset: int, max_offset: int) -> int:
     """Return where the next file of units starts after a missing one; ``max_offset`` after the last."""
     following = queue.next_file_offset(queue_offset)
     return max_offset if following is None else min(following, max_offset)
 
 
 def _span(
-    queue: PulledQueue,
+    queue: ConsumeQueueView,
     rebuilt: RebuiltUnits,
     queue_offset: int,
     end_offset: int,
