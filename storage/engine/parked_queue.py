@@ -11,8 +11,8 @@ from storage.kernels.columns import STOP_END, Rows, new_rows
 from storage.kernels.scan import scan_records
 from storage.view.log.commit_log import CommitLogView
 from storage.view.queues.consume_queue import ConsumeQueueView
+from storage.view.queues.records import records_at
 from storage.view.queues.unit_search import first_unit_at
-from storage.view.records_at import records_at
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -34,7 +34,7 @@ from storage.leases.receive_answer import ReceiveAnswer, ReceivedPart
 from storage.leases.values import DeadMessages, LeaseTrack, QueueLeases, TrackState
 from storage.message import PullResult
 from storage.tables.groups import GroupConfig
-from storage.view.records_at import RecordsAt
+from storage.view.queues.records import RecordsAt
 
 Longs = npt.NDArray[np.int64]
 

@@ -23,7 +23,7 @@ from storage.leases.queues import NOWHERE, Place, StoreQueues
 from storage.leases.receive_answer import ReceiveAnswer
 from storage.leases.values import RecordPredicate
 from storage.message import PullResult, PullStatus
-from storage.view.queues.pulled_records import join_pieces
+from storage.view.queues.records import join_pieces
 
 Longs = npt.NDArray[np.int64]
 

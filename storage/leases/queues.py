@@ -12,7 +12,7 @@ from storage.format.names import RETRY_PREFIX
 from storage.format.store_time import NO_TIME
 from storage.leases.arrived_messages import ArrivedMessages
 from storage.reader import StoreReader
-from storage.view.records_at import RecordsAt, records_at
+from storage.view.queues.records import RecordsAt, records_at
 
 
 class Place(NamedTuple):
@@ -51,7 +51,7 @@ class StoreQueues:
     def records_at(
         self, topic: str, queue_id: int, queue_offsets: npt.NDArray[np.int64], *, max_bytes: int
     ) -> RecordsAt:
-        """See ``storage.view.records_at``."""
+        """See ``storage.view.queues.records``."""
         _ = self.reader.visible_offset  # brings the views up to what the writer has published
         return records_at(
             self.reader.log, self.reader.queue_view(topic, queue_id), topic=topic,

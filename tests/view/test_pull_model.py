@@ -151,7 +151,7 @@ def change(directory: Path, flips: dict[int, int]) -> None:
 
 def test_every_stop_has_words_for_a_damaged_record() -> None:
     from storage.kernels.unit_record import DAMAGED, DAMAGED_OFFSET, DAMAGED_PLACE, DAMAGED_UNIT
-    from storage.view.queues.pull import damage_reason
+    from storage.view.queues.records import damage_reason
 
     states = [DAMAGED + int(stop) for stop in Stop] + [DAMAGED_OFFSET, DAMAGED_PLACE, DAMAGED_UNIT]
     assert all(len(damage_reason(state)) > 10 for state in states)

@@ -25,8 +25,7 @@ from storage.view.index.reader import IndexCursor, IndexReader
 from storage.view.index.shape import find_index_shape
 from storage.view.layout import StorePaths
 from storage.view.log.commit_log import CommitLogView
-from storage.view.queues.pull import damage_reason
-from storage.view.queues.pulled_records import join_pieces
+from storage.view.queues.records import damage_reason, join_pieces
 
 if TYPE_CHECKING:
     from storage.checkpoint.positions import CheckpointFile

@@ -19,31 +19,15 @@ from storage.errors import QueueRebuilding
 from storage.format.record_layout import RECORD_SIZE_MIN
 from storage.kernels import pull as kernels
 from storage.kernels import unit_record as states
-from storage.kernels.columns import STOP_END, STOP_TRUNCATED, stop_text
 from storage.message import Damage, PullResult, PullStatus
 from storage.view.log.commit_log import CommitLogView
 from storage.view.queues.consume_queue import ConsumeQueueView
-from storage.view.queues.pulled_records import PulledRecords
 from storage.view.queues.rebuilt_units import RebuiltUnits, UnitSpan
+from storage.view.queues.records import PulledRecords, damage_of
 from storage.view.queues.tag_filter import TagFilter
 
 NO_LIMIT: Final = 1 << 62
 EXAMINED_MAX: Final = 65_536  # units looked at in one pull, where not more messages are asked for
-
-
-def damage_reason(state: int) -> str:
-    """Say in words what is wrong with a unit or record of a damaged state."""
-    if state == states.DAMAGED_LOST:
-        return "its part of the commit log is gone"
-    if state == states.DAMAGED_UNIT:
-        return "the queue's unit points outside the commit log"
-    if state == states.DAMAGED_PLACE:
-        return "the record there belongs to another topic or queue"
-    if state == states.DAMAGED_OFFSET:
-        return "the record there has another queue offset"
-    if state - states.DAMAGED in (STOP_END, STOP_TRUNCATED):
-        return "its size is not the one in the queue's unit"
-    return stop_text(state - states.DAMAGED)
 
 
 def pull_queue(
@@ -194,14 +178,3 @@ def _counted_bytes(chosen: npt.NDArray[np.int64]) -> int:
     state = chosen[:, kernels.STATE]
     counted = chosen[(state != states.DAMAGED_UNIT) & (state != states.DAMAGED_LOST)]
     return int(counted[:, kernels.RECORD_SIZE].sum())
-
-
-def damage_of(row: list[int], queue_id: int) -> Damage:
-    """Return what is wrong with a damaged unit of a table of chosen ones of a queue."""
-    return Damage(
-        queue_offset=row[kernels.QUEUE_OFFSET],
-        commit_offset=row[kernels.COMMIT_OFFSET],
-        size=row[kernels.RECORD_SIZE],
-        reason=damage_reason(row[kernels.STATE]),
-        queue_id=queue_id,
-    )

@@ -42,9 +42,9 @@ from storage.tables import table_files
 from storage.testing import SimulatedDisk
 from storage.view.log.commit_log import EVERYTHING, CommitLogView
 from storage.view.queues import consume_queue
-from storage.view.queues.pulled_records import PulledRecords
 from storage.view.queues.rebuild_requests import RebuildRequests
 from storage.view.queues.rebuilt_units import Extent, RebuiltUnits
+from storage.view.queues.records import PulledRecords
 from storage.view.queues.units import Units
 from storage.workers import FailureLatch, Worker
 
