@@ -1,4 +1,4 @@
-"""Records of a queue, each proved: looked at for the units that a pull has chosen, or by a list of queue offsets."""
+"""Records of a queue, each proved: those of the units that a pull has chosen, or at given queue offsets."""
 
 from __future__ import annotations
 
