@@ -13,7 +13,7 @@ record alone. With ``next`` as the queue offset after the last record placed, a 
 * *at 0 again*, if it claims that, and goes on from there or had its unit there; and ahead of 0, if damaged
   records before it have room for what is missing. The topic was deleted and created again.
 * *at next without its first record*, if that one claims the place of the last record placed, and the run
-  goes on. One of the two has the name of another queue: the one whose unit did not stand there, or the second.
+  goes on. One of the two has the name of another queue: the one without its unit there, or the second.
 * *at next*, in the order of the log, otherwise.
 
 At the end of a queue, damaged records whose units stand where it goes on keep their places.
