@@ -204,14 +204,6 @@ class StoreView:
         finally:
             file.close()
 
-    def read(self, path: Path, position: int, length: int) -> bytes:
-        """Return up to ``length`` bytes of a file, fewer where it ends. Raises FileNotFoundError."""
-        file = self.filesystem.open(path, writable=False)
-        try:
-            return file.pread(length, position)
-        finally:
-            file.close()
-
     def stated_bounds(self) -> Bounds | None:
         """Return what our writer says of the store, None if no word of it can be trusted."""
         return self.checkpoint.stated_bounds(self.log.start_offset)
