@@ -8,6 +8,7 @@ import time
 import grpc
 import pytest
 from fake_penstock import FakePenstock, rich_status
+from real_processes import until
 
 from penstock import Client, Damage, DataLoss, OffsetOutOfRange
 
@@ -87,10 +88,7 @@ def test_the_next_answer_comes_while_records_are_handed_out(
     fill(client, 70)
     with client.consume("orders", queues=[0], follow=False) as consumer:
         next(consumer)
-        deadline = time.monotonic() + 10
-        while fake.store.calls["Pull"] < 2:
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
+        until(lambda: fake.store.calls["Pull"] >= 2)
         time.sleep(0.1)
         assert fake.store.calls["Pull"] <= 3
         assert [record.queue_offset for record in consumer] == list(range(1, 70))

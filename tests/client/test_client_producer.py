@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 
 import grpc
 import pytest
 from fake_penstock import FakePenstock
+from real_processes import until
 
 from penstock import (
     Client,
@@ -30,13 +30,6 @@ BUSY = common_pb2.Failure(
     record_index=-1,
 )
 PATIENCE_S = (0.3, 1.0, 3.0, 10.0)  # a busy machine may need the longer ones to be answered at all
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def bad_record(index: int) -> common_pb2.Failure:

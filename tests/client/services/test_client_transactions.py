@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import queue
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from real_processes import until
 from three_services import ThreeServices, three_services
 
 from penstock import (
@@ -36,10 +36,9 @@ def bodies(client: Client, topic: str) -> list[bytes]:
 
 
 def wait_until_decided(client: Client, topic: str) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while any(topic in each.topics for each in client.pending_transactions()):
-        assert time.monotonic() < until, "nobody has decided"
-        time.sleep(0.05)
+    until(
+        lambda: all(topic not in each.topics for each in client.pending_transactions()), PATIENCE_S
+    )
 
 
 def test_what_is_sent_in_a_transaction_is_seen_after_it(client: Client, topic: str) -> None:

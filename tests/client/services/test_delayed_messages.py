@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from real_processes import until
 
 from penstock import Client, FailedPrecondition, InvalidArgument
 
@@ -16,13 +16,6 @@ DAY_S = 86_400.0
 
 def bodies(client: Client, topic: str) -> list[bytes]:
     return [record.body for record in client.consume(topic, follow=False)]
-
-
-def wait_for(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_each_way_of_saying_when_delivers_then(client: Client, topic: str) -> None:
@@ -39,7 +32,7 @@ def test_each_way_of_saying_when_delivers_then(client: Client, topic: str) -> No
         assert stored.queue_offset == -1
         assert bool(stored.recall_handle) is (body != b"level")
 
-    wait_for(lambda: len(bodies(client, topic)) == 5)
+    until(lambda: len(bodies(client, topic)) == 5)
 
     for record in client.consume(topic, follow=False):
         assert record.store_timestamp_ms >= now_ms + (1_000 if record.body == b"level" else 600)
@@ -91,7 +84,7 @@ def test_a_handle_recalls_its_message_of_its_topic_and_not_too_late(
         client.recall(stored.recall_handle, topic=other)
     assert client.recall(stored.recall_handle, topic=topic) == stored.unique_key
 
-    wait_for(lambda: bodies(client, topic) == [b"kept"])
+    until(lambda: bodies(client, topic) == [b"kept"])
     with pytest.raises(FailedPrecondition, match=kept.unique_key) as late:
         client.recall(kept.recall_handle)
     assert late.value.reason == "TOO_LATE_TO_RECALL"

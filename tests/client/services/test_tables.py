@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from real_processes import until
 from three_services import ThreeServices
 
 from penstock import (
@@ -49,13 +50,6 @@ def table_of(rows: int = ROWS) -> pa.Table:
             "unused": list(numbers),
         }
     )
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def of_record(record: Record) -> dict[str, Any]:
@@ -206,7 +200,7 @@ def test_rows_with_a_delay_are_delivered_then(client: Client, topic: str) -> Non
         }
     )
     assert client.produce_arrow(topic, table).row_count == 4
-    wait_until(lambda: len(list(client.consume(topic, follow=False))) == 4)
+    until(lambda: len(list(client.consume(topic, follow=False))) == 4)
     stored = {
         record.body: record.store_timestamp_ms for record in client.consume(topic, follow=False)
     }
@@ -226,7 +220,7 @@ def test_a_delayed_row_is_stored_once_by_the_call_that_goes_on(
         client.produce_arrow(topic, table)
     better = table.set_column(1, "delay_ms", pa.array([300] * 20))
     assert client.produce_arrow(topic, better, token=failed.value.token).row_count == 20
-    wait_until(lambda: len(list(client.consume(topic, follow=False))) >= 20)
+    until(lambda: len(list(client.consume(topic, follow=False))) >= 20)
     assert sorted(each.body for each in client.consume(topic, follow=False)) == sorted(bodies)
     with pytest.raises(InvalidArgument, match=r"^row 1: TIMER_DELIVER_MS") as refused:
         client.produce_arrow(topic, table.slice(18))

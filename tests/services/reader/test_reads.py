@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import pytest
 from engine_store import record
+from real_processes import until
 from three_services import ThreeServices, in_time, three_services
 
 from penstock.v1 import common_pb2, indexer_pb2, reader_pb2, writer_pb2
@@ -54,13 +55,8 @@ def settled(services: ThreeServices) -> None:
     """Wait until everything is indexed, and so dispatched or about to be."""
     end = services.appended_offset()
     services.indexer.WaitIndexed(indexer_pb2.WaitIndexedRequest(commit_offset=end), timeout=20)
-    until = time.monotonic() + 10
-    while True:
-        status = services.reader.GetReaderStatus(reader_pb2.GetReaderStatusRequest(), timeout=10)
-        if status.visible_offset >= end:
-            return
-        assert time.monotonic() < until
-        time.sleep(0.005)
+    asked = reader_pb2.GetReaderStatusRequest()
+    until(lambda: services.reader.GetReaderStatus(asked, timeout=10).visible_offset >= end)
 
 
 def pull(services: ThreeServices, **fields: Any) -> reader_pb2.PullResponse:

@@ -13,6 +13,7 @@ import grpc
 import pytest
 from fake_writer_store import FakeWriterStore
 from frame_outcomes import outcomes_of
+from real_processes import until
 
 from penstock.v1 import common_pb2, writer_pb2, writer_pb2_grpc
 from services.writer.acks import Acks
@@ -59,13 +60,6 @@ def request(*bodies: bytes) -> writer_pb2.ProduceRequest:
     return writer_pb2.ProduceRequest(
         messages=[common_pb2.Message(topic="t", body=body) for body in bodies]
     )
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.002)
 
 
 def test_produce_answers_only_after_the_acknowledgement(
