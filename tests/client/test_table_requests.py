@@ -115,7 +115,9 @@ def test_what_a_table_s_own_reading_raises_says_how_far_it_went(
     with pytest.raises(TableNotStored, match="has gone") as failed:
         client.produce_arrow("orders", reader)
     assert failed.value.stored_rows == len(stored(fake)) == ROWS
-    fine, wrong = ({"body": [bytes(100_000)] * 100, "queue": [queue] * 100} for queue in (0, 1 << 40))
+    fine, wrong = (
+        {"body": [bytes(100_000)] * 100, "queue": [queue] * 100} for queue in (0, 1 << 40)
+    )
     numbers = pa.concat_tables([pa.table(fine), pa.table(wrong)])
     with pytest.raises(TableNotStored, match="queue") as failed:
         client.produce_arrow("orders", numbers, queue_id="queue")

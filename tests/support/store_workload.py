@@ -53,25 +53,18 @@ def broker_settings(config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def start_workload(directory: Path, **options: Any) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, __file__, directory, json.dumps(options)],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
 def run_workload(directory: Path, **options: Any) -> list[dict[str, Any]]:
-    """Run to the orderly end; return what was acknowledged."""
-    process = start_workload(directory, **options)
-    out, _ = process.communicate(timeout=120)
-    assert process.returncode == 0, out[-500:]
-    return [json.loads(line) for line in out.splitlines()]
+    """Run to the orderly end, in this process; return what was acknowledged."""
+    return list(_acknowledged(directory, **options))
 
 
 def kill_workload(directory: Path, *, after: int, **options: Any) -> list[dict[str, Any]]:
     """Kill with signal 9 once so many messages are acknowledged; return all that were."""
-    process = start_workload(directory, rounds=None, **options)
+    process = subprocess.Popen(
+        [sys.executable, __file__, directory, json.dumps({"rounds": None} | options)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout is not None
     lines = []
     for line in process.stdout:
@@ -173,18 +166,20 @@ def _one_round(writer: StoreWriter, rng: random.Random) -> list[dict[str, Any]]:
     return told
 
 
-def main(directory: str, options: dict[str, Any]) -> None:
-    rng = random.Random(options.get("seed", 1))
-    config = StoreConfig(**options["config"])
-    rounds = options["rounds"]
-    with StoreWriter.open(directory, config) as writer:
+def _acknowledged(
+    directory: Path, *, config: dict[str, Any], rounds: int | None, seed: int = 1
+) -> Iterator[dict[str, Any]]:
+    """Write so many rounds, or for ever, and stop in order; yield what is acknowledged."""
+    rng = random.Random(seed)
+    settings = StoreConfig(**config)
+    with StoreWriter.open(directory, settings) as writer:
         existing = {topic.name for topic in writer.list_topics()}
         for name, count in TOPICS.items():
             if name not in existing:
                 writer.create_topic(name, count)
-        wait_for_topics(Path(directory), TOPICS)  # we may be killed, and a broker asked
+        wait_for_topics(directory, TOPICS)  # we may be killed, and a broker asked
         indexer = StoreIndexer.open(
-            directory, config, filesystem=OsFileSystem(), clock=SystemClock()
+            directory, settings, filesystem=OsFileSystem(), clock=SystemClock()
         )
         indexer.start()
         done = 0
@@ -195,8 +190,7 @@ def main(directory: str, options: dict[str, Any]) -> None:
                 time.sleep(busy.retry_delay_ms / 1000)
                 continue
             done += 1
-            for line in told:
-                print(json.dumps(line), flush=True)
+            yield from told
         assert writer.wait_dispatched(writer.appended_offset, 30)
         deadline = time.monotonic() + 30
         while indexer.indexed_offset < writer.appended_offset and time.monotonic() < deadline:
@@ -205,4 +199,5 @@ def main(directory: str, options: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], json.loads(sys.argv[2]))
+    for each in _acknowledged(Path(sys.argv[1]), **json.loads(sys.argv[2])):
+        print(json.dumps(each), flush=True)
