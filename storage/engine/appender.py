@@ -1,16 +1,15 @@
-"""Appending: three ways into the log, and the one lock under which records get their places."""
+"""Appending: the ways into the log, and the one lock under which records get their places."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from storage.counts import Histogram
 from storage.engine.parked import ASKS_FOR_DELAY, as_parked, recall_times_ms
-from storage.engine.put_results import OneRecord, joined_results, put_results
+from storage.engine.put_results import joined_results, put_results
 from storage.engine.queue_checks import check_queues, check_topics
 from storage.engine.queue_ends import QueueEnds
 from storage.engine.repeats import Repeats
@@ -51,16 +50,11 @@ from storage.producers.windows import ProducerWindows
 if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.engine.engine import Engine
-    from storage.files.mapped_file import MappedFile
     from storage.format.producer_windows import Parts
 
 BUSY_RETRY_MS: Final = 20
 QUEUES_UNDER_LOCK_MAX: Final = 64  # are looked up on disk while nothing else is appended
 _NO_ROWS: Final = new_rows(0)
-
-Written = TypeVar("Written")
-Write = Callable[["MappedFile", int, int, int], Written]
-"""Stores a record at the file's appended position, given queue id, queue offset and store time."""
 
 
 class Appender:
@@ -120,12 +114,6 @@ class Appender:
         check_sends({message.topic for message in messages})
         if producer is not None:
             return self.repeats.put(messages, born_host, producer)
-        if (
-            len(messages) == 1
-            and len(self._store_host) == IPV4_HOST_SIZE
-            and not messages[0].is_delayed
-        ):
-            return [self._put_one(messages[0], born_host)]
         return self.put_all(messages, born_host) if messages else []
 
     def put_all(
@@ -172,22 +160,6 @@ class Appender:
         check_queues(self._engine.topics, prepared.queues)
         return self._park(prepared)
 
-    def _put_one(self, message: Message, born_host: str) -> PutResult:
-        """Append one message; what its encoder made needs no check by a kernel."""
-        encoded, unique_key, queue_id = self.encoder.encode(message, born_host)
-        size = len(encoded)
-        record = OneRecord(
-            message.topic, encoded, unique_key, store_host=self._store_host,
-            property_crc=self._property_crc,
-        )  # fmt: skip
-        key = (message.topic.encode(), queue_id)
-        self._log.check_size(size)
-        began = time.perf_counter()
-        with self.lock:
-            self._admit(size)
-            self.check_queue(key)
-            return self._append_one(key, size, record.write, began)[0]
-
     def message_slices(self, size_bytes: int) -> MessageSlices:
         """Return a buffer for messages to be appended by ``put_slices``."""
         host = self._store_host if self._plain else bytes(IPV4_HOST_SIZE)
@@ -195,7 +167,10 @@ class Appender:
         return MessageSlices(size_bytes, store_host=host, unique_head=head)
 
     def put_slices(self, message: MessageSlices, born_host: str) -> int | None:
-        """Append a message that lies in a buffer, if it is plain; return its record's end."""
+        """Append a message that lies in a buffer, if it is plain; return its record's end.
+
+        Raises StoreBusy or StoreFull, and then nothing was stored.
+        """
         plain = self._plain
         if plain is None:
             return None
@@ -212,30 +187,20 @@ class Appender:
                 return None
             key, size = found
             self._admit(size)
-            end = self._append_one(key, size, partial(plain.write, message), began)[1]
+            log = self._log
+            queue_offset = self._ends.of(key)
+            store_timestamp_ms = self._clock.now_ms()
+            file = log.file_for(size)
+            plain.write(message, file, key[1], queue_offset, store_timestamp_ms)
+            end = log.mark_appended(file, file.appended_position + size)
+            self._ends.move(key, queue_offset, queue_offset + 1, size)
+            self._engine.appended(store_timestamp_ms)
+            self.seconds.add(time.perf_counter() - began)
             if is_next:
                 self.windows.note_next(sequence, end - size, end)
             elif producer_id:
                 self.windows.note(producer_id, sequence, (end - size, end))
             return end
-
-    def _append_one(
-        self, key: QueueKey, size: int, write: Write[Written], began: float
-    ) -> tuple[Written, int]:
-        """Append the record of ``size`` bytes that ``write`` stores; return its result, and the end.
-
-        Runs under the lock. Raises StoreBusy or StoreFull, and then nothing was stored.
-        """
-        log = self._log
-        queue_offset = self._ends.of(key)
-        store_timestamp_ms = self._clock.now_ms()
-        file = log.file_for(size)
-        written = write(file, key[1], queue_offset, store_timestamp_ms)
-        end = log.mark_appended(file, file.appended_position + size)
-        self._ends.move(key, queue_offset, queue_offset + 1, size)
-        self._engine.appended(store_timestamp_ms)
-        self.seconds.add(time.perf_counter() - began)
-        return written, end
 
     def append_batch(
         self,

@@ -1,4 +1,4 @@
-"""What is answered for messages that are put, and the record of one that is put alone."""
+"""What is answered for messages that are put."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from storage.format.message_id import encode_message_id
-from storage.format.record import complete_record
 from storage.kernels.columns import COMMIT_OFFSET, QUEUE_ID, QUEUE_OFFSET
 from storage.message import BatchResult, Message, PutResult, QueueRange
 
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from storage.files.mapped_file import MappedFile
     from storage.kernels.columns import Rows
     from storage.log.batches import Prepared
 
@@ -65,33 +63,3 @@ def joined_results(
             placed[:, QUEUE_OFFSET].tolist(), strict=True,
         )
     ]  # fmt: skip
-
-
-class OneRecord:
-    """The encoded record of one message, to be stored where its place is found."""
-
-    def __init__(
-        self, topic: str, encoded: bytes, unique_key: str, *, store_host: bytes, property_crc: bool
-    ) -> None:
-        self._topic = topic
-        self._record = bytearray(encoded)
-        self._unique_key = unique_key
-        self._store_host = store_host
-        self._property_crc = property_crc
-
-    def write(
-        self, file: MappedFile, queue_id: int, queue_offset: int, store_timestamp_ms: int
-    ) -> PutResult:
-        """Store it at the file's appended position; return what is answered."""
-        record, host = self._record, self._store_host
-        position = file.appended_position
-        commit_offset = file.start_offset + position
-        complete_record(
-            record, queue_offset=queue_offset, commit_offset=commit_offset,
-            store_timestamp_ms=store_timestamp_ms, store_host=host, property_crc=self._property_crc,
-        )  # fmt: skip
-        file.write_array.data[position : position + len(record)] = record
-        return PutResult(
-            self._topic, queue_id, queue_offset, commit_offset,
-            encode_message_id(host, commit_offset), self._unique_key, store_timestamp_ms,
-        )  # fmt: skip

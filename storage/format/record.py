@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
 from zlib import crc32
 
 from storage.format.compression import UNPACKED_SIZE_MAX, decompress
 from storage.format.hosts import (
     ANY_HOST,
-    IPV4_HOST_SIZE,
     IPV6_HOST_SIZE,
     PORT,
     PORT_MAX,
@@ -39,23 +37,16 @@ from storage.format.record_layout import (
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
-    OFFSETS,
     PROPERTIES_LENGTH,
-    QUEUE_OFFSET_POSITION,
     RECORD_SIZE_MIN,
     STORE_TIMESTAMP,
-    STORED,
     SYS_FLAG_BORN_HOST_V6,
-    SYS_FLAG_POSITION,
     SYS_FLAG_STORE_HOST_V6,
     SYS_FLAG_TRANSACTION_MASK,
     TOPIC_LENGTH_V1,
     TOPIC_LENGTH_V2,
     TOPIC_SIZE_MAX_V1,
-    UNTIL_BODY,
 )
-
-_ANY_HOST: Final = encode_host(ANY_HOST)
 
 
 class Verdict(IntEnum):
@@ -244,28 +235,6 @@ def check_record(buffer: Buffer, position: int = 0, commit_offset: int | None = 
     return Verdict.GOOD
 
 
-def complete_record(
-    record: bytearray,
-    *,
-    queue_offset: int,
-    commit_offset: int,
-    store_timestamp_ms: int,
-    store_host: bytes,
-    property_crc: bool,
-) -> None:
-    """Fill in what ``encode_for_batch`` left zero; ``store_host`` is one of IPv4, encoded.
-
-    ``property_crc`` says that the record's last 20 bytes are a reserved trailer: it is written last.
-    """
-    OFFSETS.pack_into(record, QUEUE_OFFSET_POSITION, queue_offset, commit_offset)
-    position = BORN_HOST_POSITION + host_size(
-        ipv6=bool(record[SYS_FLAG_POSITION + 3] & SYS_FLAG_BORN_HOST_V6)
-    )
-    STORED.pack_into(record, position, store_timestamp_ms, store_host)
-    if property_crc:
-        set_property_crc(record)
-
-
 def encode_record(
     *,
     topic: str,
@@ -344,28 +313,6 @@ def encode_for_batch(
     """
     if reserve_property_crc:
         properties_bytes = reserve_property_crc_trailer(properties_bytes)
-    born_host_bytes = encode_host(born_host)
-    topic_bytes = topic.encode()
-    sizes = len(body), len(topic_bytes), len(properties_bytes)
-    if (
-        len(born_host_bytes) == IPV4_HOST_SIZE
-        and sizes[1] <= TOPIC_SIZE_MAX_V1
-        and sizes[2] <= PROPERTIES_SIZE_MAX
-    ):
-        return b"".join(
-            (
-                UNTIL_BODY.pack(
-                    RECORD_SIZE_MIN + sum(sizes), MAGIC_V1, body_crc(body), queue_id, flag, 0, 0,
-                    sys_flag & ~(SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6),
-                    born_timestamp_ms, born_host_bytes, 0, _ANY_HOST, 0, 0, sizes[0],
-                ),
-                body,
-                TOPIC_LENGTH_V1.pack(sizes[1]),
-                topic_bytes,
-                PROPERTIES_LENGTH.pack(sizes[2]),
-                properties_bytes,
-            )
-        )  # fmt: skip
     return encode_record(
         topic=topic,
         queue_id=queue_id,

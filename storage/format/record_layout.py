@@ -64,7 +64,6 @@ TOTAL_SIZE: Final = Struct(">i")  # the first field
 OFFSETS: Final = Struct(">qq")  # queue_offset, commit_offset
 STORE_TIMESTAMP: Final = Struct(">q")
 UNTIL_BODY: Final = Struct(HEAD.format + "8sq8s" + "iqi")  # IPv4 hosts, and AFTER_HOSTS
-STORED: Final = Struct(">q8s")  # store_timestamp_ms, an IPv4 store_host
 AFTER_HOSTS: Final = Struct(
     ">i"  # reconsume_times
     "q"  # prepared_transaction_offset
