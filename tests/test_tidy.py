@@ -18,7 +18,6 @@ MODULE_LINES_MAX = 400
 LONG_MODULES: dict[str, str] = {  # a longer module, and why it is one noun
     "penstock/errors.py": "every error of the client, and the tree of them",
     "services/config/groups.py": "every setting of the services, each declared once",
-    "storage/engine/appender.py": "every way into the log, and the one lock that it is taken under",
     "storage/leases/group_topic.py": "a group in a topic: hands out, and settles by handle",
     "storage/leases/leases.py": "every call about leases, and the one lock that they are made under",
     "storage/writer.py": "the door to a store that is written to",
