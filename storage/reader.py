@@ -86,6 +86,7 @@ class StoreReader:
         shape = IndexShape(config.index_slot_count, config.index_entry_count)
         self.index = KeyIndex(filesystem, paths, shape, lambda: self._visibility.trusted_positions)
         self._closing = threading.Lock()  # taken once
+        self._known: tuple[tuple[int, int] | None, Incarnations] = None, Incarnations()
         self._visibility.update()
 
     @classmethod
@@ -173,6 +174,9 @@ class StoreReader:
     def indexed_offset(self) -> int:
         """Commit offset up to which records are found by key."""
         self._visibility.update()
+        return self._indexed_offset()
+
+    def _indexed_offset(self) -> int:
         positions = self._visibility.trusted_positions
         if positions is not None and positions.indexer_is_current:
             return positions.indexed_offset
@@ -190,8 +194,13 @@ class StoreReader:
         return self._incarnations().of(topic)
 
     def _incarnations(self) -> Incarnations:
+        state = self._visibility.tables_state()
+        if state is not None and state == self._known[0]:
+            return self._known[1]  # a writer publishes each deletion
         settings = self._settings.load()
-        return Incarnations(settings.deleted_topics, settings.deleting_topic)
+        incarnations = Incarnations(settings.deleted_topics, settings.deleting_topic)
+        self._known = state, incarnations
+        return incarnations
 
     def queue_view(self, topic: str, queue_id: int) -> ConsumeQueueView:
         """Return the view of one queue, whether it has files or not."""
@@ -372,7 +381,7 @@ class StoreReader:
             end_timestamp_ms=end_timestamp_ms,
             max_messages=max_messages,
             page_token=page_token,
-            indexed_offset=lambda: self.indexed_offset,
+            indexed_offset=self._indexed_offset,
         )
 
     # ---- consumer groups
