@@ -15,7 +15,7 @@ from penstock.v1 import leases_pb2
 from services.gateway.callers import Caller, caller_of, seconds_left
 from services.gateway.handle_calls import HandleCall, HandleCalls
 from services.gateway.messages import names
-from services.gateway.messages.plain_deliveries.deliveries import Deliveries
+from services.gateway.messages.delivered_messages import answers_of
 from services.gateway.messages.statuses import OK, CallRefused, refusal_of
 from services.gateway.messages.times import fill
 from services.gateway.poll_lines import PollLines
@@ -61,7 +61,6 @@ class Receiving:
         self._push_lease_ms = push_lease_ms
         self._polling: dict[asyncio.Task[None], Caller] = {}
         self._lines = PollLines()
-        self._deliveries = Deliveries()
         self._giving_back: set[asyncio.Task[v2.Status]] = set()
         self._loop = asyncio.get_running_loop()
 
@@ -74,20 +73,13 @@ class Receiving:
         except CallRefused as refused:
             return service_pb2.ReceiveMessageResponse(status=refused.status).SerializeToString()
         try:
-            await context.write_all(self._answers(answer, request.message_queue.topic))
+            await context.write_all(_answers(answer, request.message_queue.topic))
         except BaseException:  # the client has gone, and takes nothing of an answer without its end
             self._give_back(asked, answer)
             raise
         end = service_pb2.ReceiveMessageResponse()
         fill(end.delivery_timestamp, time.time_ns() // 1_000_000)
         return end.SerializeToString()
-
-    def _answers(self, answer: leases_pb2.ReceiveResponse, topic: v2.Resource) -> Iterator[bytes]:
-        if answer.record_count:
-            yield _BEGIN
-            yield from self._deliveries.answers(answer, topic)
-        else:
-            yield _NOTHING
 
     def _asked(
         self, request: service_pb2.ReceiveMessageRequest, caller: Caller, context: Context
@@ -257,6 +249,14 @@ def handles_of(answer: leases_pb2.ReceiveResponse) -> list[str]:
     joined = answer.receipt_handles.decode()
     width = len(joined) // max(answer.record_count, 1) or 1
     return [joined[at : at + width] for at in range(0, len(joined), width)]
+
+
+def _answers(answer: leases_pb2.ReceiveResponse, topic: v2.Resource) -> Iterator[bytes]:
+    if answer.record_count:
+        yield _BEGIN
+        yield from answers_of(answer, topic)
+    else:
+        yield _NOTHING
 
 
 def _changing(group: str, topic: str, duration_ms: int) -> HandleCall:

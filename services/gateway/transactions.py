@@ -10,10 +10,11 @@ from typing import Final
 
 import grpc
 
+from penstock.record import Records
 from penstock.v1 import transactions_pb2
 from services import logs
 from services.gateway.messages import names
-from services.gateway.messages.delivered_messages import message_of
+from services.gateway.messages.delivered_messages import fill_message
 from services.gateway.messages.statuses import CallRefused, refusal_of
 from services.gateway.sends.sender import ANSWER_SECONDS_MAX
 from services.gateway.telemetry import TelemetryStreams
@@ -21,7 +22,6 @@ from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2
 from services.upstream import CalledService, CheckingWriter
 from storage.format.properties import REAL_TOPIC
-from storage.format.record import decode_record
 
 TRANSACTIONS: Final = "/penstock.v1.Transactions/"
 END_TRANSACTIONS: Final = f"{TRANSACTIONS}EndTransactions"
@@ -237,16 +237,13 @@ class OrphanedTransactions:
 
     def _pass_on(self, check: transactions_pb2.TransactionCheck) -> None:
         """Ask one producer about each message; a client's transaction has one message."""
-        position = 0
-        for _ in range(check.message_count):
-            record = decode_record(check.records, position)
-            position += record.total_size
+        for record in Records(memoryview(check.records), check.message_count):
             topic = record.properties.get(REAL_TOPIC, "")
-            message = message_of(record, v2.Resource(name=topic), receipt_handle="", attempt=1)
-            command = service_pb2.TelemetryCommand(
-                recover_orphaned_transaction_command=service_pb2.RecoverOrphanedTransactionCommand(
-                    message=message, transaction_id=check.transaction_id
-                )
+            command = service_pb2.TelemetryCommand()
+            orphaned = command.recover_orphaned_transaction_command
+            orphaned.transaction_id = check.transaction_id
+            fill_message(
+                orphaned.message, record, v2.Resource(name=topic), receipt_handle="", attempt=1
             )
             self._ask(topic, command.SerializeToString(), check)
 

@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Mapping
 
+from penstock.errors import UnreadableBody
+from penstock.record import Record, Records
+from penstock.v1 import leases_pb2
 from services.gateway.messages import names
 from services.gateway.messages.times import fill
 from services.gateway.v2 import definition_pb2 as v2
-from storage.errors import UnreadableBody
+from services.gateway.v2 import service_pb2
 from storage.format import properties
 from storage.format.compression import GZIP_MAGIC
-from storage.format.message_id import encode_message_id
-from storage.format.record import Record
 from storage.format.record_layout import SYS_FLAG_COMPRESSED
 
 
-def message_of(
-    record: Record, resource: v2.Resource, *, receipt_handle: str, attempt: int
-) -> v2.Message:
-    """Return a record as a message of the topic that was asked for, whatever topic it lies in."""
-    message = v2.Message()
-    fill_message(message, record, resource, receipt_handle=receipt_handle, attempt=attempt)
-    return message
+def answers_of(received: leases_pb2.ReceiveResponse, topic: v2.Resource) -> Iterator[bytes]:
+    """Yield a serialized ReceiveMessageResponse for each record that the reader handed out."""
+    handles = received.receipt_handles.decode()
+    width = len(handles) // max(received.record_count, 1)
+    records = Records(memoryview(received.records), received.record_count)
+    for place, (record, attempt) in enumerate(zip(records, received.attempts, strict=True)):
+        handle = handles[place * width : (place + 1) * width]
+        response = service_pb2.ReceiveMessageResponse()
+        fill_message(response.message, record, topic, receipt_handle=handle, attempt=attempt)
+        yield response.SerializeToString()
 
 
 def fill_message(
     message: v2.Message, record: Record, resource: v2.Resource, *, receipt_handle: str, attempt: int
 ) -> None:
-    """As ``message_of``, into an empty message, such as an answer's: it is copied nowhere."""
+    """Write a record into an empty message of the topic that was asked for, whatever topic it lies in."""
     found = record.properties
     body, encoding = _body(record)
     message.topic.CopyFrom(resource)
@@ -35,9 +40,7 @@ def fill_message(
     system = message.system_properties
     if keys := found.get(properties.KEYS):
         system.keys.extend(properties.split_keys(keys))
-    system.message_id = found.get(properties.UNIQ_KEY) or encode_message_id(
-        record.store_host, record.commit_offset
-    )
+    system.message_id = record.unique_key or record.message_id
     digest = system.body_digest
     digest.type = v2.MD5
     digest.checksum = hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
@@ -65,11 +68,12 @@ def fill_message(
         system.dead_letter_queue.message_id = found.get(
             properties.DEAD_LETTER_ORIGIN_MESSAGE_ID, ""
         )
-    for name in found.keys() - names.UNDELIVERED:
-        message.user_properties[name] = found[name]
+    for name, value in found.items():
+        if name not in names.UNDELIVERED:
+            message.user_properties[name] = value
 
 
-def _type(found: dict[str, str]) -> v2.MessageType:
+def _type(found: Mapping[str, str]) -> v2.MessageType:
     if found.get(properties.HALF_MESSAGE) == "true":
         return v2.TRANSACTION
     if (
@@ -86,11 +90,12 @@ def _body(record: Record) -> tuple[bytes, v2.Encoding]:
 
     What cannot be opened is GZIP, as a proxy says of every compressed body: the client finds it corrupted.
     """
+    stored = record.stored_body
     if not record.sys_flag & SYS_FLAG_COMPRESSED:
-        return record.body, v2.IDENTITY
-    if record.body.startswith(GZIP_MAGIC):
-        return record.body, v2.GZIP
+        return stored, v2.IDENTITY
+    if stored.startswith(GZIP_MAGIC):
+        return stored, v2.GZIP
     try:
-        return record.decoded_body(), v2.IDENTITY
+        return record.body, v2.IDENTITY
     except UnreadableBody:
-        return record.body, v2.GZIP
+        return stored, v2.GZIP

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from services.gateway.messages import names
@@ -22,6 +23,8 @@ RECOVERY_SECONDS_MAX: Final = 3600  # until a producer is asked about a transact
 DELAY_DAYS_MAX: Final = 40
 DELAY_MS_MAX: Final = DELAY_DAYS_MAX * 86_400_000
 MESSAGES_MAX: Final = 4096  # of one request; a client sends 32 at most
+SHORT_MAX: Final = 4 << 10  # characters of all texts of a message that no limit concerns
+_NOBODYS_NAMES: Final = names.INTERNAL | properties.STORE_ONLY
 
 
 class Stamp(NamedTuple):
@@ -47,7 +50,7 @@ def topic_of_messages(messages: Sequence[v2.Message]) -> str:
 
 def holds_transactions(messages: Sequence[v2.Message]) -> bool:
     """Whether a request's messages are of transactions. Raises CallRefused if only some are."""
-    count = sum(type_of(message) == v2.TRANSACTION for message in messages)
+    count = sum(message.system_properties.message_type == v2.TRANSACTION for message in messages)
     if 0 < count < len(messages):
         raise CallRefused(v2.MESSAGE_CORRUPTED, "some messages are of transactions, others are not")
     return count > 0
@@ -63,6 +66,49 @@ def check_message(message: v2.Message, accepted: Sequence[v2.MessageType], body_
             v2.MESSAGE_BODY_TOO_LARGE,
             f"the body has {len(message.body)} bytes; the most is {body_max}",
         )
+    if not has_usual_texts(message):
+        _check_texts(message)
+    kind = type_of(message)
+    if kind not in accepted:
+        raise CallRefused(
+            v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+            f"the topic takes {' '.join(map(v2.MessageType.Name, accepted))}, not {_type_name(kind)}",
+        )
+    if kind == v2.TRANSACTION and system.HasField("delivery_timestamp"):
+        raise CallRefused(
+            v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, "a message of a transaction cannot be delayed"
+        )
+
+
+def has_usual_texts(message: v2.Message) -> bool:
+    """Whether the texts of a message are short and visible ASCII, as nearly all are: none breaks a rule."""
+    system = message.system_properties
+    if system.HasField("message_group"):
+        return False
+    tag, message_id, keys, user = (
+        system.tag,
+        system.message_id,
+        system.keys,
+        message.user_properties,
+    )
+    all_texts = "".join(
+        (message_id, tag, *keys, *user, *user.values(), system.born_host, system.trace_context)
+    )
+    return (
+        len(all_texts) <= SHORT_MAX
+        and all_texts.isascii()
+        and all_texts.isprintable()
+        and "|" not in tag
+        and (not tag.isspace() if tag else not system.HasField("tag"))
+        and all(map(str.strip, (message_id, *keys, *user)))
+        and len(user) <= PROPERTY_COUNT_MAX
+        and _NOBODYS_NAMES.isdisjoint(user)
+        and properties.TRANSIENT_PREFIX not in all_texts
+    )
+
+
+def _check_texts(message: v2.Message) -> None:
+    system = message.system_properties
     _check_properties(message)
     if system.HasField("tag"):
         _check_text(system.tag, v2.ILLEGAL_MESSAGE_TAG, "tag")
@@ -81,16 +127,6 @@ def check_message(message: v2.Message, accepted: Sequence[v2.MessageType], body_
     for text in (system.born_host, system.trace_context):
         if names.has_control(text):
             raise CallRefused(v2.BAD_REQUEST, "a host or trace has a control character")
-    kind = type_of(message)
-    if kind not in accepted:
-        raise CallRefused(
-            v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
-            f"the topic takes {' '.join(map(v2.MessageType.Name, accepted))}, not {_type_name(kind)}",
-        )
-    if kind == v2.TRANSACTION and system.HasField("delivery_timestamp"):
-        raise CallRefused(
-            v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, "a message of a transaction cannot be delayed"
-        )
 
 
 def record_of(
@@ -100,7 +136,7 @@ def record_of(
 
     ``born_host`` is the caller's address. Raises CallRefused if the properties are too many.
     """
-    system = message.system_properties
+    system, user = message.system_properties, message.user_properties
     born_ms = now_ms
     if system.HasField("born_timestamp"):
         born_ms = milliseconds_of(system.born_timestamp, otherwise_ms=now_ms)
@@ -108,20 +144,19 @@ def record_of(
         properties.UNIQ_KEY: system.message_id,
         properties.KEYS: properties.KEY_SEPARATOR.join(system.keys),
         properties.TAGS: system.tag,
-        **message.user_properties,
-        properties.SHARDING_KEY: system.message_group
-        or message.user_properties.get(properties.SHARDING_KEY, ""),
+        **user,
+        properties.SHARDING_KEY: system.message_group or user.get(properties.SHARDING_KEY, ""),
         properties.TIMER_DELIVER_MS: _delivery_time(system, now_ms),
         names.BORN_TIMESTAMP: str(born_ms),
         names.BORN_HOST: system.born_host,
         names.TRACE_CONTEXT: system.trace_context,
-        **stamp_of_topic(topic, system.delivery_attempt, stamp),
     }
     if system.HasField("orphaned_transaction_recovery_duration"):
         pairs[properties.CHECK_IMMUNITY] = str(
             max(0, min(system.orphaned_transaction_recovery_duration.seconds, RECOVERY_SECONDS_MAX))
         )
     block = properties.encode_properties(pairs)
+    block += _stamp_of_topic(topic, system.delivery_attempt, stamp)
     if len(block) > properties.PROPERTIES_SIZE_MAX - PROPERTY_CRC_SIZE:
         raise CallRefused(
             v2.MESSAGE_PROPERTIES_TOO_LARGE, f"the properties have {len(block)} bytes"
@@ -130,15 +165,18 @@ def record_of(
     return encode_for_batch(topic, queue_id, message.body, block, 0, sys_flag, born_ms, born_host)
 
 
-def stamp_of_topic(topic: str, delivery_attempt: int, stamp: Stamp) -> dict[str, str]:
-    """Return the properties that the gateway adds to each message of a topic, at the end of the block."""
-    return {
-        properties.PRODUCER_GROUP: topic,
-        names.RECONSUME_TIME: str(delivery_attempt),
-        properties.MSG_REGION: "DefaultRegion",
-        properties.TRACE_ON: "true",
-        properties.CLUSTER: stamp.cluster_name,
-    }
+@lru_cache(maxsize=1024)
+def _stamp_of_topic(topic: str, delivery_attempt: int, stamp: Stamp) -> bytes:
+    """Return the properties that the gateway adds to each message of a topic, as a block."""
+    return properties.encode_properties(
+        {
+            properties.PRODUCER_GROUP: topic,
+            names.RECONSUME_TIME: str(delivery_attempt),
+            properties.MSG_REGION: "DefaultRegion",
+            properties.TRACE_ON: "true",
+            properties.CLUSTER: stamp.cluster_name,
+        }
+    )
 
 
 def _delivery_time(system: v2.SystemProperties, now_ms: int) -> str:

@@ -1,1 +1,0 @@
-"""Plain deliveries to RocketMQ's clients: from a record to an answer's bytes, by kernels."""
