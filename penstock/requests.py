@@ -1,8 +1,11 @@
-"""Requests that can be sent: what no message of the contract holds is refused before it leaves."""
+"""Messages of the contract made of values, and values made of messages.
+
+What no message holds is refused before it leaves.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, MutableSequence, Sequence
 from typing import Any, Final, TypeVar
 
 from google.protobuf.message import Message as ProtoMessage
@@ -16,6 +19,7 @@ FRAME_OVERHEAD_MAX: Final = 6
 """Bytes of a serialized record batch that are not records: a tag and a length."""
 
 _R = TypeVar("_R", bound=ProtoMessage)
+_V = TypeVar("_V")
 
 
 def build(kind: type[_R], /, **fields: Any) -> _R:
@@ -25,6 +29,20 @@ def build(kind: type[_R], /, **fields: Any) -> _R:
     except ValueError as error:
         field, problem = _at_fault(kind, fields) or ("", str(error))
         raise InvalidArgument(f"{field}: {problem}" if field else problem, field=field) from error
+
+
+def value_of(kind: type[_V], message: Any, **given: Any) -> _V:
+    """Return a dataclass's value with a message's fields of the same names; ``given`` are those that differ."""
+    fields: Any = kind.__dataclass_fields__  # type: ignore[attr-defined]
+    for name in fields:
+        if name not in given:
+            value = getattr(message, name)
+            if isinstance(value, MutableSequence):
+                value = tuple(value)
+            elif isinstance(value, MutableMapping):
+                value = dict(value)
+            given[name] = value
+    return kind(**given)
 
 
 def key_tuple(keys: Sequence[str]) -> tuple[str, ...]:

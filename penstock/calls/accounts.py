@@ -9,7 +9,7 @@ from penstock import wire
 from penstock.account_values import Limits, NewSecret, Policy, User, UserKind
 from penstock.calls.call import Call
 from penstock.errors import UserNotFound
-from penstock.requests import build
+from penstock.requests import build, value_of
 from penstock.retry import Repeat
 from penstock.v1 import accounts_pb2 as pb
 
@@ -77,15 +77,7 @@ def list_users() -> Call[list[User]]:
 
 def put_policy(policy: Policy, *, exists: bool | None) -> Call[Policy]:
     """Add or replace a policy; doing so twice sets the same, but a repeat would find a new one there."""
-    message = build(
-        pb.Policy,
-        user=policy.user,
-        resource=policy.resource,
-        actions=list(policy.actions),
-        sources=list(policy.sources),
-        deny=policy.deny,
-        default=policy.default,
-    )
+    message = build(pb.Policy, **asdict(policy))
     request = build(pb.PutPolicyRequest, policy=message, exists=exists)
     repeat = Repeat.NEVER if exists is False else Repeat.SAFE
     return Call(wire.PUT_POLICY, request, _policy, repeat=repeat, not_found=UserNotFound)
@@ -112,13 +104,8 @@ def list_policies(user: str) -> Call[list[Policy]]:
 
 
 def _user(message: Any) -> User:
-    return User(
-        name=message.name,
-        kind=_KIND_OF[message.kind],
-        enabled=message.enabled,
-        secret_count=message.secret_count,
-        limits=Limits(**{field.name: value for field, value in message.limits.ListFields()}),
-    )
+    limits = Limits(**{field.name: value for field, value in message.limits.ListFields()})
+    return value_of(User, message, kind=_KIND_OF[message.kind], limits=limits)
 
 
 def _new_secret(answer: Any) -> NewSecret:
@@ -126,11 +113,4 @@ def _new_secret(answer: Any) -> NewSecret:
 
 
 def _policy(message: Any) -> Policy:
-    return Policy(
-        user=message.user,
-        resource=message.resource,
-        actions=tuple(message.actions),
-        sources=tuple(message.sources),
-        deny=message.deny,
-        default=message.default,
-    )
+    return value_of(Policy, message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -19,7 +20,7 @@ from penstock.group_values import (
     QueueReset,
     ResetTo,
 )
-from penstock.requests import build
+from penstock.requests import build, value_of
 from penstock.retry import Repeat
 from penstock.v1 import gateway_pb2, groups_pb2
 
@@ -44,7 +45,8 @@ def describe(name: str, topic: str = "") -> Call[GroupDescription]:
         wire.DESCRIBE_GROUP,
         build(groups_pb2.DescribeGroupRequest, group=name, topic=topic),
         lambda answer: GroupDescription(
-            group=_group(answer.settings), queues=tuple(map(_queue, answer.queues))
+            group=_group(answer.settings),
+            queues=tuple(value_of(GroupQueue, queue) for queue in answer.queues),
         ),
         not_found=GroupNotFound,
     )
@@ -75,19 +77,7 @@ def clients(group: str) -> Call[list[ConnectedClient]]:
     return Call(
         wire.LIST_CLIENTS,
         build(gateway_pb2.ListClientsRequest, group=group),
-        lambda answer: [
-            ConnectedClient(
-                client_id=each.client_id,
-                kind=each.kind,
-                group=each.group,
-                topics=tuple(each.topics),
-                language=each.language,
-                version=each.version,
-                peer=each.peer,
-                silent_ms=each.silent_ms,
-            )
-            for each in answer.clients
-        ],
+        lambda answer: [value_of(ConnectedClient, each) for each in answer.clients],
     )
 
 
@@ -115,17 +105,7 @@ def reset(
     return Call(
         wire.RESET_GROUP,
         request,
-        lambda answer: [
-            QueueReset(
-                topic=each.topic,
-                queue_id=each.queue_id,
-                from_offset=each.from_offset,
-                to_offset=each.to_offset,
-                lag_before=each.lag_before,
-                lag_after=each.lag_after,
-            )
-            for each in answer.queues
-        ],
+        lambda answer: [value_of(QueueReset, each) for each in answer.queues],
         repeat=Repeat.SAFE if preview else Repeat.NEVER,
         not_found=NotFound,
     )
@@ -155,12 +135,7 @@ def _settings(
 
 def _backoff(backoff: Iterable[int] | ExponentialBackoff) -> groups_pb2.Backoff:
     if isinstance(backoff, ExponentialBackoff):
-        exponential = build(
-            groups_pb2.ExponentialBackoff,
-            initial_ms=backoff.initial_ms,
-            max_ms=backoff.max_ms,
-            multiplier=backoff.multiplier,
-        )
+        exponential = build(groups_pb2.ExponentialBackoff, **asdict(backoff))
         return groups_pb2.Backoff(exponential=exponential)
     customized = build(groups_pb2.CustomizedBackoff, next_ms=list(backoff))
     return groups_pb2.Backoff(customized=customized)
@@ -169,33 +144,13 @@ def _backoff(backoff: Iterable[int] | ExponentialBackoff) -> groups_pb2.Backoff:
 def _group(settings: groups_pb2.GroupSettings) -> Group:
     backoff: tuple[int, ...] | ExponentialBackoff
     if settings.backoff.WhichOneof("strategy") == "exponential":
-        exponential = settings.backoff.exponential
-        backoff = ExponentialBackoff(
-            initial_ms=exponential.initial_ms,
-            max_ms=exponential.max_ms,
-            multiplier=exponential.multiplier,
-        )
+        backoff = value_of(ExponentialBackoff, settings.backoff.exponential)
     else:
         backoff = tuple(settings.backoff.customized.next_ms)
-    return Group(
-        name=settings.name,
-        retry_max_times=settings.retry_max_times,
-        orderly=settings.orderly,
+    return value_of(
+        Group,
+        settings,
         paused=not settings.consume_enable,
         backoff=backoff,
         begin="latest" if settings.begin == groups_pb2.FROM_LATEST else "earliest",
-    )
-
-
-def _queue(queue: groups_pb2.GroupQueue) -> GroupQueue:
-    return GroupQueue(
-        topic=queue.topic,
-        queue_id=queue.queue_id,
-        min_offset=queue.min_offset,
-        max_offset=queue.max_offset,
-        group_offset=queue.group_offset,
-        next_offset=queue.next_offset,
-        leased=queue.leased,
-        waiting=queue.waiting,
-        lag=queue.lag,
     )

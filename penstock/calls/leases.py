@@ -13,7 +13,7 @@ from penstock.framing import WithRecords
 from penstock.group_values import MessageTrack, TrackState
 from penstock.leased import Received, RefusedHandle
 from penstock.record import Records
-from penstock.requests import build
+from penstock.requests import build, value_of
 from penstock.v1 import leases_pb2
 from penstock.wire import Method
 
@@ -139,12 +139,10 @@ def track(
 
 def _track(track: leases_pb2.MessageTrack) -> MessageTrack:
     is_kept = track.HasField("dead_letter_commit_offset")
-    return MessageTrack(
-        group=track.group,
+    return value_of(
+        MessageTrack,
+        track,
         state=_STATES[track.state],
-        attempts=track.attempts,
-        until_ms=track.until_ms,
-        client_id=track.client_id,
         dead_letter_commit_offset=track.dead_letter_commit_offset if is_kept else None,
     )
 

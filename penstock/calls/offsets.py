@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeGuard
 from penstock import wire
 from penstock.calls.call import Call
 from penstock.errors import InvalidArgument, TopicNotFound
-from penstock.requests import build
+from penstock.requests import build, value_of
 from penstock.v1 import reader_pb2
 from penstock.values import GroupOffset, OffsetRange
 from storage.clock import unix_ms
@@ -44,11 +44,7 @@ def find(
     return Call(
         wire.QUERY_OFFSET,
         request,
-        lambda answer: OffsetRange(
-            queue_offset=answer.queue_offset,
-            min_offset=answer.min_offset,
-            max_offset=answer.max_offset,
-        ),
+        lambda answer: value_of(OffsetRange, answer),
         not_found=TopicNotFound,
     )
 
@@ -70,17 +66,7 @@ def of_group(group: str, topic: str) -> Call[list[GroupOffset]]:
     return Call(
         wire.FETCH_OFFSETS,
         build(reader_pb2.FetchOffsetsRequest, group=group, topic=topic),
-        lambda response: [
-            GroupOffset(
-                topic=each.topic,
-                queue_id=each.queue_id,
-                queue_offset=each.queue_offset,
-                min_offset=each.min_offset,
-                max_offset=each.max_offset,
-                lag=each.lag,
-            )
-            for each in response.offsets
-        ],
+        lambda answer: [value_of(GroupOffset, each) for each in answer.offsets],
         not_found=TopicNotFound,
     )
 

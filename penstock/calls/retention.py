@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock import wire
 from penstock.calls.call import Call
-from penstock.requests import build
+from penstock.requests import build, value_of
 from penstock.v1 import retention_pb2
 from penstock.values import RetainedFile, RetentionReport
 
@@ -21,30 +21,5 @@ def delete_expired(older_than_ms: int | None) -> Call[RetentionReport]:
 
 
 def _report(answer: retention_pb2.RetentionReport) -> RetentionReport:
-    return RetentionReport(
-        retention_ms=answer.retention_ms,
-        delete_hours=tuple(answer.delete_hours),
-        clean_percent=answer.clean_percent,
-        force_percent=answer.force_percent,
-        refuse_percent=answer.refuse_percent,
-        used_percent=answer.used_percent,
-        refuses_appends=answer.refuses_appends,
-        problem=answer.problem,
-        min_commit_offset=answer.min_commit_offset,
-        deleted_file_count=answer.deleted_file_count,
-        deleted_bytes=answer.deleted_bytes,
-        last_deleted_ms=answer.last_deleted_ms,
-        holds=dict(answer.holds),
-        files=tuple(
-            RetainedFile(
-                start_offset=file.start_offset,
-                size_bytes=file.size_bytes,
-                modified_ms=file.modified_ms,
-                expires_ms=file.expires_ms,
-                held_by=tuple(file.held_by),
-                is_newest=file.is_newest,
-            )
-            for file in answer.files
-        ),
-        is_deleting=answer.is_deleting,
-    )
+    files = tuple(value_of(RetainedFile, file) for file in answer.files)
+    return value_of(RetentionReport, answer, files=files)

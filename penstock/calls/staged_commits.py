@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from penstock import wire
 from penstock.calls.call import Call
 from penstock.framing import framed_batch
-from penstock.requests import build
+from penstock.requests import build, value_of
 from penstock.v1 import staged_commits_pb2 as pb
 from penstock.values import Committed, OpenStagedCommit, Staged, StagedApplication
 from storage.format.stage import stage_prefix, unique_key
@@ -73,12 +73,7 @@ class Version:
 
 def staged(attempt: str, answer: pb.StageRecordsResponse) -> Staged:
     """Return the writer's answer about an attempt that it staged."""
-    return Staged(
-        attempt=attempt,
-        record_count=answer.record_count,
-        byte_count=answer.byte_count,
-        decided=answer.decided,
-    )
+    return value_of(Staged, answer, attempt=attempt)
 
 
 def list_all() -> Call[list[StagedApplication]]:
@@ -91,35 +86,19 @@ def list_all() -> Call[list[StagedApplication]]:
 
 
 def _committed(message: pb.CommitOutcome, *, already: bool = False) -> Committed:
-    return Committed(
-        version=message.version,
-        commit_offset=message.commit_offset,
-        end_commit_offset=message.end_commit_offset,
-        record_count=message.record_count,
-        committed_ms=message.committed_ms,
-        already=already,
-    )
+    return value_of(Committed, message, already=already)
 
 
 def _application(message: pb.StagedApplication) -> StagedApplication:
-    return StagedApplication(
-        app_id=message.app_id,
-        last_version=message.last_version,
-        problem=message.problem,
+    return value_of(
+        StagedApplication,
+        message,
         last=_committed(message.last) if message.HasField("last") else None,
         open=tuple(
-            OpenStagedCommit(
-                version=each.version,
-                decided=each.decided,
-                problem=each.problem,
-                stages=tuple(
-                    Staged(
-                        attempt=stage.attempt,
-                        record_count=stage.record_count,
-                        byte_count=stage.byte_count,
-                    )
-                    for stage in each.stages
-                ),
+            value_of(
+                OpenStagedCommit,
+                each,
+                stages=tuple(value_of(Staged, stage, decided=False) for stage in each.stages),
             )
             for each in message.open
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from grpc_health.v1 import health_pb2
@@ -11,7 +12,7 @@ from penstock import wire
 from penstock.addresses import Service
 from penstock.calls.call import Call
 from penstock.group_values import GroupLeases, LeaseStatus
-from penstock.requests import build
+from penstock.requests import build, value_of
 from penstock.traffic_values import GroupLag, OutTraffic, SentTraffic, StoredTraffic
 from penstock.v1 import (
     indexer_pb2,
@@ -78,14 +79,8 @@ def leases() -> Call[LeaseStatus]:
     """Ask what is handed out and not done, by group."""
 
     def interpret(answer: leases_pb2.LeaseStatus) -> LeaseStatus:
-        return LeaseStatus(
-            journal_bytes=answer.journal_bytes,
-            problem=answer.problem,
-            groups=tuple(
-                GroupLeases(group=each.group, leased=each.leased, waiting=each.waiting)
-                for each in answer.groups
-            ),
-        )
+        groups = tuple(value_of(GroupLeases, each) for each in answer.groups)
+        return value_of(LeaseStatus, answer, groups=groups)
 
     return Call(wire.LEASE_STATUS, leases_pb2.GetLeaseStatusRequest(), interpret)
 
@@ -126,10 +121,4 @@ def wait_indexed(commit_offset: int) -> Call[IndexerStatus]:
 
 
 def _plain(kind: type[T]) -> Callable[[Any], T]:
-    """Return a reader of answers whose fields are the value's fields, name by name."""
-    names = tuple(kind.__dataclass_fields__)  # type: ignore[attr-defined]
-
-    def interpret(answer: Any) -> T:
-        return kind(**{name: getattr(answer, name) for name in names})
-
-    return interpret
+    return partial(value_of, kind)

@@ -11,7 +11,7 @@ from penstock import wire
 from penstock.calls.call import Call
 from penstock.calls.offsets import timestamp_ms
 from penstock.errors import InvalidArgument, TopicNotFound
-from penstock.requests import build
+from penstock.requests import build, value_of
 from penstock.v1 import timers_pb2
 from penstock.values import TimerCounts
 
@@ -36,15 +36,8 @@ def counts(within_s: Sequence[float]) -> Call[TimerCounts]:
     return Call(
         wire.COUNT_TIMERS,
         build(timers_pb2.CountTimersRequest, within_ms=[within_ms[edge] for edge in edges]),
-        lambda answer: TimerCounts(
-            pending_count=answer.pending_count,
-            next_due_ms=answer.next_due_ms,
-            due_within_s=dict(zip(edges, answer.due_counts, strict=True)),
-            delivered_count=answer.delivered_count,
-            recalled_count=answer.recalled_count,
-            topic_deleted_count=answer.topic_deleted_count,
-            damaged_count=answer.damaged_count,
-            repeated_count=answer.repeated_count,
+        lambda answer: value_of(
+            TimerCounts, answer, due_within_s=dict(zip(edges, answer.due_counts, strict=True))
         ),
     )
 

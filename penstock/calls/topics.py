@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from penstock import wire
 from penstock.calls.call import Call
 from penstock.errors import TopicNotFound
-from penstock.requests import build
+from penstock.requests import build, value_of
 from penstock.retry import Repeat
 from penstock.v1 import common_pb2, reader_pb2, writer_pb2
 from penstock.values import StoredQueue, Topic, TopicDescription
@@ -136,10 +136,4 @@ def list_all() -> Call[list[Topic]]:
 
 
 def _topic(topic: common_pb2.Topic) -> Topic:
-    return Topic(
-        name=topic.name,
-        read_queue_count=topic.read_queue_count,
-        write_queue_count=topic.write_queue_count,
-        perm=topic.perm,
-        attributes=dict(topic.attributes),
-    )
+    return value_of(Topic, topic)

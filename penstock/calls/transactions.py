@@ -9,7 +9,7 @@ from penstock import wire
 from penstock.calls.call import Call
 from penstock.errors import TopicNotFound, TransactionRefused
 from penstock.record import Records
-from penstock.requests import build, check_size
+from penstock.requests import build, check_size, value_of
 from penstock.retry import Repeat
 from penstock.transaction_values import (
     EndedTransaction,
@@ -93,7 +93,7 @@ def list_pending() -> Call[PendingTransactions]:
         wire.LIST_TRANSACTIONS,
         pb.ListTransactionsRequest(),
         lambda answer: PendingTransactions(
-            map(_pending, answer.transactions),
+            (value_of(PendingTransaction, each) for each in answer.transactions),
             max(answer.pending_count, len(answer.transactions)),  # a former writer says none
         ),
     )
@@ -106,31 +106,9 @@ def watch(topics: Sequence[str]) -> Call[TransactionCheck]:
 
 
 def _ended(each: pb.EndedTransaction) -> EndedTransaction:
-    return EndedTransaction(
-        transaction_id=each.transaction_id,
-        state=_STATES.get(each.state, "unknown"),
-        message_count=each.message_count,
-        already=each.already,
-        problem=each.problem,
-    )
-
-
-def _pending(each: pb.PendingTransaction) -> PendingTransaction:
-    return PendingTransaction(
-        transaction_id=each.transaction_id,
-        topics=tuple(each.topics),
-        message_count=each.message_count,
-        born_ms=each.born_ms,
-        due_ms=each.due_ms,
-        check_count=each.check_count,
-        problem=each.problem,
-    )
+    return value_of(EndedTransaction, each, state=_STATES.get(each.state, "unknown"))
 
 
 def _check(answer: pb.TransactionCheck) -> TransactionCheck:
-    return TransactionCheck(
-        transaction_id=answer.transaction_id,
-        topics=tuple(answer.topics),
-        check_count=answer.check_count,
-        records=tuple(iter(Records(memoryview(answer.records), answer.message_count))),
-    )
+    records = tuple(Records(memoryview(answer.records), answer.message_count))
+    return value_of(TransactionCheck, answer, records=records)
