@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import grpc
@@ -17,6 +17,7 @@ from penstock.v1 import leases_pb2
 from services import logs
 from services.gateway.messages.statuses import OK, CallRefused, refusal_of
 from services.gateway.v2 import definition_pb2 as v2
+from services.loops import Gathering
 from services.upstream import CalledService
 from storage.format.receipt_handle import HANDLE_SIZE
 
@@ -45,39 +46,34 @@ class HandleCall(NamedTuple):
     duration_ms: int = -1
 
 
-@dataclass(slots=True)
-class _Gathered:
-    handles: list[bytes] = field(default_factory=list)
-    outcomes: list[asyncio.Future[v2.Status]] = field(default_factory=list)
-
-
 class HandleCalls:
     """Makes calls about handles; one at a time for each kind, group and topic."""
 
     def __init__(self, reader: CalledService) -> None:
         self._reader = reader
-        self._waiting: dict[HandleCall, _Gathered] = {}
-        self._running: set[asyncio.Task[None]] = set()
+        self._gathering: dict[HandleCall, Gathering[bytes, v2.Status]] = {}
         self._log = logs.get_logger()
         self._loop = asyncio.get_running_loop()
 
     async def status_of(self, call: HandleCall, handle: str) -> v2.Status:
-        """Return what became of one handle."""
+        """Return what became of one handle. Raises CallRefused where too many calls wait."""
         data = handle.encode()
         if len(data) != HANDLE_SIZE:
             return _invalid("the handle is not one of ours")
-        gathered = self._waiting.get(call)
-        if gathered is None:
-            if len(self._waiting) >= KEYS_MAX:
+        gathering = self._gathering.get(call)
+        if gathering is None:
+            if len(self._gathering) >= KEYS_MAX:
                 raise CallRefused(v2.TOO_MANY_REQUESTS, "too many calls wait for the reader")
-            gathered = self._waiting[call] = _Gathered()
-            task = self._loop.create_task(self._run(call, gathered))
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
-        outcome: asyncio.Future[v2.Status] = self._loop.create_future()
-        gathered.handles.append(data)
-        gathered.outcomes.append(outcome)
-        return await outcome
+            gathering = self._gathering[call] = Gathering(
+                partial(self._statuses, call),
+                most=GATHERED_MAX,
+                ended=lambda: self._gathering.pop(call, None),
+            )
+        try:
+            return await gathering.outcome(data)
+        except Exception as error:  # noqa: BLE001  whatever ended it, the client has to know
+            self._log.error("call failed", method=call.method, exc_info=error)
+            return _FAILED
 
     async def statuses_of(self, call: HandleCall, handles: list[str]) -> list[v2.Status]:
         """Return what became of each handle."""
@@ -85,26 +81,9 @@ class HandleCalls:
             return [await self.status_of(call, handles[0])]
         return await asyncio.gather(*(self.status_of(call, handle) for handle in handles))
 
-    async def _run(self, call: HandleCall, gathered: _Gathered) -> None:
-        """Make calls for as long as there are handles; whatever ends them, nobody waits on."""
-        try:
-            await asyncio.sleep(0)  # those of the same turn of the loop go together
-            while gathered.handles:
-                handles = gathered.handles[:GATHERED_MAX]
-                statuses = await self._statuses(call, handles)
-                for outcome, status in zip(gathered.outcomes, statuses, strict=False):
-                    if not outcome.done():  # its caller is there
-                        outcome.set_result(status)
-                del gathered.handles[: len(handles)], gathered.outcomes[: len(handles)]
-        except Exception as error:  # noqa: BLE001  its callers are told below
-            self._log.error("call failed", method=call.method, exc_info=error)
-        finally:
-            del self._waiting[call]
-            for outcome in gathered.outcomes:
-                if not outcome.done():
-                    outcome.set_result(_FAILED)
-
-    async def _statuses(self, call: HandleCall, handles: list[bytes]) -> list[v2.Status]:
+    async def _statuses(
+        self, call: HandleCall, handles: list[bytes]
+    ) -> list[v2.Status | Exception]:
         request = call.request(
             group=call.group, topic=call.topic, receipt_handles=b"".join(handles)
         )
@@ -123,7 +102,7 @@ class HandleCalls:
                 is_repeated = True
                 continue
             break
-        statuses = [OK] * len(handles)
+        statuses: list[v2.Status | Exception] = [OK] * len(handles)
         for refused in call.answer.FromString(data).refused:
             if is_repeated and refused.problem == leases_pb2.ACKNOWLEDGED:
                 continue  # by the call whose answer was lost

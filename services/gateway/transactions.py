@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import grpc
@@ -20,6 +20,7 @@ from services.gateway.sends.sender import ANSWER_SECONDS_MAX
 from services.gateway.telemetry import TelemetryStreams
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2
+from services.loops import Gathering
 from services.upstream import CalledService, CheckingWriter
 from storage.format.properties import REAL_TOPIC
 
@@ -44,12 +45,6 @@ _RETURN_SECONDS: Final = 5.0
 _CALL_AGAIN_SECONDS: Final = 0.05
 
 
-@dataclass(slots=True)
-class _GatheredEnds:
-    transaction_ids: list[str] = field(default_factory=list)
-    outcomes: list[asyncio.Future[transactions_pb2.EndedTransaction]] = field(default_factory=list)
-
-
 class TransactionEnds:
     """Ends transactions; what comes while the writer answers goes together in the next call.
 
@@ -57,74 +52,56 @@ class TransactionEnds:
     """
 
     def __init__(self, writer: CalledService) -> None:
-        self.running: set[asyncio.Task[None]] = set()
         self._writer = writer
-        self._waiting: dict[EndKey, _GatheredEnds] = {}
+        self._gathering: dict[
+            EndKey, Gathering[tuple[str, float], transactions_pb2.EndedTransaction]
+        ] = {}
         self._loop = asyncio.get_running_loop()
 
     async def end(
         self, key: EndKey, transaction_id: str, timeout_s: float
     ) -> transactions_pb2.EndedTransaction:
         """End one transaction; return what became of it. Raises CallRefused."""
-        gathered = self._waiting.get(key)
-        if gathered is None:
-            gathered = self._waiting[key] = _GatheredEnds()
-            task = self._loop.create_task(self._run(key, gathered))
-            self.running.add(task)
-            task.add_done_callback(self.running.discard)
-        outcome: asyncio.Future[transactions_pb2.EndedTransaction] = self._loop.create_future()
-        gathered.transaction_ids.append(transaction_id)
-        gathered.outcomes.append(outcome)
-        late = self._loop.call_later(
-            timeout_s, _refuse, outcome, v2.PROXY_TIMEOUT, "the writer did not answer in time"
-        )
+        gathering = self._gathering.get(key)
+        if gathering is None:
+            gathering = self._gathering[key] = Gathering(
+                partial(self._end_all, key),
+                most=ENDS_MAX,
+                ended=lambda: self._gathering.pop(key, None),
+            )
+        until = self._loop.time() + timeout_s
         try:
-            return await outcome
-        finally:
-            late.cancel()
-
-    async def _run(self, key: EndKey, gathered: _GatheredEnds) -> None:
-        """Make calls for as long as there are ends; whatever ends them, nobody waits on."""
-        try:
-            await asyncio.sleep(0)  # those of the same turn of the loop go together
-            while gathered.outcomes:
-                asked, outcomes = gathered.transaction_ids[:ENDS_MAX], gathered.outcomes[:ENDS_MAX]
-                del gathered.transaction_ids[:ENDS_MAX], gathered.outcomes[:ENDS_MAX]
-                await self._end_all(key, asked, outcomes)
-        except Exception as error:  # noqa: BLE001  its callers are told below
+            async with asyncio.timeout_at(until):
+                return await gathering.outcome((transaction_id, until))
+        except TimeoutError:
+            raise CallRefused(v2.PROXY_TIMEOUT, "the writer did not answer in time") from None
+        except CallRefused:
+            raise
+        except Exception as error:  # noqa: BLE001  whatever ended it, the client has to know
             logs.get_logger().error("ends of transactions failed", exc_info=error)
-        finally:
-            del self._waiting[key]
-            for outcome in gathered.outcomes:
-                _refuse(outcome)
+            raise CallRefused(
+                v2.INTERNAL_SERVER_ERROR, "the call was not made, or its answer not understood"
+            ) from None
+
+    async def close(self) -> None:
+        """Make no more calls."""
+        for gathering in list(self._gathering.values()):
+            await gathering.close()
 
     async def _end_all(
-        self,
-        key: EndKey,
-        transaction_ids: Sequence[str],
-        outcomes: Sequence[asyncio.Future[transactions_pb2.EndedTransaction]],
-    ) -> None:
+        self, key: EndKey, ends: Sequence[tuple[str, float]]
+    ) -> Sequence[transactions_pb2.EndedTransaction]:
         topic, resolution = key
         request = transactions_pb2.EndTransactionsRequest(
-            transaction_ids=transaction_ids, resolution=resolution, topic=topic
+            transaction_ids=[transaction_id for transaction_id, _ in ends],
+            resolution=resolution,
+            topic=topic,
         )
-        try:
-            answer = await self._call(request, outcomes)
-            ended = transactions_pb2.EndTransactionsResponse.FromString(answer).transactions
-            for outcome, each in zip(outcomes, ended, strict=True):
-                if not outcome.done():
-                    outcome.set_result(each)
-        except CallRefused as refused:
-            for outcome in outcomes:
-                _refuse(outcome, refused.code, str(refused))
-        finally:
-            for outcome in outcomes:
-                _refuse(outcome)
+        answer = await self._call(request, max(until for _, until in ends))
+        return transactions_pb2.EndTransactionsResponse.FromString(answer).transactions
 
     async def _call(
-        self,
-        request: transactions_pb2.EndTransactionsRequest,
-        outcomes: Sequence[asyncio.Future[transactions_pb2.EndedTransaction]],
+        self, request: transactions_pb2.EndTransactionsRequest, wanted_until: float
     ) -> bytes:
         """Make a call, again when its answer is lost while somebody waits: the writer knows how a transaction ended."""
         until = self._loop.time() + ANSWER_SECONDS_MAX
@@ -133,20 +110,11 @@ class TransactionEnds:
             try:
                 return await self._writer.call(END_TRANSACTIONS, request, timeout_s=left_s)
             except grpc.aio.AioRpcError as error:
+                again_at = self._loop.time() + _CALL_AGAIN_SECONDS
                 is_away = error.code() is grpc.StatusCode.UNAVAILABLE
-                is_late = self._loop.time() + _CALL_AGAIN_SECONDS >= until
-                if not is_away or is_late or all(each.done() for each in outcomes):
+                if not is_away or again_at >= min(until, wanted_until):
                     raise refusal_of(error) from None
             await asyncio.sleep(_CALL_AGAIN_SECONDS)
-
-
-def _refuse(
-    outcome: asyncio.Future[transactions_pb2.EndedTransaction],
-    code: v2.Code = v2.INTERNAL_SERVER_ERROR,
-    problem: str = "the call was not made, or its answer not understood",
-) -> None:
-    if not outcome.done():
-        outcome.set_exception(CallRefused(code, problem))
 
 
 class OrphanedTransactions:
@@ -199,7 +167,8 @@ class OrphanedTransactions:
 
     async def close(self) -> None:
         """Watch nothing more."""
-        tasks = [*self._watching, *self._ends.running]
+        await self._ends.close()
+        tasks = [*self._watching]
         if self._returning is not None:
             tasks.append(self._returning)
         for task in tasks:

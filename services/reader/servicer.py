@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from typing import Final, Literal, TypeVar
 
 from penstock.v1 import reader_pb2
 from services import wire
+from services.loops import Gathering
 from services.reader.catch_up import CatchUp
-from services.reader.group_commits import GroupCommits
 from services.reader.leases import ReaderLeases
 from services.reader.pulls import PullQuestion, Pulls
 from services.reader.records import ask_decoded, record_message
@@ -66,7 +67,9 @@ class ReaderServicer:
         self._catch_up = catch_up
         self._leases = leases
         self._traffic = traffic
-        self._commits = GroupCommits(leases)
+        self._commits: Gathering[OffsetCommit, None] = Gathering(
+            lambda offsets: asyncio.to_thread(leases.commit_existing, offsets)
+        )
         self._pull_bytes_max = pull_bytes_max
         self._wait_ms_max = wait_ms_max
 
@@ -117,7 +120,7 @@ class ReaderServicer:
                 "queue_offset", f"must not be negative, and is {request.queue_offset}"
             )
         await self._catch_up.everything_visible(context)
-        await self._commits.commit(
+        await self._commits.outcome(
             OffsetCommit(request.group, request.topic, request.queue_id, request.queue_offset)
         )
         return reader_pb2.CommitOffsetResponse()

@@ -8,64 +8,13 @@ from typing import Final
 
 from penstock.v1 import common_pb2, writer_pb2
 from services import wire
+from services.loops import Gathering
 from services.rpc import status
 from services.rpc.servicer import Context
-from storage.errors import StoreError
-from storage.tables.topic_table import Created
 from storage.tables.topics import NewTopic, TopicConfig
 from storage.writer import StoreWriter
 
 TOPICS_MAX: Final = 10_000  # of a request
-
-
-class GatheredCreation:
-    """Creates the topics of all requests that came while others were created with one change.
-
-    A change costs a sync, so a thousand requests at once take a few.
-    """
-
-    def __init__(self, store: StoreWriter) -> None:
-        self._store = store
-        self._waiting: list[tuple[list[NewTopic], asyncio.Future[Created]]] = []
-        self._changing: asyncio.Task[None] | None = None
-
-    async def create(self, requests: Iterable[writer_pb2.CreateTopicRequest]) -> list[TopicConfig]:
-        """Create topics, all or none; durable on return. Raises TopicExists, InvalidMessage."""
-        group = [
-            NewTopic(
-                name=request.name,
-                queue_count=request.queue_count,
-                attributes=dict(request.attributes),
-            )
-            for request in requests
-        ]
-        outcome: asyncio.Future[Created] = asyncio.get_running_loop().create_future()
-        self._waiting.append((group, outcome))
-        if self._changing is None:
-            self._changing = asyncio.create_task(self._change())
-        created = await outcome
-        if isinstance(created, StoreError):
-            raise created
-        return created
-
-    async def _change(self) -> None:
-        while self._waiting:
-            waiting, self._waiting = self._waiting, []
-            outcomes: Sequence[Created | Exception]
-            try:
-                outcomes = await asyncio.to_thread(
-                    self._store.create_topics, [group for group, _ in waiting]
-                )
-            except Exception as error:  # noqa: BLE001  each caller reports it
-                outcomes = [error] * len(waiting)
-            for (_, waiter), outcome in zip(waiting, outcomes, strict=True):
-                if waiter.done():  # its caller went away
-                    continue
-                if isinstance(outcome, Exception):
-                    waiter.set_exception(outcome)
-                else:
-                    waiter.set_result(outcome)
-        self._changing = None
 
 
 def _topics_message(topics: Sequence[TopicConfig]) -> writer_pb2.ListTopicsResponse:
@@ -84,13 +33,31 @@ class TopicMethods:
 
     def __init__(self, topics: StoreWriter) -> None:
         self._topics = topics
-        self._creation = GatheredCreation(topics)
+        # A change costs a sync: a thousand requests at once take a few.
+        self._creation: Gathering[list[NewTopic], list[TopicConfig]] = Gathering(
+            lambda groups: asyncio.to_thread(topics.create_topics, groups)
+        )
+
+    async def _created(
+        self, requests: Iterable[writer_pb2.CreateTopicRequest]
+    ) -> list[TopicConfig]:
+        """Create topics, all or none; durable on return. Raises TopicExists, InvalidMessage."""
+        return await self._creation.outcome(
+            [
+                NewTopic(
+                    name=request.name,
+                    queue_count=request.queue_count,
+                    attributes=dict(request.attributes),
+                )
+                for request in requests
+            ]
+        )
 
     async def create_topic(
         self, request: writer_pb2.CreateTopicRequest, _context: Context
     ) -> common_pb2.Topic:
         """Create a topic, durable on return."""
-        (topic,) = await self._creation.create([request])
+        (topic,) = await self._created([request])
         return wire.topic_message(topic)
 
     async def create_topics(
@@ -103,7 +70,7 @@ class TopicMethods:
             raise status.InvalidArgument(
                 "topics", f"are too many; create at most {TOPICS_MAX} in one request"
             )
-        topics = await self._creation.create(request.topics)
+        topics = await self._created(request.topics)
         return writer_pb2.CreateTopicsResponse(topics=map(wire.topic_message, topics))
 
     async def update_topic(

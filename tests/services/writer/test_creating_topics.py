@@ -11,7 +11,7 @@ import pytest
 from engine_store import small_config
 
 from penstock.v1 import writer_pb2
-from services.writer.topics import TOPICS_MAX, GatheredCreation, TopicMethods
+from services.writer.topics import TOPICS_MAX, TopicMethods
 from storage.errors import InvalidMessage, TopicExists
 from storage.tables.topic_table import Created
 from storage.tables.topics import NewTopic, TopicConfig
@@ -44,11 +44,11 @@ def request(name: str, queue_count: int = 2) -> writer_pb2.CreateTopicRequest:
 async def test_requests_that_come_during_a_change_share_the_next_one(tmp_path: Path) -> None:
     with StoreWriter.open(tmp_path, small_config()) as writer:
         store = CountedStore(writer)
-        creation = GatheredCreation(store)  # type: ignore[arg-type]
-        first = asyncio.create_task(creation.create([request("first")]))
+        creation = TopicMethods(store)  # type: ignore[arg-type]
+        first = asyncio.create_task(creation._created([request("first")]))
         await asyncio.to_thread(store.begun.wait, 20)
-        more = [asyncio.create_task(creation.create([request(f"t{n}")])) for n in range(200)]
-        refused = asyncio.create_task(creation.create([request("t7")]))
+        more = [asyncio.create_task(creation._created([request(f"t{n}")])) for n in range(200)]
+        refused = asyncio.create_task(creation._created([request("t7")]))
         await asyncio.sleep(0)
         store.may_go.set()
         topics: list[list[TopicConfig]] = await asyncio.gather(first, *more)
@@ -63,10 +63,10 @@ async def test_requests_that_come_during_a_change_share_the_next_one(tmp_path: P
 async def test_a_caller_who_goes_away_keeps_nobody_waiting(tmp_path: Path) -> None:
     with StoreWriter.open(tmp_path, small_config()) as writer:
         store = CountedStore(writer)
-        creation = GatheredCreation(store)  # type: ignore[arg-type]
-        gone = asyncio.create_task(creation.create([request("gone")]))
+        creation = TopicMethods(store)  # type: ignore[arg-type]
+        gone = asyncio.create_task(creation._created([request("gone")]))
         await asyncio.to_thread(store.begun.wait, 20)
-        staying = asyncio.create_task(creation.create([request("staying")]))
+        staying = asyncio.create_task(creation._created([request("staying")]))
         await asyncio.sleep(0)
         gone.cancel()
         store.may_go.set()

@@ -77,7 +77,7 @@ async def test_those_of_one_moment_are_one_call_and_those_that_come_meanwhile_th
         *((f"a{n}", pb.TRANSACTION_COMMITTED) for n in range(3)),
         ("b", pb.TRANSACTION_COMMITTED), ("unknown", pb.TRANSACTION_NOT_FOUND), ("c", pb.TRANSACTION_COMMITTED),
     ]  # fmt: skip
-    assert not ends.running
+    assert not ends._gathering
 
 
 async def test_a_call_whose_answer_is_lost_is_made_again() -> None:
