@@ -8,13 +8,11 @@ from typing import Any, Final
 
 import grpc
 import pytest
-from frame_outcomes import answer_with
 from free_ports import free_port
 
-from penstock.v1 import writer_pb2
 from services.gateway import transactions
-from services.gateway.sends import batch_stream
-from services.gateway.sends.batch_stream import BatchStream, NotNow, Unanswered
+from services.gateway.sends import batches as batch_calls
+from services.gateway.sends.batches import BatchCalls, Unanswered
 from services.gateway.transactions import OrphanedTransactions
 from services.upstream import ServiceAddress, Upstream
 from storage.message import ProducerSequence
@@ -32,10 +30,10 @@ class FakeWriter:
         self.ended_watches = 0
         self._server = grpc.aio.server()
         watch = grpc.unary_stream_rpc_method_handler(self._watch)
-        produce = grpc.stream_stream_rpc_method_handler(self._produce)
+        produce = grpc.unary_unary_rpc_method_handler(self._produce)
         for service, methods in (
             ("penstock.v1.Transactions", {"WatchChecks": watch}),
-            ("penstock.v1.Writer", {"ProduceStream": produce}),
+            ("penstock.v1.Writer", {"ProduceBatch": produce}),
         ):
             handlers = grpc.method_handlers_generic_handler(service, methods)
             self._server.add_generic_rpc_handlers((handlers,))
@@ -57,12 +55,11 @@ class FakeWriter:
         finally:
             self.ended_watches += 1
 
-    async def _produce(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+    async def _produce(self, _request: bytes, context: Any) -> bytes:
         self.producers.append(context.peer())
-        async for _ in requests:
-            if not self.is_silent:
-                stored = writer_pb2.ProduceBatchResponse()
-                yield answer_with(stored=stored).SerializeToString()
+        if self.is_silent:
+            await asyncio.Event().wait()
+        return b""
 
 
 class Published:
@@ -81,10 +78,11 @@ async def until(count: list[str], least: int) -> None:
 async def test_a_renewed_connection_for_batches_ends_no_watch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(batch_stream, "SILENT_SECONDS", 0.3)
+    monkeypatch.setattr(batch_calls, "SILENT_SECONDS", 0.3)
     writer, nothing = FakeWriter(), Published()
     address = f"127.0.0.1:{await writer.start('127.0.0.1:0')}"
-    upstream, batches = Upstream(ServiceAddress(address)), BatchStream(ServiceAddress(address))
+    upstream, own = Upstream(ServiceAddress(address)), Upstream(ServiceAddress(address))
+    batches = BatchCalls(own, own.renew)
     telemetry: Any = nothing
     orphaned = OrphanedTransactions(upstream, telemetry)
     orphaned.tick()
@@ -105,20 +103,19 @@ async def test_a_renewed_connection_for_batches_ends_no_watch(
     await writer.stop()
 
 
-async def test_what_was_written_to_no_connection_is_not_stored_and_goes_out_later(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(batch_stream, "SILENT_SECONDS", 0.2)
+async def test_what_found_no_connection_goes_out_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_calls, "SILENT_SECONDS", 0.2)
     address = f"127.0.0.1:{free_port()}"
-    batches, writer = BatchStream(ServiceAddress(address)), FakeWriter()
+    own, writer = Upstream(ServiceAddress(address)), FakeWriter()
+    batches = BatchCalls(own, own.renew)
     for _ in range(2):
-        with pytest.raises(NotNow):
+        with pytest.raises(Unanswered):
             await batches.store([b"record"], SEQUENCE)
     await writer.start(address)
-    monkeypatch.setattr(batch_stream, "SILENT_SECONDS", 20)
+    monkeypatch.setattr(batch_calls, "SILENT_SECONDS", 20)
     await batches.store([b"record"], SEQUENCE)
 
-    assert len(writer.producers) == 1  # by the call that waited for the connection
+    assert len(writer.producers) == 1
     await batches.close()
     await writer.stop()
 
