@@ -4,11 +4,29 @@ from __future__ import annotations
 
 from typing import Final
 
+from penstock import wire
 from penstock._async.connection import AsyncConnection
 from penstock.addresses import Service
-from penstock.calls import retention, status
+from penstock.calls.call import Call
+from penstock.calls.status import (
+    lease_status_of,
+    out_traffic_of,
+    plain,
+    retention_report_of,
+    stored_traffic_of,
+)
 from penstock.group_values import LeaseStatus
+from penstock.requests import build
 from penstock.traffic_values import OutTraffic, StoredTraffic
+from penstock.v1 import (
+    indexer_pb2,
+    leases_pb2,
+    reader_pb2,
+    retention_pb2,
+    settings_pb2,
+    traffic_pb2,
+    writer_pb2,
+)
 from penstock.values import (
     IndexerStatus,
     ReaderStatus,
@@ -25,17 +43,21 @@ class AsyncStatus(AsyncConnection):
 
     async def writer_status(self, *, timeout_s: float | None = None) -> WriterStatus:
         """Return the writer's positions and whether it takes writes."""
-        return await self.run(status.writer(), timeout_s=timeout_s)
+        call = Call(wire.WRITER_STATUS, writer_pb2.GetWriterStatusRequest(), plain(WriterStatus))
+        return await self.run(call, timeout_s=timeout_s)
 
     async def reader_status(self, *, timeout_s: float | None = None) -> ReaderStatus:
         """Return what the reader sees."""
-        return await self.run(status.reader(), timeout_s=timeout_s)
+        call = Call(wire.READER_STATUS, reader_pb2.GetReaderStatusRequest(), plain(ReaderStatus))
+        return await self.run(call, timeout_s=timeout_s)
 
     async def running_settings(
         self, service: Service, *, timeout_s: float | None = None
     ) -> RunningSettings:
         """Return those settings of a service that change while it runs."""
-        return await self.run(status.running_settings(service), timeout_s=timeout_s)
+        method, _ = wire.settings_methods(service)
+        call = Call(method, settings_pb2.GetSettingsRequest(), plain(RunningSettings))
+        return await self.run(call, timeout_s=timeout_s)
 
     async def update_running_settings(
         self,
@@ -47,39 +69,53 @@ class AsyncStatus(AsyncConnection):
         timeout_s: float | None = None,
     ) -> RunningSettings:
         """Change what is given until the service's next start. Raises InvalidArgument."""
-        call = status.update_running_settings(
-            service, log_level=log_level, access_log=access_log, slow_call_ms=slow_call_ms
+        _, method = wire.settings_methods(service)
+        request = build(
+            settings_pb2.UpdateSettingsRequest,
+            log_level=log_level,
+            access_log=access_log,
+            slow_call_ms=slow_call_ms,
         )
+        call = Call(method, request, plain(RunningSettings))
         return await self.run(call, timeout_s=timeout_s)
 
     async def lease_status(self, *, timeout_s: float | None = None) -> LeaseStatus:
         """Return what groups were handed and have not done, and how the journal of leases is."""
-        return await self.run(status.leases(), timeout_s=timeout_s)
+        call = Call(wire.LEASE_STATUS, leases_pb2.GetLeaseStatusRequest(), lease_status_of)
+        return await self.run(call, timeout_s=timeout_s)
 
     async def traffic_in(self, *, timeout_s: float | None = None) -> list[StoredTraffic]:
         """Return what was stored since the writer's start, by topic. It costs little: rates come from two calls."""
-        return await self.run(status.traffic_in(), timeout_s=timeout_s)
+        call = Call(wire.TRAFFIC_IN, traffic_pb2.GetTrafficRequest(), stored_traffic_of)
+        return await self.run(call, timeout_s=timeout_s)
 
     async def traffic_out(self, *, timeout_s: float | None = None) -> OutTraffic:
         """Return what consumers were sent since the reader's start, and where groups are.
 
         However many ask, the reader looks where groups are at most so often that it takes a twentieth of a core.
         """
-        return await self.run(status.traffic_out(), timeout_s=timeout_s)
+        call = Call(wire.TRAFFIC_OUT, traffic_pb2.GetTrafficRequest(), out_traffic_of)
+        return await self.run(call, timeout_s=timeout_s)
 
     async def indexer_status(self, *, timeout_s: float | None = None) -> IndexerStatus:
         """Return how far the index is."""
-        return await self.run(status.indexer(), timeout_s=timeout_s)
+        call = Call(
+            wire.INDEXER_STATUS, indexer_pb2.GetIndexerStatusRequest(), plain(IndexerStatus)
+        )
+        return await self.run(call, timeout_s=timeout_s)
 
     async def wait_indexed(
         self, commit_offset: int, *, timeout_s: float | None = None
     ) -> IndexerStatus:
         """Wait until every record before a commit offset can be found by key."""
-        return await self.run(status.wait_indexed(commit_offset), timeout_s=timeout_s)
+        request = build(indexer_pb2.WaitIndexedRequest, commit_offset=commit_offset)
+        call = Call(wire.WAIT_INDEXED, request, plain(IndexerStatus))
+        return await self.run(call, timeout_s=timeout_s)
 
     async def retention(self, *, timeout_s: float | None = None) -> RetentionReport:
         """Return which files of the log are deleted when, and what holds them."""
-        return await self.run(retention.report(), timeout_s=timeout_s)
+        call = Call(wire.GET_RETENTION, retention_pb2.GetRetentionRequest(), retention_report_of)
+        return await self.run(call, timeout_s=timeout_s)
 
     async def delete_expired(
         self, older_than_ms: int | None = None, *, timeout_s: float = DELETE_TIMEOUT_S
@@ -90,4 +126,6 @@ class AsyncStatus(AsyncConnection):
         on, and the report has ``is_deleting``. A second call meanwhile is retried. Raises InvalidArgument
         without an age where retention is off.
         """
-        return await self.run(retention.delete_expired(older_than_ms), timeout_s=timeout_s)
+        request = build(retention_pb2.DeleteExpiredRequest, older_than_ms=older_than_ms)
+        call = Call(wire.DELETE_EXPIRED, request, retention_report_of)
+        return await self.run(call, timeout_s=timeout_s)

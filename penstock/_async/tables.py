@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from penstock._async.connection import AsyncConnection
 from penstock._async.consumer import AsyncConsumer
 from penstock._async.pull_stream import AsyncPullStream
 from penstock._async.subscription import AsyncSubscription
-from penstock.calls import offsets, produce, records, topics
+from penstock._async.topics import AsyncTopics
+from penstock.calls import offsets, produce, records
 from penstock.consuming.closing import AsyncClosing
 from penstock.consuming.damaged import OnDamaged, damage_error
 from penstock.consuming.options import ConsumeOptions, SubscribeOptions
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class AsyncTableCalls(AsyncConnection):
+class AsyncTableCalls(AsyncTopics):
     """Calls with Arrow's tables over a connection; they need the extra ``arrow``."""
 
     def pull_arrow(
@@ -168,7 +168,7 @@ class AsyncTableCalls(AsyncConnection):
         on and stores none twice. If the call has stored none, raises what the request did, such as InvalidArgument
         for a row that can be no message.
         """
-        found = await self.run(topics.describe(topic), timeout_s=timeout_s)
+        found = await self.describe_topic(topic, timeout_s=timeout_s)
         send = TableSend(
             table,
             (body, keys, tag, properties, queue_id, delay_ms, deliver_at_ms),

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from penstock import wire
 from penstock._async.connection import AsyncConnection
-from penstock.calls import topics as topic_calls
+from penstock.calls.call import Call, nothing
+from penstock.calls.topics import description_of, stored_queues_of, topic_of, topics_of
+from penstock.errors import TopicNotFound
+from penstock.requests import build
+from penstock.retry import Repeat
+from penstock.v1 import reader_pb2, writer_pb2
 from penstock.values import StoredQueue, Topic, TopicDescription
 
 
@@ -21,7 +27,13 @@ class AsyncTopics(AsyncConnection):
         timeout_s: float | None = None,
     ) -> Topic:
         """Create a topic; raises TopicExists if there is one of that name."""
-        call = topic_calls.create(name, queue_count=queues, attributes=attributes or {})
+        request = build(
+            writer_pb2.CreateTopicRequest,
+            name=name,
+            queue_count=queues,
+            attributes=dict(attributes or {}),
+        )
+        call = Call(wire.CREATE_TOPIC, request, topic_of, repeat=Repeat.NEVER)
         return await self.run(call, timeout_s=timeout_s)
 
     async def create_topics(
@@ -36,18 +48,25 @@ class AsyncTopics(AsyncConnection):
 
         A thousand cost about as much as one.
         """
-        call = topic_calls.create_all(names, queue_count=queues, attributes=attributes or {})
+        same = {"queue_count": queues, "attributes": dict(attributes or {})}
+        request = build(
+            writer_pb2.CreateTopicsRequest, topics=[{"name": name, **same} for name in names]
+        )
+        call = Call(wire.CREATE_TOPICS, request, topics_of, repeat=Repeat.NEVER)
         return await self.run(call, timeout_s=timeout_s)
 
     async def topics(self, *, timeout_s: float | None = None) -> list[Topic]:
         """Return all topics by name."""
-        return await self.run(topic_calls.list_all(), timeout_s=timeout_s)
+        call = Call(wire.LIST_TOPICS, writer_pb2.ListTopicsRequest(), topics_of)
+        return await self.run(call, timeout_s=timeout_s)
 
     async def describe_topic(
         self, name: str, *, timeout_s: float | None = None
     ) -> TopicDescription:
         """Return a topic and the offsets of its queues."""
-        return await self.run(topic_calls.describe(name), timeout_s=timeout_s)
+        request = build(writer_pb2.DescribeTopicRequest, name=name)
+        call = Call(wire.DESCRIBE_TOPIC, request, description_of, not_found=TopicNotFound)
+        return await self.run(call, timeout_s=timeout_s)
 
     async def stored_queues(
         self, topics: Iterable[str] = (), *, timeout_s: float | None = None
@@ -56,7 +75,9 @@ class AsyncTopics(AsyncConnection):
 
         The reader answers it, with what consumers can see. Topics that do not exist are left out.
         """
-        return await self.run(topic_calls.stored_queues(topics), timeout_s=timeout_s)
+        request = build(reader_pb2.ListQueuesRequest, topics=list(topics))
+        call = Call(wire.LIST_QUEUES, request, stored_queues_of, not_found=TopicNotFound)
+        return await self.run(call, timeout_s=timeout_s)
 
     async def update_topic(
         self,
@@ -75,22 +96,28 @@ class AsyncTopics(AsyncConnection):
         Raises FailedPrecondition if read queues would go that are written to or that a group has not read to
         the end, unless ``force`` is set; the message names group, count and queue.
         """
-        call = topic_calls.update(
-            name,
+        request = build(
+            writer_pb2.UpdateTopicRequest,
+            name=name,
             queue_count=queues,
             read_queue_count=read_queues,
             write_queue_count=write_queues,
             perm=perm,
-            attributes=attributes or {},
+            attributes=dict(attributes or {}),
             force=force,
         )
+        call = Call(wire.UPDATE_TOPIC, request, topic_of, not_found=TopicNotFound)
         topic = await self.run(call, timeout_s=timeout_s)
         self._queue_counts.forget(name)
         return topic
 
     async def delete_topic(self, name: str, *, timeout_s: float | None = None) -> None:
         """Delete a topic; its records stay in the commit log until that is cut."""
-        await self.run(topic_calls.delete(name), timeout_s=timeout_s)
+        request = build(writer_pb2.DeleteTopicRequest, name=name)
+        call = Call(
+            wire.DELETE_TOPIC, request, nothing, repeat=Repeat.NEVER, not_found=TopicNotFound
+        )
+        await self.run(call, timeout_s=timeout_s)
         self._queue_counts.forget(name)
 
     async def queue_count(self, topic: str) -> int:

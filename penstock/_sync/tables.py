@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from penstock._sync.connection import Connection
 from penstock._sync.consumer import Consumer
 from penstock._sync.pull_stream import PullStream
 from penstock._sync.subscription import Subscription
-from penstock.calls import offsets, produce, records, topics
+from penstock._sync.topics import Topics
+from penstock.calls import offsets, produce, records
 from penstock.consuming.closing import Closing
 from penstock.consuming.damaged import OnDamaged, damage_error
 from penstock.consuming.options import ConsumeOptions, SubscribeOptions
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class TableCalls(Connection):
+class TableCalls(Topics):
     """Calls with Arrow's tables over a connection; they need the extra ``arrow``."""
 
     def pull_arrow(
@@ -169,7 +169,7 @@ class TableCalls(Connection):
         on and stores none twice. If the call has stored none, raises what the request did, such as InvalidArgument
         for a row that can be no message.
         """
-        found = self.run(topics.describe(topic), timeout_s=timeout_s)
+        found = self.describe_topic(topic, timeout_s=timeout_s)
         send = TableSend(
             table,
             (body, keys, tag, properties, queue_id, delay_ms, deliver_at_ms),

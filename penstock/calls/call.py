@@ -83,6 +83,10 @@ class Call(Generic[T]):
         return with_way(from_rpc_error(error, not_found=self.not_found), way)
 
 
+def nothing(_: object) -> None:
+    """Read an answer that says nothing more than that the call was made."""
+
+
 class Attempts:
     """The attempts of one call within its deadline.
 

@@ -1,92 +1,15 @@
-"""Calls about topics."""
+"""Answers about topics, and the call of who reads one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from typing import Any
 
 from penstock import wire
 from penstock.calls.call import Call
 from penstock.errors import TopicNotFound
 from penstock.requests import build, value_of
-from penstock.retry import Repeat
-from penstock.v1 import common_pb2, reader_pb2, writer_pb2
+from penstock.v1 import reader_pb2
 from penstock.values import StoredQueue, Topic, TopicDescription
-
-
-def create(name: str, *, queue_count: int, attributes: Mapping[str, str]) -> Call[Topic]:
-    """Create a topic; a repeat would find it there."""
-    request = build(
-        writer_pb2.CreateTopicRequest,
-        name=name,
-        queue_count=queue_count,
-        attributes=dict(attributes),
-    )
-    return Call(wire.CREATE_TOPIC, request, _topic, repeat=Repeat.NEVER)
-
-
-def create_all(
-    names: Iterable[str], *, queue_count: int, attributes: Mapping[str, str]
-) -> Call[list[Topic]]:
-    """Create topics that are alike, all or none."""
-    new = [
-        {"name": name, "queue_count": queue_count, "attributes": dict(attributes)} for name in names
-    ]
-    request = build(writer_pb2.CreateTopicsRequest, topics=new)
-    return Call(
-        wire.CREATE_TOPICS,
-        request,
-        lambda response: [_topic(topic) for topic in response.topics],
-        repeat=Repeat.NEVER,
-    )
-
-
-def update(
-    name: str,
-    *,
-    queue_count: int | None,
-    read_queue_count: int | None,
-    write_queue_count: int | None,
-    perm: int | None,
-    attributes: Mapping[str, str],
-    force: bool,
-) -> Call[Topic]:
-    """Set what is given; doing so twice sets the same."""
-    request = build(
-        writer_pb2.UpdateTopicRequest,
-        name=name,
-        queue_count=queue_count,
-        read_queue_count=read_queue_count,
-        write_queue_count=write_queue_count,
-        perm=perm,
-        attributes=dict(attributes),
-        force=force,
-    )
-    return Call(wire.UPDATE_TOPIC, request, _topic, not_found=TopicNotFound)
-
-
-def delete(name: str) -> Call[None]:
-    """Delete a topic; a repeat would not find it."""
-    request = build(writer_pb2.DeleteTopicRequest, name=name)
-    return Call(
-        wire.DELETE_TOPIC,
-        request,
-        lambda _: None,
-        repeat=Repeat.NEVER,
-        not_found=TopicNotFound,
-    )
-
-
-def describe(name: str) -> Call[TopicDescription]:
-    """Ask for a topic and its queues' offsets."""
-    return Call(
-        wire.DESCRIBE_TOPIC,
-        build(writer_pb2.DescribeTopicRequest, name=name),
-        lambda answer: TopicDescription(
-            topic=_topic(answer.topic),
-            queues={each.queue_id: (each.min_offset, each.max_offset) for each in answer.queues},
-        ),
-        not_found=TopicNotFound,
-    )
 
 
 def queues_to_read(name: str) -> Call[tuple[int, ...]]:
@@ -106,34 +29,32 @@ def queues_to_read(name: str) -> Call[tuple[int, ...]]:
     return Call(wire.LIST_QUEUES, request, queue_ids, not_found=TopicNotFound)
 
 
-def stored_queues(topics: Iterable[str]) -> Call[list[StoredQueue]]:
-    """Ask a reader for the queues with a message, or that had one, of some topics or of all."""
-    return Call(
-        wire.LIST_QUEUES,
-        build(reader_pb2.ListQueuesRequest, topics=list(topics)),
-        lambda answer: [
-            StoredQueue(
-                topic=each.topic,
-                queue_id=each.queue_id,
-                min_offset=each.min_offset,
-                max_offset=each.max_offset,
-                min_commit_offset=each.min_commit_offset,
-                end_commit_offset=each.end_commit_offset,
-            )
-            for each in answer.queues
-        ],
-        not_found=TopicNotFound,
-    )
-
-
-def list_all() -> Call[list[Topic]]:
-    """Ask for all topics."""
-    return Call(
-        wire.LIST_TOPICS,
-        writer_pb2.ListTopicsRequest(),
-        lambda answer: [_topic(each) for each in answer.topics],
-    )
-
-
-def _topic(topic: common_pb2.Topic) -> Topic:
+def topic_of(topic: Any) -> Topic:
+    """Return a topic."""
     return value_of(Topic, topic)
+
+
+def topics_of(answer: Any) -> list[Topic]:
+    """Return the topics of an answer."""
+    return [value_of(Topic, topic) for topic in answer.topics]
+
+
+def description_of(answer: Any) -> TopicDescription:
+    """Return a topic and its queues' offsets."""
+    queues = {each.queue_id: (each.min_offset, each.max_offset) for each in answer.queues}
+    return TopicDescription(topic=topic_of(answer.topic), queues=queues)
+
+
+def stored_queues_of(answer: Any) -> list[StoredQueue]:
+    """Return the queues of an answer, of which there may be very many."""
+    return [
+        StoredQueue(
+            topic=each.topic,
+            queue_id=each.queue_id,
+            min_offset=each.min_offset,
+            max_offset=each.max_offset,
+            min_commit_offset=each.min_commit_offset,
+            end_commit_offset=each.end_commit_offset,
+        )
+        for each in answer.queues
+    ]
