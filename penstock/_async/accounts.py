@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
+from penstock import wire
 from penstock._async.connection import AsyncConnection
 from penstock.account_values import Limits, NewSecret, Policy, User, UserKind
-from penstock.calls import accounts
+from penstock.calls.accounts import (
+    NUMBER_OF,
+    deleted_count_of,
+    new_secret_of,
+    policies_of,
+    policy_of,
+    updated_user_of,
+    users_of,
+)
+from penstock.calls.call import Call, nothing
+from penstock.errors import UserNotFound
+from penstock.requests import build
+from penstock.retry import Repeat
+from penstock.v1 import accounts_pb2 as pb
 
 
 class AsyncAccounts(AsyncConnection):
@@ -14,7 +30,9 @@ class AsyncAccounts(AsyncConnection):
         self, name: str, kind: UserKind = "normal", *, timeout_s: float | None = None
     ) -> NewSecret:
         """Create a user with a secret, which nothing shows again. Raises UserExists."""
-        return await self.run(accounts.create_user(name, kind), timeout_s=timeout_s)
+        request = build(pb.CreateUserRequest, name=name, kind=NUMBER_OF[kind])
+        call = Call(wire.CREATE_USER, request, new_secret_of, repeat=Repeat.NEVER)
+        return await self.run(call, timeout_s=timeout_s)
 
     async def update_user(
         self,
@@ -32,14 +50,16 @@ class AsyncAccounts(AsyncConnection):
         With ``drop_old_secrets`` its newest secret alone stays good. With ``reset_limits`` it has no other limits
         of its own than those that are given.
         """
-        call = accounts.update_user(
-            name,
-            kind=kind,
+        request = build(
+            pb.UpdateUserRequest,
+            name=name,
+            kind=pb.USER_KIND_UNSPECIFIED if kind is None else NUMBER_OF[kind],
             enabled=enabled,
             drop_old_secrets=drop_old_secrets,
-            limits=limits,
+            limits=None if limits is None else build(pb.Limits, **asdict(limits)),
             reset_limits=reset_limits,
         )
+        call = Call(wire.UPDATE_USER, request, updated_user_of, not_found=UserNotFound)
         return await self.run(call, timeout_s=timeout_s)
 
     async def add_secret(self, name: str, *, timeout_s: float | None = None) -> NewSecret:
@@ -47,15 +67,22 @@ class AsyncAccounts(AsyncConnection):
 
         Raises UserNotFound, and InvalidArgument for a user with two.
         """
-        return await self.run(accounts.add_secret(name), timeout_s=timeout_s)
+        request = build(pb.UpdateUserRequest, name=name, add_secret=True)
+        call = Call(
+            wire.UPDATE_USER, request, new_secret_of, repeat=Repeat.NEVER, not_found=UserNotFound
+        )
+        return await self.run(call, timeout_s=timeout_s)
 
     async def delete_user(self, name: str, *, timeout_s: float | None = None) -> None:
         """Delete a user and its policies. Raises UserNotFound."""
-        await self.run(accounts.delete_user(name), timeout_s=timeout_s)
+        request = build(pb.DeleteUserRequest, name=name)
+        call = Call(wire.DELETE_USER, request, nothing, repeat=Repeat.NEVER, not_found=UserNotFound)
+        await self.run(call, timeout_s=timeout_s)
 
     async def users(self, *, timeout_s: float | None = None) -> list[User]:
         """Return all users, by name."""
-        return await self.run(accounts.list_users(), timeout_s=timeout_s)
+        call = Call(wire.LIST_USERS, pb.ListUsersRequest(), users_of)
+        return await self.run(call, timeout_s=timeout_s)
 
     async def put_policy(
         self, policy: Policy, *, exists: bool | None = None, timeout_s: float | None = None
@@ -65,7 +92,11 @@ class AsyncAccounts(AsyncConnection):
         ``exists`` says whether there has to be such a one; None for either. Raises PolicyExists, PolicyNotFound,
         UserNotFound, InvalidArgument.
         """
-        return await self.run(accounts.put_policy(policy, exists=exists), timeout_s=timeout_s)
+        message = build(pb.Policy, **asdict(policy))
+        request = build(pb.PutPolicyRequest, policy=message, exists=exists)
+        repeat = Repeat.NEVER if exists is False else Repeat.SAFE  # which would find it there
+        call = Call(wire.PUT_POLICY, request, policy_of, repeat=repeat, not_found=UserNotFound)
+        return await self.run(call, timeout_s=timeout_s)
 
     async def delete_policies(
         self, user: str, resource: str = "", *, timeout_s: float | None = None
@@ -73,8 +104,15 @@ class AsyncAccounts(AsyncConnection):
         """Delete a user's policies for a resource, or all; return how many. Raises UserNotFound,
         PolicyNotFound.
         """
-        return await self.run(accounts.delete_policies(user, resource), timeout_s=timeout_s)
+        request = build(pb.DeletePoliciesRequest, user=user, resource=resource)
+        call = Call(
+            wire.DELETE_POLICIES, request, deleted_count_of, repeat=Repeat.NEVER,
+            not_found=UserNotFound,
+        )  # fmt: skip
+        return await self.run(call, timeout_s=timeout_s)
 
     async def policies(self, user: str = "", *, timeout_s: float | None = None) -> list[Policy]:
         """Return the policies of a user, or of all."""
-        return await self.run(accounts.list_policies(user), timeout_s=timeout_s)
+        request = build(pb.ListPoliciesRequest, user=user)
+        call = Call(wire.LIST_POLICIES, request, policies_of)
+        return await self.run(call, timeout_s=timeout_s)

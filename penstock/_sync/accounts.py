@@ -3,9 +3,25 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
+from penstock import wire
 from penstock._sync.connection import Connection
 from penstock.account_values import Limits, NewSecret, Policy, User, UserKind
-from penstock.calls import accounts
+from penstock.calls.accounts import (
+    NUMBER_OF,
+    deleted_count_of,
+    new_secret_of,
+    policies_of,
+    policy_of,
+    updated_user_of,
+    users_of,
+)
+from penstock.calls.call import Call, nothing
+from penstock.errors import UserNotFound
+from penstock.requests import build
+from penstock.retry import Repeat
+from penstock.v1 import accounts_pb2 as pb
 
 
 class Accounts(Connection):
@@ -15,7 +31,9 @@ class Accounts(Connection):
         self, name: str, kind: UserKind = "normal", *, timeout_s: float | None = None
     ) -> NewSecret:
         """Create a user with a secret, which nothing shows again. Raises UserExists."""
-        return self.run(accounts.create_user(name, kind), timeout_s=timeout_s)
+        request = build(pb.CreateUserRequest, name=name, kind=NUMBER_OF[kind])
+        call = Call(wire.CREATE_USER, request, new_secret_of, repeat=Repeat.NEVER)
+        return self.run(call, timeout_s=timeout_s)
 
     def update_user(
         self,
@@ -33,14 +51,16 @@ class Accounts(Connection):
         With ``drop_old_secrets`` its newest secret alone stays good. With ``reset_limits`` it has no other limits
         of its own than those that are given.
         """
-        call = accounts.update_user(
-            name,
-            kind=kind,
+        request = build(
+            pb.UpdateUserRequest,
+            name=name,
+            kind=pb.USER_KIND_UNSPECIFIED if kind is None else NUMBER_OF[kind],
             enabled=enabled,
             drop_old_secrets=drop_old_secrets,
-            limits=limits,
+            limits=None if limits is None else build(pb.Limits, **asdict(limits)),
             reset_limits=reset_limits,
         )
+        call = Call(wire.UPDATE_USER, request, updated_user_of, not_found=UserNotFound)
         return self.run(call, timeout_s=timeout_s)
 
     def add_secret(self, name: str, *, timeout_s: float | None = None) -> NewSecret:
@@ -48,15 +68,22 @@ class Accounts(Connection):
 
         Raises UserNotFound, and InvalidArgument for a user with two.
         """
-        return self.run(accounts.add_secret(name), timeout_s=timeout_s)
+        request = build(pb.UpdateUserRequest, name=name, add_secret=True)
+        call = Call(
+            wire.UPDATE_USER, request, new_secret_of, repeat=Repeat.NEVER, not_found=UserNotFound
+        )
+        return self.run(call, timeout_s=timeout_s)
 
     def delete_user(self, name: str, *, timeout_s: float | None = None) -> None:
         """Delete a user and its policies. Raises UserNotFound."""
-        self.run(accounts.delete_user(name), timeout_s=timeout_s)
+        request = build(pb.DeleteUserRequest, name=name)
+        call = Call(wire.DELETE_USER, request, nothing, repeat=Repeat.NEVER, not_found=UserNotFound)
+        self.run(call, timeout_s=timeout_s)
 
     def users(self, *, timeout_s: float | None = None) -> list[User]:
         """Return all users, by name."""
-        return self.run(accounts.list_users(), timeout_s=timeout_s)
+        call = Call(wire.LIST_USERS, pb.ListUsersRequest(), users_of)
+        return self.run(call, timeout_s=timeout_s)
 
     def put_policy(
         self, policy: Policy, *, exists: bool | None = None, timeout_s: float | None = None
@@ -66,7 +93,11 @@ class Accounts(Connection):
         ``exists`` says whether there has to be such a one; None for either. Raises PolicyExists, PolicyNotFound,
         UserNotFound, InvalidArgument.
         """
-        return self.run(accounts.put_policy(policy, exists=exists), timeout_s=timeout_s)
+        message = build(pb.Policy, **asdict(policy))
+        request = build(pb.PutPolicyRequest, policy=message, exists=exists)
+        repeat = Repeat.NEVER if exists is False else Repeat.SAFE  # which would find it there
+        call = Call(wire.PUT_POLICY, request, policy_of, repeat=repeat, not_found=UserNotFound)
+        return self.run(call, timeout_s=timeout_s)
 
     def delete_policies(
         self, user: str, resource: str = "", *, timeout_s: float | None = None
@@ -74,8 +105,15 @@ class Accounts(Connection):
         """Delete a user's policies for a resource, or all; return how many. Raises UserNotFound,
         PolicyNotFound.
         """
-        return self.run(accounts.delete_policies(user, resource), timeout_s=timeout_s)
+        request = build(pb.DeletePoliciesRequest, user=user, resource=resource)
+        call = Call(
+            wire.DELETE_POLICIES, request, deleted_count_of, repeat=Repeat.NEVER,
+            not_found=UserNotFound,
+        )  # fmt: skip
+        return self.run(call, timeout_s=timeout_s)
 
     def policies(self, user: str = "", *, timeout_s: float | None = None) -> list[Policy]:
         """Return the policies of a user, or of all."""
-        return self.run(accounts.list_policies(user), timeout_s=timeout_s)
+        request = build(pb.ListPoliciesRequest, user=user)
+        call = Call(wire.LIST_POLICIES, request, policies_of)
+        return self.run(call, timeout_s=timeout_s)

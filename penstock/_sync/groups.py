@@ -5,8 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from penstock import wire
 from penstock._sync.connection import Connection
-from penstock.calls import groups
+from penstock.calls.call import Call, nothing
+from penstock.calls.groups import (
+    clients_of,
+    description_of,
+    group_of,
+    groups_of,
+    resets_of,
+    settings_of,
+    target_of,
+)
+from penstock.errors import GroupNotFound
 from penstock.group_values import (
     Begin,
     ConnectedClient,
@@ -16,6 +27,9 @@ from penstock.group_values import (
     QueueReset,
     ResetTo,
 )
+from penstock.requests import build
+from penstock.retry import Repeat
+from penstock.v1 import gateway_pb2, groups_pb2
 
 
 class Groups(Connection):
@@ -37,14 +51,9 @@ class Groups(Connection):
         ``backoff`` has the delays in milliseconds after the first attempt, the second, and so on. Raises
         GroupExists if there is such a group.
         """
-        call = groups.create(
-            name,
-            retry_max_times=retry_max_times,
-            orderly=orderly,
-            paused=paused,
-            backoff=backoff,
-            begin=begin,
-        )
+        settings = settings_of(name, retry_max_times, orderly, paused, backoff, begin)
+        request = build(groups_pb2.CreateGroupRequest, settings=settings)
+        call = Call(wire.CREATE_GROUP, request, group_of, repeat=Repeat.NEVER)
         return self.run(call, timeout_s=timeout_s)
 
     def update_group(
@@ -59,25 +68,24 @@ class Groups(Connection):
         timeout_s: float | None = None,
     ) -> Group:
         """Change the given settings of a group and return it."""
-        call = groups.update(
-            name,
-            retry_max_times=retry_max_times,
-            orderly=orderly,
-            paused=paused,
-            backoff=backoff,
-            begin=begin,
-        )
+        settings = settings_of(name, retry_max_times, orderly, paused, backoff, begin)
+        request = build(groups_pb2.UpdateGroupRequest, settings=settings)
+        call = Call(wire.UPDATE_GROUP, request, group_of, not_found=GroupNotFound)
         return self.run(call, timeout_s=timeout_s)
 
     def describe_group(
         self, name: str, topic: str = "", *, timeout_s: float | None = None
     ) -> GroupDescription:
         """Return a group's settings and its progress in one topic, or in all of its topics."""
-        return self.run(groups.describe(name, topic), timeout_s=timeout_s)
+        request = build(groups_pb2.DescribeGroupRequest, group=name, topic=topic)
+        call = Call(wire.DESCRIBE_GROUP, request, description_of, not_found=GroupNotFound)
+        return self.run(call, timeout_s=timeout_s)
 
     def group_settings(self, *, timeout_s: float | None = None) -> list[Group]:
         """Return the settings of all groups that have some, by name."""
-        return self.run(groups.list_all(), timeout_s=timeout_s)
+        request = groups_pb2.ListGroupSettingsRequest()
+        call = Call(wire.LIST_GROUP_SETTINGS, request, groups_of)
+        return self.run(call, timeout_s=timeout_s)
 
     def connected_clients(
         self, group: str = "", *, timeout_s: float | None = None
@@ -86,11 +94,17 @@ class Groups(Connection):
 
         Those silent for longest come first. Raises Unimplemented where the reader has no gateway.
         """
-        return self.run(groups.clients(group), timeout_s=timeout_s)
+        request = build(gateway_pb2.ListClientsRequest, group=group)
+        call = Call(wire.LIST_CLIENTS, request, clients_of)
+        return self.run(call, timeout_s=timeout_s)
 
     def delete_group(self, name: str, *, timeout_s: float | None = None) -> None:
         """Delete a group's settings, leases and offsets; its dead letters stay."""
-        self.run(groups.delete(name), timeout_s=timeout_s)
+        request = build(groups_pb2.DeleteGroupRequest, group=name)
+        call = Call(
+            wire.DELETE_GROUP, request, nothing, repeat=Repeat.NEVER, not_found=GroupNotFound
+        )
+        self.run(call, timeout_s=timeout_s)
 
     def reset_group(
         self,
@@ -107,5 +121,15 @@ class Groups(Connection):
         ``to`` is "earliest", "latest", a time, or the offset of the one queue in ``queues``. Leases are
         dropped: an acknowledgement of them is refused.
         """
-        call = groups.reset(name, topic, to, queues=queues, preview=preview)
+        request = build(
+            groups_pb2.ResetGroupRequest,
+            group=name,
+            topic=topic,
+            queue_ids=list(queues),
+            preview=preview,
+            **target_of(to),
+        )
+        # A second reset would drop leases that were made in between.
+        repeat = Repeat.SAFE if preview else Repeat.NEVER
+        call = Call(wire.RESET_GROUP, request, resets_of, repeat=repeat)
         return self.run(call, timeout_s=timeout_s)

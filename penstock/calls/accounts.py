@@ -1,106 +1,19 @@
-"""Calls about accounts: users and policies."""
+"""Accounts in requests and answers: users and policies."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any, Final
 
-from penstock import wire
 from penstock.account_values import Limits, NewSecret, Policy, User, UserKind
-from penstock.calls.call import Call
-from penstock.errors import UserNotFound
-from penstock.requests import build, value_of
-from penstock.retry import Repeat
+from penstock.requests import value_of
 from penstock.v1 import accounts_pb2 as pb
 
-_NUMBER_OF: Final[dict[UserKind, pb.UserKind]] = {
+NUMBER_OF: Final[dict[UserKind, pb.UserKind]] = {
     "normal": pb.NORMAL,
     "super": pb.SUPER,
     "service": pb.SERVICE,
 }
-_KIND_OF: Final = {number: kind for kind, number in _NUMBER_OF.items()}
-
-
-def create_user(name: str, kind: UserKind) -> Call[NewSecret]:
-    """Create a user; a repeat would find it there."""
-    request = build(pb.CreateUserRequest, name=name, kind=_NUMBER_OF[kind])
-    return Call(wire.CREATE_USER, request, _new_secret, repeat=Repeat.NEVER)
-
-
-def update_user(
-    name: str,
-    *,
-    kind: UserKind | None,
-    enabled: bool | None,
-    drop_old_secrets: bool,
-    limits: Limits | None,
-    reset_limits: bool,
-) -> Call[User]:
-    """Set what is given; doing so twice sets the same."""
-    request = build(
-        pb.UpdateUserRequest,
-        name=name,
-        kind=pb.USER_KIND_UNSPECIFIED if kind is None else _NUMBER_OF[kind],
-        enabled=enabled,
-        drop_old_secrets=drop_old_secrets,
-        limits=None if limits is None else build(pb.Limits, **asdict(limits)),
-        reset_limits=reset_limits,
-    )
-    return Call(
-        wire.UPDATE_USER, request, lambda answer: _user(answer.user), not_found=UserNotFound
-    )
-
-
-def add_secret(name: str) -> Call[NewSecret]:
-    """Give a user a second secret; a repeat would find it has two."""
-    request = build(pb.UpdateUserRequest, name=name, add_secret=True)
-    return Call(wire.UPDATE_USER, request, _new_secret, repeat=Repeat.NEVER, not_found=UserNotFound)
-
-
-def delete_user(name: str) -> Call[None]:
-    """Delete a user; a repeat would not find it."""
-    return Call(
-        wire.DELETE_USER,
-        build(pb.DeleteUserRequest, name=name),
-        lambda _: None,
-        repeat=Repeat.NEVER,
-        not_found=UserNotFound,
-    )
-
-
-def list_users() -> Call[list[User]]:
-    """Ask for all users."""
-    return Call(
-        wire.LIST_USERS, pb.ListUsersRequest(), lambda answer: list(map(_user, answer.users))
-    )
-
-
-def put_policy(policy: Policy, *, exists: bool | None) -> Call[Policy]:
-    """Add or replace a policy; doing so twice sets the same, but a repeat would find a new one there."""
-    message = build(pb.Policy, **asdict(policy))
-    request = build(pb.PutPolicyRequest, policy=message, exists=exists)
-    repeat = Repeat.NEVER if exists is False else Repeat.SAFE
-    return Call(wire.PUT_POLICY, request, _policy, repeat=repeat, not_found=UserNotFound)
-
-
-def delete_policies(user: str, resource: str) -> Call[int]:
-    """Delete policies; a repeat would not find them."""
-    return Call(
-        wire.DELETE_POLICIES,
-        build(pb.DeletePoliciesRequest, user=user, resource=resource),
-        lambda answer: int(answer.deleted_count),
-        repeat=Repeat.NEVER,
-        not_found=UserNotFound,
-    )
-
-
-def list_policies(user: str) -> Call[list[Policy]]:
-    """Ask for the policies of a user, or of all."""
-    return Call(
-        wire.LIST_POLICIES,
-        build(pb.ListPoliciesRequest, user=user),
-        lambda answer: list(map(_policy, answer.policies)),
-    )
+_KIND_OF: Final = {number: kind for kind, number in NUMBER_OF.items()}
 
 
 def _user(message: Any) -> User:
@@ -108,9 +21,31 @@ def _user(message: Any) -> User:
     return value_of(User, message, kind=_KIND_OF[message.kind], limits=limits)
 
 
-def _new_secret(answer: Any) -> NewSecret:
+def updated_user_of(answer: Any) -> User:
+    """Return the user that was changed."""
+    return _user(answer.user)
+
+
+def new_secret_of(answer: Any) -> NewSecret:
+    """Return a user with its new secret."""
     return NewSecret(user=_user(answer.user), secret_key=answer.secret_key)
 
 
-def _policy(message: Any) -> Policy:
+def users_of(answer: Any) -> list[User]:
+    """Return the users of an answer."""
+    return list(map(_user, answer.users))
+
+
+def policy_of(message: Any) -> Policy:
+    """Return a policy."""
     return value_of(Policy, message)
+
+
+def policies_of(answer: Any) -> list[Policy]:
+    """Return the policies of an answer."""
+    return list(map(policy_of, answer.policies))
+
+
+def deleted_count_of(answer: Any) -> int:
+    """Return how many policies were deleted."""
+    return int(answer.deleted_count)
