@@ -10,7 +10,6 @@ from typing import Final
 
 import grpc
 
-from penstock.record import Records
 from penstock.v1 import transactions_pb2
 from services import logs
 from services.gateway.messages import names
@@ -23,6 +22,7 @@ from services.gateway.v2 import service_pb2
 from services.loops import Gathering
 from services.upstream import CalledService, CheckingWriter
 from storage.format.properties import REAL_TOPIC
+from storage.format.record import decode_record
 
 TRANSACTIONS: Final = "/penstock.v1.Transactions/"
 END_TRANSACTIONS: Final = f"{TRANSACTIONS}EndTransactions"
@@ -206,7 +206,10 @@ class OrphanedTransactions:
 
     def _pass_on(self, check: transactions_pb2.TransactionCheck) -> None:
         """Ask one producer about each message; a client's transaction has one message."""
-        for record in Records(memoryview(check.records), check.message_count):
+        position = 0
+        for _ in range(check.message_count):
+            record = decode_record(check.records, position)
+            position += record.total_size
             topic = record.properties.get(REAL_TOPIC, "")
             command = service_pb2.TelemetryCommand()
             orphaned = command.recover_orphaned_transaction_command

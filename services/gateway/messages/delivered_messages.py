@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 
-from penstock.errors import UnreadableBody
-from penstock.record import Record, Records
 from penstock.v1 import leases_pb2
 from services.gateway.messages import names
 from services.gateway.messages.times import fill
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2
+from storage.errors import UnreadableBody
 from storage.format import properties
 from storage.format.compression import GZIP_MAGIC
+from storage.format.message_id import encode_message_id
+from storage.format.record import Record, decode_record
 from storage.format.record_layout import SYS_FLAG_COMPRESSED
 
 
@@ -21,8 +22,10 @@ def answers_of(received: leases_pb2.ReceiveResponse, topic: v2.Resource) -> Iter
     """Yield a serialized ReceiveMessageResponse for each record that the reader handed out."""
     handles = received.receipt_handles.decode()
     width = len(handles) // max(received.record_count, 1)
-    records = Records(memoryview(received.records), received.record_count)
-    for place, (record, attempt) in enumerate(zip(records, received.attempts, strict=True)):
+    records, position = received.records, 0
+    for place, attempt in enumerate(received.attempts):
+        record = decode_record(records, position)
+        position += record.total_size
         handle = handles[place * width : (place + 1) * width]
         response = service_pb2.ReceiveMessageResponse()
         fill_message(response.message, record, topic, receipt_handle=handle, attempt=attempt)
@@ -40,7 +43,9 @@ def fill_message(
     system = message.system_properties
     if keys := found.get(properties.KEYS):
         system.keys.extend(properties.split_keys(keys))
-    system.message_id = record.unique_key or record.message_id
+    system.message_id = found.get(properties.UNIQ_KEY) or encode_message_id(
+        record.store_host, record.commit_offset
+    )
     digest = system.body_digest
     digest.type = v2.MD5
     digest.checksum = hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
@@ -90,12 +95,11 @@ def _body(record: Record) -> tuple[bytes, v2.Encoding]:
 
     What cannot be opened is GZIP, as a proxy says of every compressed body: the client finds it corrupted.
     """
-    stored = record.stored_body
     if not record.sys_flag & SYS_FLAG_COMPRESSED:
-        return stored, v2.IDENTITY
-    if stored.startswith(GZIP_MAGIC):
-        return stored, v2.GZIP
-    try:
         return record.body, v2.IDENTITY
+    if record.body.startswith(GZIP_MAGIC):
+        return record.body, v2.GZIP
+    try:
+        return record.decoded_body(), v2.IDENTITY
     except UnreadableBody:
-        return stored, v2.GZIP
+        return record.body, v2.GZIP

@@ -7,11 +7,10 @@ import zlib
 
 import pytest
 
-from penstock.record import Record
 from services.gateway.messages.delivered_messages import fill_message
 from services.gateway.v2 import definition_pb2 as v2
 from storage.format.properties import encode_properties
-from storage.format.record import encode_record
+from storage.format.record import Record, decode_record, encode_record
 
 TOPIC = v2.Resource(name="orders")
 _OF_2024 = 1_704_067_200_000
@@ -27,7 +26,7 @@ def record(**changes: object) -> Record:
         "store_host": "10.0.0.1:10911",
         **changes,
     }
-    return Record(memoryview(encode_record(**fields)), 0)  # type: ignore[arg-type]
+    return decode_record(encode_record(**fields))  # type: ignore[arg-type]
 
 
 def delivered(**changes: object) -> v2.Message:
