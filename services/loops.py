@@ -50,7 +50,7 @@ class Gathering(Generic[ItemT, OutcomeT]):
         make: Callable[[list[ItemT]], Awaitable[Sequence[OutcomeT | Exception]]],
         *,
         most: int | None = None,
-        ended: Callable[[], None] | None = None,
+        ended: Callable[[], object] | None = None,
     ) -> None:
         """A call has ``most`` items at most. ``ended`` is called when none is left."""
         self._make = make

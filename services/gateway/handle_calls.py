@@ -10,12 +10,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-import grpc
 from google.protobuf.message import Message
 
 from penstock.v1 import leases_pb2
 from services import logs
-from services.gateway.messages.statuses import OK, CallRefused, refusal_of
+from services.gateway.messages.statuses import OK, CallRefused
+from services.gateway.retries import answered_until
 from services.gateway.v2 import definition_pb2 as v2
 from services.loops import Gathering
 from services.upstream import CalledService
@@ -24,7 +24,6 @@ from storage.format.receipt_handle import HANDLE_SIZE
 GATHERED_MAX: Final = 1_024
 KEYS_MAX: Final = 100_000
 _CALL_SECONDS: Final = 2.5  # a client waits for 3
-_AGAIN_SECONDS: Final = 0.05
 _FAILED: Final = v2.Status(
     code=v2.INTERNAL_SERVER_ERROR, message="the call was not made, or its answer not understood"
 )
@@ -90,24 +89,18 @@ class HandleCalls:
         if call.duration_ms >= 0:
             request.duration_ms = call.duration_ms  # type: ignore[attr-defined]
         until = self._loop.time() + _CALL_SECONDS
-        is_repeated = False
-        while True:
-            left = until - self._loop.time()
-            try:
-                data = await self._reader.call(call.method, request, timeout_s=left)
-            except grpc.aio.AioRpcError as error:
-                if error.code() is not grpc.StatusCode.UNAVAILABLE or left < _AGAIN_SECONDS * 2:
-                    return [refusal_of(error).status] * len(handles)
-                await asyncio.sleep(_AGAIN_SECONDS)  # the reader starts again
-                is_repeated = True
-                continue
-            break
+        try:
+            data, is_repeated = await answered_until(
+                until, lambda left: self._reader.call(call.method, request, timeout_s=left)
+            )
+        except CallRefused as refused:
+            return [refused.status] * len(handles)
         statuses: list[v2.Status | Exception] = [OK] * len(handles)
-        for refused in call.answer.FromString(data).refused:
-            if is_repeated and refused.problem == leases_pb2.ACKNOWLEDGED:
+        for each in call.answer.FromString(data).refused:
+            if is_repeated and each.problem == leases_pb2.ACKNOWLEDGED:
                 continue  # by the call whose answer was lost
-            problem = _PROBLEMS.get(refused.problem, "the handle was refused")
-            statuses[min(refused.index, len(handles) - 1)] = _invalid(problem)
+            problem = _PROBLEMS.get(each.problem, "the handle was refused")
+            statuses[min(each.index, len(handles) - 1)] = _invalid(problem)
         return statuses
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from typing import Final
 
-import grpc
 from google.protobuf.duration_pb2 import Duration
 
 from penstock.v1 import leases_pb2
@@ -16,9 +15,10 @@ from services.gateway.callers import Caller, caller_of, seconds_left
 from services.gateway.handle_calls import HandleCall, HandleCalls
 from services.gateway.messages import names
 from services.gateway.messages.delivered_messages import answers_of
-from services.gateway.messages.statuses import OK, CallRefused, refusal_of
+from services.gateway.messages.statuses import OK, CallRefused
 from services.gateway.messages.times import fill
 from services.gateway.poll_lines import PollLines
+from services.gateway.retries import answered_until
 from services.gateway.sessions import Sessions
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2
@@ -36,7 +36,6 @@ WAIT_STEP_MS: Final = 100  # less than what the answer of a call has left of its
 ENTRIES_MAX: Final = 4_096
 GIVEN_BACK_MS: Final = 1_000  # until a message is delivered again that its client did not wait for
 _CALL_SECONDS: Final = 10.0
-_AGAIN_SECONDS: Final = 0.05
 _SEE_THE_ENTRIES: Final = v2.Status(code=v2.MULTIPLE_RESULTS, message="see the entries")
 _BEGIN: Final = service_pb2.ReceiveMessageResponse(status=OK).SerializeToString()
 _NOTHING: Final = service_pb2.ReceiveMessageResponse(
@@ -161,24 +160,20 @@ class Receiving:
         self, asked: leases_pb2.ReceiveRequest, context: Context
     ) -> leases_pb2.ReceiveResponse:
         until = self._loop.time() + seconds_left(context, WAIT_SECONDS_MAX + _CALL_SECONDS)
-        while True:
-            left = until - self._loop.time()
+
+        def call(left: float) -> Awaitable[bytes]:
             asked.wait_ms = min(asked.wait_ms, _stepped_ms(left))
-            try:
-                answer = await self._waiting.call(
-                    f"{LEASES}Receive",
-                    asked,
-                    timeout_s=left,
-                    unwanted=lambda data: self._give_back(
-                        asked, leases_pb2.ReceiveResponse.FromString(data)
-                    ),
-                )
-            except grpc.aio.AioRpcError as error:
-                if error.code() is not grpc.StatusCode.UNAVAILABLE or left < _AGAIN_SECONDS * 2:
-                    raise refusal_of(error) from None
-                await asyncio.sleep(_AGAIN_SECONDS)  # the reader starts again
-                continue
-            return leases_pb2.ReceiveResponse.FromString(answer)
+            return self._waiting.call(
+                f"{LEASES}Receive",
+                asked,
+                timeout_s=left,
+                unwanted=lambda data: self._give_back(
+                    asked, leases_pb2.ReceiveResponse.FromString(data)
+                ),
+            )
+
+        answer, _ = await answered_until(until, call)
+        return leases_pb2.ReceiveResponse.FromString(answer)
 
     def _give_back(
         self, asked: leases_pb2.ReceiveRequest, answer: leases_pb2.ReceiveResponse

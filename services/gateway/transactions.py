@@ -14,8 +14,8 @@ from penstock.v1 import transactions_pb2
 from services import logs
 from services.gateway.messages import names
 from services.gateway.messages.delivered_messages import fill_message
-from services.gateway.messages.statuses import CallRefused, refusal_of
-from services.gateway.sends.sender import ANSWER_SECONDS_MAX
+from services.gateway.messages.statuses import CallRefused
+from services.gateway.retries import answered_until
 from services.gateway.telemetry import TelemetryStreams
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2
@@ -42,7 +42,6 @@ _REFUSALS: Final = {
 _WATCH_AGAIN_SECONDS: Final = 1.0
 _WATCHED_TOPICS_MAX: Final = 10_000  # by one call
 _RETURN_SECONDS: Final = 5.0
-_CALL_AGAIN_SECONDS: Final = 0.05
 
 
 class TransactionEnds:
@@ -97,24 +96,12 @@ class TransactionEnds:
             resolution=resolution,
             topic=topic,
         )
-        answer = await self._call(request, max(until for _, until in ends))
+        # While somebody waits: the writer knows how a transaction ended.
+        answer, _ = await answered_until(
+            max(until for _, until in ends),
+            lambda left: self._writer.call(END_TRANSACTIONS, request, timeout_s=max(0.0, left)),
+        )
         return transactions_pb2.EndTransactionsResponse.FromString(answer).transactions
-
-    async def _call(
-        self, request: transactions_pb2.EndTransactionsRequest, wanted_until: float
-    ) -> bytes:
-        """Make a call, again when its answer is lost while somebody waits: the writer knows how a transaction ended."""
-        until = self._loop.time() + ANSWER_SECONDS_MAX
-        while True:
-            left_s = max(0.0, until - self._loop.time())
-            try:
-                return await self._writer.call(END_TRANSACTIONS, request, timeout_s=left_s)
-            except grpc.aio.AioRpcError as error:
-                again_at = self._loop.time() + _CALL_AGAIN_SECONDS
-                is_away = error.code() is grpc.StatusCode.UNAVAILABLE
-                if not is_away or again_at >= min(until, wanted_until):
-                    raise refusal_of(error) from None
-            await asyncio.sleep(_CALL_AGAIN_SECONDS)
 
 
 class OrphanedTransactions:
