@@ -31,7 +31,7 @@ def build(kind: type[_R], /, **fields: Any) -> _R:
         raise InvalidArgument(f"{field}: {problem}" if field else problem, field=field) from error
 
 
-def value_of(kind: type[_V], message: Any, **given: Any) -> _V:
+def value_of(kind: type[_V], message: Any, /, **given: Any) -> _V:
     """Return a dataclass's value with a message's fields of the same names; ``given`` are those that differ."""
     fields: Any = kind.__dataclass_fields__  # type: ignore[attr-defined]
     for name in fields:
