@@ -13,6 +13,7 @@ from penstock.calls.status import (
     lease_status_of,
     out_traffic_of,
     plain,
+    reader,
     retention_report_of,
     stored_traffic_of,
 )
@@ -22,7 +23,6 @@ from penstock.traffic_values import OutTraffic, StoredTraffic
 from penstock.v1 import (
     indexer_pb2,
     leases_pb2,
-    reader_pb2,
     retention_pb2,
     settings_pb2,
     traffic_pb2,
@@ -49,8 +49,7 @@ class Status(Connection):
 
     def reader_status(self, *, timeout_s: float | None = None) -> ReaderStatus:
         """Return what the reader sees."""
-        call = Call(wire.READER_STATUS, reader_pb2.GetReaderStatusRequest(), plain(ReaderStatus))
-        return self.run(call, timeout_s=timeout_s)
+        return self.run(reader(), timeout_s=timeout_s)
 
     def running_settings(
         self, service: Service, *, timeout_s: float | None = None

@@ -8,12 +8,14 @@ from typing import Any, Final, TypeVar
 
 from grpc_health.v1 import health_pb2
 
+from penstock import wire
 from penstock.addresses import Service
 from penstock.calls.call import Call
 from penstock.group_values import GroupLeases, LeaseStatus
 from penstock.requests import value_of
 from penstock.traffic_values import GroupLag, OutTraffic, SentTraffic, StoredTraffic
-from penstock.values import RetainedFile, RetentionReport
+from penstock.v1 import reader_pb2
+from penstock.values import ReaderStatus, RetainedFile, RetentionReport
 from penstock.wire import Method
 
 T = TypeVar("T")
@@ -34,6 +36,11 @@ def health(service: Service) -> Call[bool]:
         request(service=HEALTH_NAMES[service]),
         lambda answer: bool(answer.status == response.SERVING),
     )
+
+
+def reader() -> Call[ReaderStatus]:
+    """Ask what the reader sees."""
+    return Call(wire.READER_STATUS, reader_pb2.GetReaderStatusRequest(), plain(ReaderStatus))
 
 
 def plain(kind: type[T]) -> Callable[[Any], T]:
