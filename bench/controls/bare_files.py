@@ -67,11 +67,6 @@ class BareFiles:
         for thread in self._threads:
             thread.start()
 
-    @property
-    def unflushed_bytes(self) -> int:
-        """Return how much no sync has covered."""
-        return self._appended - self._flushed
-
     def rate(self, seconds: float) -> float:
         """Copy for so long; return records per second."""
         begin = time.perf_counter()

@@ -19,7 +19,6 @@ PARCELS: Final = "parcels"
 REMINDER_COUNT: Final = 200
 PAID_EVERY: Final = 10  # their reminder is recalled
 DELAY_MS: Final = 2_000  # of the first reminder
-APART_MS: Final = 5
 PURCHASE_COUNT: Final = 60
 FOREIGN_EVERY: Final = 10  # the database refuses them
 CRASHED_COUNT: Final = 4  # the shop dies before it commits; of every second one the row is there

@@ -27,9 +27,6 @@ class MetricsPage:
         return cls(text, {family.name: family for family in found})
 
     @property
-    def sample_names(self) -> set[str]:
-        return {sample.name for family in self.families.values() for sample in family.samples}
-
     def value(self, name: str, **labels: str) -> float:
         """The sum of the samples of a name that have these labels; there is one at least."""
         found = [
