@@ -28,7 +28,6 @@ from storage.engine.appender import Appender
 from storage.engine.counts import StoreCounts
 from storage.engine.dead_letters import AppendedDeadLetters, DeadLetterAppender
 from storage.engine.engine import Engine
-from storage.engine.log_access import log_access
 from storage.engine.opening import open_engine
 from storage.engine.producers import ProducerWorker
 from storage.engine.topic_changes import TopicChanges
@@ -42,7 +41,8 @@ from storage.staged.staged_commits import StagedCommits
 from storage.staged.upkeep import StagedCommitUpkeep
 from storage.tables.topics import NewTopic
 from storage.timers.delayed import DelayedMessages
-from storage.transactions.store_transactions import StoreTransactions
+from storage.transactions.checks import TransactionChecks
+from storage.transactions.transactions import Transactions
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
@@ -93,14 +93,11 @@ class StoreWriter:
         self._topics = TopicChanges(engine, self._appender, clock)
         self._dead_letters = DeadLetterAppender(engine, self._appender, self._topics)
         self.timers = DelayedMessages(engine, self._appender, self._topics, clock, workers)
-        self.staged = StagedCommits(
-            engine.filesystem, engine.paths.root, engine.states,
-            log_access(engine, self._appender, self.timers.refuse), clock,
-            timeout_ms=self._config.stage_timeout_ms,
-        )  # fmt: skip
+        self.staged = StagedCommits(engine, self._appender, self.timers.refuse, clock)
         self._upkeep = StagedCommitUpkeep(self.staged, workers=workers)
         parts = engine, self._appender, self._topics, clock
-        self.transactions = StoreTransactions(*parts, workers=workers)
+        self.transactions = Transactions(*parts)
+        self.transaction_checks = TransactionChecks(self.transactions, workers=workers)
         self.revive = ReviveWorker(*parts, self.timers.is_done, workers=workers)
         engine.followers.register("staged", self.staged.needed_offset)
         self.retention = engine.retention
@@ -138,7 +135,7 @@ class StoreWriter:
             writer._producers.start()  # before anything is appended
             writer.staged.recover()
             writer._upkeep.start()
-            writer.transactions.start()
+            writer.transaction_checks.start()
             if writer.revive.has_queues:
                 writer.revive.start()
             writer.timers.start()
@@ -368,7 +365,7 @@ class StoreWriter:
         followers = self.followers.offsets()  # first: they only grow
         held_by = min(followers, key=lambda name: followers[name], default="")
         ended = "the store is closed" if self._appender.is_closed else self.failure()
-        parts = (self._engine.dispatch, self.transactions, self.revive, self._producers)
+        parts = (self._engine.dispatch, self.transaction_checks, self.revive, self._producers)
         problems = (ended, *(part.problem for part in parts))
         return WriterStatus(
             min_commit_offset=log.min_offset,
@@ -398,7 +395,7 @@ class StoreWriter:
             self.timers.end()
             self.staged.close()
             self._upkeep.stop()
-            self.transactions.stop()
+            self.transaction_checks.close()
             self.revive.close()
             self.timers.close()
         with self._topics.lock, self._appender.lock:

@@ -10,7 +10,6 @@ from services.reader.groups import begin_of
 from services.reader.leases import ReaderLeases
 from services.rpc.status import InvalidArgument
 from storage.errors import TopicNotFound
-from storage.leases.queues import StoreQueues
 from storage.reader import StoreReader
 from storage.tables.groups import GroupConfig
 
@@ -39,7 +38,7 @@ class GroupQueues:
     def __init__(self, reader: StoreReader, leases: ReaderLeases) -> None:
         self._reader = reader
         self._leases = leases
-        self._queues = StoreQueues(reader)
+        self._queues = leases.queues
 
     def topics_of(self, group: str) -> list[str]:
         """Return the topics in which a group has progress, by name."""

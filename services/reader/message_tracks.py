@@ -22,7 +22,7 @@ from storage.format.properties import (
     split_keys,
 )
 from storage.format.record import Record, decode_record
-from storage.leases.queues import NOWHERE, StoreQueues
+from storage.leases.queues import NOWHERE
 from storage.leases.values import LeaseTrack, TrackState
 from storage.reader import StoreReader
 
@@ -45,7 +45,7 @@ class MessageTracks:
     def __init__(self, reader: StoreReader, leases: ReaderLeases) -> None:
         self._reader = reader
         self._leases = leases
-        self._queues = StoreQueues(reader)
+        self._queues = leases.queues
 
     def of(
         self, request: leases_pb2.TrackMessageRequest, is_wanted: Callable[[], bool]

@@ -123,7 +123,8 @@ async def _serve(
             Contract(_SERVICES["Writer"], servicer),
             Contract(_SERVICES["DeadLetters"], DeadLetterServicer(store, acks)),
             Contract(
-                _SERVICES["Transactions"], TransactionServicer(store.transactions, acks, draining)
+                _SERVICES["Transactions"],
+                TransactionServicer(store.transactions, store.transaction_checks, acks, draining),
             ),
             Contract(_SERVICES["Timers"], TimerServicer(store.timers, acks)),
             Contract(_SERVICES["Retention"], RetentionServicer(store.retention)),

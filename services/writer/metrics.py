@@ -219,7 +219,7 @@ class WriterCollector:
         transactions = self._store.transactions
         yield gauges(
             "rocketmq_half_messages", "Half messages that are pending.", ("topic",),
-            _by_topic(transactions.pending_counts()),
+            _by_topic(transactions.table.topic_counts()),
         )  # fmt: skip
         for name, commit in (("commit", True), ("rollback", False)):
             yield counters(

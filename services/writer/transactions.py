@@ -13,7 +13,8 @@ from services.rpc.servicer import Context, Draining, raw
 from services.rpc.status import InvalidArgument
 from services.writer.acks import Acks
 from storage.errors import InvalidBatch
-from storage.transactions.store_transactions import StoreTransactions
+from storage.transactions.checks import TransactionChecks
+from storage.transactions.transactions import Transactions
 from storage.transactions.values import (
     EndedTransaction,
     PendingTransaction,
@@ -42,8 +43,11 @@ _RESOLUTIONS: Final = {pb.RESOLUTION_COMMIT: True, pb.RESOLUTION_ROLLBACK: False
 class TransactionServicer:
     """Answers when what was asked for is as durable as the flush mode says."""
 
-    def __init__(self, store: StoreTransactions, acks: Acks, draining: asyncio.Event) -> None:
+    def __init__(
+        self, store: Transactions, checks: TransactionChecks, acks: Acks, draining: asyncio.Event
+    ) -> None:
         self._store = store
+        self._checks = checks
         self._acks = acks
         self._draining = draining
 
@@ -106,7 +110,7 @@ class TransactionServicer:
         waiting = _WaitingChecks()
         await context.send_initial_metadata(())
         watching = asyncio.ensure_future(
-            asyncio.to_thread(self._store.watch, list(request.topics), waiting.ask)
+            asyncio.to_thread(self._checks.watch, list(request.topics), waiting.ask)
         )
         draining = asyncio.ensure_future(self._draining.wait())
         writing = asyncio.ensure_future(waiting.write_on(context))
@@ -132,12 +136,12 @@ class TransactionServicer:
 
     def _uncount(self, checks: Sequence[pb.ReturnedCheck]) -> None:
         for check in checks:
-            self._store.uncount(check.transaction_id, check.check_count)
+            self._checks.uncount(check.transaction_id, check.check_count)
 
     def _unwatch(self, watching: asyncio.Future[int]) -> None:
         if not watching.cancelled() and watching.exception() is None:
             loop = asyncio.get_running_loop()
-            loop.run_in_executor(None, self._store.unwatch, watching.result())
+            loop.run_in_executor(None, self._checks.unwatch, watching.result())
 
     async def _acknowledged(self, end_commit_offset: int) -> None:
         if not self._acks.has(end_commit_offset):

@@ -87,24 +87,34 @@ class CheckpointFile:
     _writer_version = _writer_word("version")
     _writer_boot_low = _writer_word("boot_id_low")
     _writer_boot_high = _writer_word("boot_id_high")
-    _writer_session = _writer_word("session")
+    writer_session = _writer_word("session")
+    """Changes with every start of the writer."""
     _writer_process_id = _writer_word("process_id")
-    _min_commit_offset = _writer_word("min_commit_offset")
-    _appended_offset = _writer_word("appended_offset")
-    _committed_offset = _writer_word("committed_offset")
-    _flushed_offset = _writer_word("flushed_offset")
-    _confirm_offset = _writer_word("confirm_offset")
-    _dispatched_offset = _writer_word("dispatched_offset")
-    _config_generation = _writer_word("config_generation")
+    min_commit_offset = _writer_word("min_commit_offset")
+    """Start of the oldest record."""
+    appended_offset = _writer_word("appended_offset")
+    """End of what is appended, in the pool or the page cache."""
+    committed_offset = _writer_word("committed_offset")
+    """End of what is in the page cache."""
+    flushed_offset = _writer_word("flushed_offset")
+    """End of what is durable."""
+    confirm_offset = _writer_word("confirm_offset")
+    """End of what followers and readers may read."""
+    dispatched_offset = _writer_word("dispatched_offset")
+    """End of the records that the consume queues cover."""
+    config_generation = _writer_word("config_generation")
+    """Differs after every change of the topic table."""
     _writer_flags = _writer_word("flags")
 
     _indexer_magic = _indexer_word("magic")
     _indexer_version = _indexer_word("version")
     _indexer_boot_low = _indexer_word("boot_id_low")
     _indexer_boot_high = _indexer_word("boot_id_high")
-    _indexer_session = _indexer_word("session")
+    indexer_session = _indexer_word("session")
+    """Changes with every start of an indexer, and whenever one goes back in the log."""
     _indexer_process_id = _indexer_word("process_id")
-    _indexed_offset = _indexer_word("indexed_offset")
+    indexed_offset = _indexer_word("indexed_offset")
+    """End of the records that queries by key cover."""
     _indexer_flags = _indexer_word("flags")
 
     def __init__(self, file: File, role: Role, boot_id: bytes) -> None:
@@ -169,54 +179,14 @@ class CheckpointFile:
         return self._head.tobytes()
 
     @property
-    def writer_session(self) -> int:
-        """Changes with every start of the writer."""
-        return self._writer_session
-
-    @property
     def writer_is_writable(self) -> bool:
         """Whether the writer accepts messages."""
         return bool(self._writer_flags & _FLAG_WRITABLE)
 
     @property
-    def min_commit_offset(self) -> int:
-        """Start of the oldest record."""
-        return self._min_commit_offset
-
-    @property
     def last_min_commit_offset(self) -> int | None:
         """Start of the oldest record as the last session of any boot left it; None if there was none."""
-        return self._min_commit_offset if self._writer_magic == layout.WRITER_LIVE_MAGIC else None
-
-    @property
-    def appended_offset(self) -> int:
-        """End of what is appended, in the pool or the page cache."""
-        return self._appended_offset
-
-    @property
-    def committed_offset(self) -> int:
-        """End of what is in the page cache."""
-        return self._committed_offset
-
-    @property
-    def flushed_offset(self) -> int:
-        """End of what is durable."""
-        return self._flushed_offset
-
-    @property
-    def confirm_offset(self) -> int:
-        """End of what followers and readers may read."""
-        return self._confirm_offset
-
-    @property
-    def dispatched_offset(self) -> int:
-        """End of the records that the consume queues cover."""
-        return self._dispatched_offset
-
-    @property
-    def config_generation(self) -> int:
-        """Differs after every change of the topic table."""
-        return self._config_generation
+        return self.min_commit_offset if self._writer_magic == layout.WRITER_LIVE_MAGIC else None
 
     def end_session(self) -> None:
         """Have the live positions of the writer before hold no more, in this boot as after the next."""
@@ -235,25 +205,25 @@ class CheckpointFile:
         Positions are in place before the session is valid, for readers that look meanwhile.
         """
         self._writer_magic = 0
-        self._min_commit_offset = min_commit_offset
-        self._appended_offset = end_offset
-        self._committed_offset = end_offset
-        self._flushed_offset = end_offset
-        self._confirm_offset = end_offset
-        self._dispatched_offset = dispatched_offset
-        self._config_generation = config_generation
+        self.min_commit_offset = min_commit_offset
+        self.appended_offset = end_offset
+        self.committed_offset = end_offset
+        self.flushed_offset = end_offset
+        self.confirm_offset = end_offset
+        self.dispatched_offset = dispatched_offset
+        self.config_generation = config_generation
         self._writer_version = layout.VERSION
         self._writer_boot_low = self._boot_low
         self._writer_boot_high = self._boot_high
         self._writer_process_id = os.getpid()
-        self._writer_session = secrets.randbits(63) | 1
+        self.writer_session = secrets.randbits(63) | 1
         self._writer_flags = _FLAG_WRITABLE
         self._writer_magic = layout.WRITER_LIVE_MAGIC
         self._writer_wake.bump()
 
     def publish_appended(self, commit_offset: int) -> None:
         """Store the appended offset; wakes no waiter."""
-        self._appended_offset = commit_offset
+        self.appended_offset = commit_offset
 
     def publish_append(self, commit_offset: int, *, confirm: bool) -> None:
         """Store what an append without a pool moves, the confirmed offset last; wakes no waiter."""
@@ -266,11 +236,11 @@ class CheckpointFile:
 
     def publish_committed(self, commit_offset: int) -> None:
         """Store the committed offset; wakes no waiter."""
-        self._committed_offset = commit_offset
+        self.committed_offset = commit_offset
 
     def publish_flushed(self, commit_offset: int) -> None:
         """Store the flushed offset; wakes no waiter."""
-        self._flushed_offset = commit_offset
+        self.flushed_offset = commit_offset
 
     def publish_confirm(self, commit_offset: int, *, wake: bool = True) -> None:
         """Let followers read up to here; call after the bytes are in the file.
@@ -278,23 +248,23 @@ class CheckpointFile:
         Without ``wake`` no waiter is woken: the dispatch that follows does it, and saves the appender
         a system call for every batch.
         """
-        self._confirm_offset = commit_offset
+        self.confirm_offset = commit_offset
         if wake:
             self._writer_wake.bump()
 
     def publish_dispatched(self, commit_offset: int) -> None:
         """Say that the queues cover everything up to here and wake who waits for it."""
-        self._dispatched_offset = commit_offset
+        self.dispatched_offset = commit_offset
         self._writer_wake.bump()
 
     def publish_min_commit_offset(self, commit_offset: int) -> None:
         """Say where the log begins after old files were removed, and wake who waits."""
-        self._min_commit_offset = commit_offset
+        self.min_commit_offset = commit_offset
         self._writer_wake.bump()
 
     def publish_config_generation(self, generation: int) -> None:
         """Say that the topic table on disk changed, and wake who waits."""
-        self._config_generation = generation
+        self.config_generation = generation
         self._writer_wake.bump()
 
     def publish_writable(self, writable: bool) -> None:
@@ -324,24 +294,14 @@ class CheckpointFile:
             and (self._indexer_boot_low, self._indexer_boot_high) == self._boot
         )
 
-    @property
-    def indexer_session(self) -> int:
-        """Changes with every start of an indexer, and whenever one goes back in the log."""
-        return self._indexer_session
-
-    @property
-    def indexed_offset(self) -> int:
-        """End of the records that queries by key cover."""
-        return self._indexed_offset
-
     def start_indexer(self, *, indexed_offset: int) -> None:
         """Begin an indexer session; one of the same boot stays valid until then."""
         # A reader that found none in between would take the files that are there for all.
-        self._indexed_offset = indexed_offset
+        self.indexed_offset = indexed_offset
         self._indexer_version = layout.VERSION
         self._indexer_process_id = os.getpid()
         self._indexer_flags = _FLAG_RUNNING
-        self._indexer_session = secrets.randbits(63) | 1
+        self.indexer_session = secrets.randbits(63) | 1
         # Last: a sector of another boot counts from here on, one that never was any with its magic.
         self._indexer_boot_low = self._boot_low
         self._indexer_boot_high = self._boot_high
@@ -350,7 +310,7 @@ class CheckpointFile:
 
     def publish_indexed(self, commit_offset: int) -> None:
         """Say that everything up to here is found by key, and wake who waits for it."""
-        self._indexed_offset = commit_offset
+        self.indexed_offset = commit_offset
         self._indexer_wake.bump()
 
     def stop_indexer(self) -> None:

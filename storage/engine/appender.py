@@ -8,9 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from storage.counts import Histogram
-from storage.engine.parked import ASKS_FOR_DELAY, as_parked, recall_times_ms
-from storage.engine.put_results import joined_results, put_results
-from storage.engine.queue_checks import check_queues, check_topics
+from storage.engine.put_results import (
+    ASKS_FOR_DELAY,
+    as_parked,
+    joined_results,
+    put_results,
+    recall_times_ms,
+)
 from storage.engine.queue_ends import QueueEnds
 from storage.engine.repeats import Repeats
 from storage.errors import (
@@ -157,7 +161,7 @@ class Appender:
             return None
         self.check_open()
         self._check_not_refused()
-        check_queues(self._engine.topics, prepared.queues)
+        self._engine.topics.check_queues(prepared.queues)
         return self._park(prepared)
 
     def message_slices(self, size_bytes: int) -> MessageSlices:
@@ -303,8 +307,8 @@ class Appender:
                     producer = None
             self._admit(prepared.placed_size, decided=decided)
             if decided:
-                check_topics(topics, checked)
-            check_queues(topics, highest_of_topics(wanted) if decided else checked)
+                topics.check_topics(checked)
+            topics.check_queues(highest_of_topics(wanted) if decided else checked)
             firsts = self._ends.of_all(keys, places)
             next_queue_offsets = firsts.copy()
             store_timestamp_ms = self._clock.now_ms()
@@ -349,7 +353,7 @@ class Appender:
     def check_queue(self, key: QueueKey) -> None:
         """Raise unless the topic may be written to and has the queue, and producers are not refused."""
         self._check_not_refused()
-        check_queues(self._engine.topics, [key])
+        self._engine.topics.check_queues([key])
 
     def check_open(self) -> None:
         """Raise StoreClosed after ``close``, StoreFailed once nothing more can be acknowledged."""

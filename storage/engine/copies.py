@@ -37,6 +37,7 @@ from storage.kernels.scan import scan_records
 from storage.log.batches import Prepared, QueueKey
 
 if TYPE_CHECKING:
+    from storage.engine.engine import Engine
     from storage.kernels.columns import ByteArray, Rows
 
 Targets = npt.NDArray[np.int64]
@@ -105,15 +106,14 @@ def copied(
     return copies[:size]
 
 
-def prepared_copies(
-    copies: ByteArray, count: int, *, store_host_size: int, append_crc: bool
-) -> Prepared:
+def prepared_copies(engine: Engine, copies: ByteArray, count: int) -> Prepared:
     """Return ``count`` copies as a batch that an appender takes; they were never checked as a client's are."""
     rows = new_rows(count)
     scanned, _, stop = scan_records(copies, 0, copies.size, 0, 0, rows)
     assert (scanned, stop) == (count, STOP_END)
     sizes = np.empty(count, np.int64)
-    total = placed_size(copies, rows, count, store_host_size, append_crc, sizes)
+    append_crc = engine.config.append_property_crc
+    total = placed_size(copies, rows, count, len(engine.store_host), append_crc, sizes)
     assert total >= 0
     group_of = np.empty(count, np.int64)
     first_row = np.empty(count, np.int64)

@@ -15,7 +15,6 @@ A property that would make the block too long is left out: the message is worth 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -27,7 +26,7 @@ from storage.engine.copies import (
     scanned,
     store_host_of,
 )
-from storage.errors import InvalidMessage, TopicExists
+from storage.errors import InvalidMessage
 from storage.format.message_id import encode_message_id
 from storage.format.names import DLQ_PREFIX, group_name_problem
 from storage.format.properties import (
@@ -51,8 +50,6 @@ from storage.kernels.columns import (
     stop_text,
 )
 from storage.kernels.copies import TARGET_TIMES, dropped_names
-from storage.kernels.lookup import check_one
-from storage.tables.topics import NewTopic
 
 if TYPE_CHECKING:
     from storage.engine.appender import Appender
@@ -88,8 +85,6 @@ class DeadLetterAppender:
         self._engine = engine
         self._appender = appender
         self._topics = topics
-        self._store_host_size = len(engine.store_host)
-        self._append_crc = engine.config.append_property_crc
         self._size_max = engine.log.files.file_size - BLANK_SIZE
 
     def append(
@@ -117,9 +112,8 @@ class DeadLetterAppender:
                 uncopied.append(record)
             else:
                 found.append((record, times))
-        if found and topic not in self._engine.topics:
-            with suppress(TopicExists):  # another call was faster
-                self._create(topic)
+        if found:
+            self._topics.ensure({topic: 1})
         for records in self._runs(found):
             self._append(topic, records)
         return AppendedDeadLetters(
@@ -128,25 +122,15 @@ class DeadLetterAppender:
             uncopied=tuple(uncopied),
         )
 
-    def _create(self, topic: str) -> None:
-        (created,) = self._topics.create([[NewTopic(name=topic, queue_count=1)]])
-        if isinstance(created, Exception):
-            raise created
-
     def _record(self, index: int, commit_offset: int) -> ByteArray | UncopiedRecord:
         """Return the bytes of the record at a commit offset, or what is wrong with it."""
-        file = self._engine.committed_file(commit_offset)
-        if file is None:
+        record, stop = self._engine.record_at(commit_offset)
+        if record is None:
             return UncopiedRecord(index, _NO_COPY)
-        position = commit_offset - file.start_offset
-        size, stop = check_one(file.array, position, file.size, commit_offset)
-        if size == 0 or stop != STOP_END:
-            reason = stop_text(stop) if size else _NO_COPY
-        elif size + GROWTH_MAX > self._size_max:
-            reason = _TOO_LONG
-        else:
-            return file.array[position : position + size]
-        return UncopiedRecord(index, reason)
+        if stop != STOP_END:
+            return UncopiedRecord(index, stop_text(stop))
+        is_long = record.size + GROWTH_MAX > self._size_max
+        return UncopiedRecord(index, _TOO_LONG) if is_long else record
 
     def _runs(
         self, records: Sequence[tuple[ByteArray, int]]
@@ -168,10 +152,7 @@ class DeadLetterAppender:
         copies = dead_letters_of(
             [record for record, _ in records], topic, [times for _, times in records]
         )
-        prepared = prepared_copies(
-            copies, len(records),
-            store_host_size=self._store_host_size, append_crc=self._append_crc,
-        )  # fmt: skip
+        prepared = prepared_copies(self._engine, copies, len(records))
         self._appender.append(prepared, decided=True)
 
 

@@ -17,6 +17,8 @@ from storage.files.mapped_file import MappedFile
 from storage.files.mapped_file_queue import MappedFileQueue
 from storage.files.transient_store_pool import TransientStorePool
 from storage.format.hosts import encode_host
+from storage.kernels.columns import STOP_END
+from storage.kernels.lookup import check_one
 from storage.log.acknowledgement import (
     APPENDED,
     COMMITTED,
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from storage.config import StoreConfig
     from storage.files.filesystem import FileSystem
     from storage.journal.states import StateJournal
+    from storage.kernels.columns import ByteArray
 
 DRAIN_TIMEOUT_S: Final = 60.0
 
@@ -310,6 +313,15 @@ class Engine:
         if commit_offset >= log.committed_offset and self.committer is not None:
             self.committer.step()  # a pool buffer lacks what was committed before
         return log.files.find(commit_offset) if commit_offset < log.committed_offset else None
+
+    def record_at(self, commit_offset: int) -> tuple[ByteArray | None, int]:
+        """Return what stands at a commit offset, None if it is no record of that place, and what its check stopped at."""
+        file = self.committed_file(commit_offset)
+        if file is None:
+            return None, STOP_END
+        position = commit_offset - file.start_offset
+        size, stop = check_one(file.array, position, file.size, commit_offset)
+        return file.array[position : position + size] if size else None, stop
 
     def settle(self) -> int:
         """Flush and dispatch everything that was appended before the call; return its end."""

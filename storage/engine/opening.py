@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from storage.tables.consumer_offsets import ConsumerOffsets
 from storage.tables.topic_table import TopicTable
 from storage.view.file_sizes import effective_config
 from storage.view.layout import StorePaths, check_is_store
-from storage.view.settings import load_settings, save_settings, settle_settings
+from storage.view.settings import damaged_settings, load_settings, save_settings
 from storage.workers import Threads, Workers
 
 if TYPE_CHECKING:
@@ -92,8 +92,8 @@ def _recover_and_wire(
     wire: Callable[..., Engine], parts: ExitStack, *, compares_all: bool,
 ) -> Engine:  # fmt: skip
     """Return the engine of a recovered store; what is opened for it goes on to ``parts``, too."""
-    with suppress(StoreFull):  # the other of the two files is whole, and counts
-        report(paths.settings.name, settle_settings(filesystem, paths))
+    for name, problem in damaged_settings(filesystem, paths).items():
+        report(name, problem)
     settings = load_settings(filesystem, paths)
     states = StateJournal(filesystem, paths.journal)
     parts.callback(states.close)
@@ -112,7 +112,9 @@ def _recover_and_wire(
         positions.end_session()
     if durable.store_id != settings.store_id:
         durable = durable._replace(trusted=False)
-    if not settings.present:
+    with (
+        suppress(StoreFull) if settings.present else nullcontext()
+    ):  # one of the two files is whole
         settings = save_settings(filesystem, paths, settings, config)
     files = MappedFileQueue(
         filesystem,

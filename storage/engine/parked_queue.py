@@ -15,9 +15,8 @@ from storage.view.queues.records import records_at
 from storage.view.queues.unit_search import first_unit_at
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from storage.files.filesystem import ByteArray, FileSystem
+    from storage.engine.engine import Engine
+    from storage.files.filesystem import ByteArray
     from storage.message import Damage
 
 Longs = npt.NDArray[np.int64]
@@ -39,18 +38,30 @@ class ParkedRecords(NamedTuple):
     damaged: tuple[Damage, ...]
 
 
-class ParkedQueue:
-    """Used by one thread. ``log`` is the writer's own view, of which it sets the bounds."""
+class ParkedLog(CommitLogView):
+    """A writer's own view of its log, as far as it was dispatched at the last ``look``."""
 
-    def __init__(
-        self, filesystem: FileSystem, directory: Path, log: CommitLogView, topic: str, queue_id: int
-    ) -> None:
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine.filesystem, engine.paths.commit_log, mapped_files_max=8)
+        self.engine = engine
+
+    def look(self) -> int:
+        """See what was dispatched by now; return where that ends."""
+        position = self.engine.dispatch.position
+        self.set_bounds(self.engine.log.min_offset, position)
+        return position
+
+
+class ParkedQueue:
+    """Used by one thread."""
+
+    def __init__(self, log: ParkedLog, topic: str, queue_id: int) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self._log = log
         self._view = ConsumeQueueView(
-            filesystem,
-            directory / topic / str(queue_id),
+            log.engine.filesystem,
+            log.engine.paths.consume_queue / topic / str(queue_id),
             log,
             mapped_files_max=MAPPED_FILES_MAX,
         )

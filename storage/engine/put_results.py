@@ -1,13 +1,24 @@
-"""What is answered for messages that are put."""
+"""What is answered for messages that are put, parked ones too."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from storage.format.consume_entry import SCHEDULE_TOPIC
 from storage.format.message_id import encode_message_id
-from storage.kernels.columns import COMMIT_OFFSET, QUEUE_ID, QUEUE_OFFSET
+from storage.format.names import TIMER_TOPIC
+from storage.format.properties import TIMER_OUT_MS, decode_properties
+from storage.kernels.columns import (
+    COMMIT_OFFSET,
+    HAS_DELAY,
+    HAS_TIMER,
+    PROPERTIES_LENGTH,
+    PROPERTIES_POSITION,
+    QUEUE_ID,
+    QUEUE_OFFSET,
+)
 from storage.message import BatchResult, Message, PutResult, QueueRange
 
 if TYPE_CHECKING:
@@ -17,6 +28,11 @@ if TYPE_CHECKING:
 
     from storage.kernels.columns import Rows
     from storage.log.batches import Prepared
+
+
+ASKS_FOR_DELAY: Final = HAS_DELAY | HAS_TIMER
+PARKING_TOPICS: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC})
+NOT_PARKED: Final = -1
 
 
 def put_results(
@@ -63,3 +79,30 @@ def joined_results(
             placed[:, QUEUE_OFFSET].tolist(), strict=True,
         )
     ]  # fmt: skip
+
+
+def recall_times_ms(prepared: Prepared) -> list[int]:
+    """Return for each record by which time it can be recalled, 0 for a delay level, NOT_PARKED for others.
+
+    It is a broker's: a millisecond after the second that its timer knows.
+    """
+    times = []
+    groups = prepared.group_of[: prepared.record_count].tolist()
+    for row, group in zip(prepared.rows[: prepared.record_count], groups, strict=True):
+        topic = prepared.queues[group][0].decode()
+        if topic not in PARKING_TOPICS:
+            times.append(NOT_PARKED)
+        elif topic == SCHEDULE_TOPIC:
+            times.append(0)
+        else:
+            begin = int(row[PROPERTIES_POSITION])
+            block = prepared.data[begin : begin + int(row[PROPERTIES_LENGTH])].tobytes()
+            times.append(int(decode_properties(block)[TIMER_OUT_MS]) + 1)
+    return times
+
+
+def as_parked(result: PutResult, recall_ms: int) -> PutResult:
+    """Return the result of a message: of one that was parked, without the place that it does not have yet."""
+    if recall_ms == NOT_PARKED:
+        return result
+    return result._replace(queue_offset=-1, recall_ms=recall_ms)

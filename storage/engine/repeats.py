@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 
-from storage.engine.parked import PARKING_TOPICS
+from storage.engine.put_results import PARKING_TOPICS
 from storage.errors import (
     InvalidBatch,
     InvalidMessage,

@@ -10,10 +10,18 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from storage.engine.topic_shrink import Count, UpcomingIn, check_shrink
-from storage.errors import InvalidMessage, StoreBusy, StoreError, StoreFailed, StoreFull
+from storage.errors import (
+    InvalidMessage,
+    StoreBusy,
+    StoreError,
+    StoreFailed,
+    StoreFull,
+    TopicExists,
+)
 from storage.format.consume_entry import SCHEDULE_TOPIC
 from storage.format.names import GIVEN_UP_TOPIC, HALF_REMOVAL_TOPIC, HALF_TOPIC, TIMER_TOPIC
 from storage.tables.consumer_offsets import ConsumerOffsets
+from storage.tables.topics import NewTopic
 from storage.view.settings import StoreSettings, save_settings
 
 if TYPE_CHECKING:
@@ -21,7 +29,7 @@ if TYPE_CHECKING:
     from storage.engine.appender import Appender
     from storage.engine.engine import Engine
     from storage.tables.topic_table import Created
-    from storage.tables.topics import NewTopic, TopicConfig
+    from storage.tables.topics import TopicConfig
 
 
 STORES_OWN: Final = MappingProxyType(
@@ -69,6 +77,17 @@ class TopicChanges:
                 created = self._topics.create_all(groups, now_ms=self._clock.now_ms())
             self._publish()
             return created
+
+    def ensure(self, queue_counts: Mapping[str, int]) -> None:
+        """Make topics of these names and numbers of queues where they are missing; durable on return."""
+        missing = [
+            [NewTopic(name=name, queue_count=count)]
+            for name, count in queue_counts.items()
+            if name not in self._topics
+        ]
+        for created in self.create(missing) if missing else ():
+            if isinstance(created, Exception) and not isinstance(created, TopicExists):
+                raise created  # if it exists, another call was faster
 
     def update(
         self,

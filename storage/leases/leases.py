@@ -88,9 +88,9 @@ class Leases:
         self._groups = reader.groups
         self._filesystem = filesystem or OsFileSystem()
         self._directory = reader.directory / LEASE_DIRECTORY
-        self._queues = StoreQueues(reader)
+        self.queues = StoreQueues(reader)
         tables = StorePaths(reader.directory).config
-        self._sets = QueueSets(self._queues, BrokerOrders(self._filesystem, tables))
+        self._sets = QueueSets(self.queues, BrokerOrders(self._filesystem, tables))
         self._owners = Owners(self.config.renewed_max_ms)
         self._guard = threading.Lock()  # of all that follows
         self._saving = threading.Lock()  # of groups' offsets; it is taken before the other one
@@ -116,7 +116,7 @@ class Leases:
 
         A journal that cannot be read is left out: groups go on at their offsets in consumerOffset.json.
         """
-        self._queues.offsets.own()
+        self.queues.offsets.own()
         tables = StorePaths(self._directory.parent).config
         if self._filesystem.exists(tables):
             # What a killed process has replaced and not synced counts in the journal from here on.
@@ -164,7 +164,7 @@ class Leases:
 
     def _new(self, group: str, topic: str) -> GroupTopic:
         return GroupTopic(
-            group, topic, key=_key_of(self._key, group, topic), store=self._queues,
+            group, topic, key=_key_of(self._key, group, topic), store=self.queues,
             owners=self._owners, config=self.config,
         )  # fmt: skip
 
@@ -345,7 +345,7 @@ class Leases:
 
     def check_topic(self, topic: str) -> None:
         """Raise TopicNotFound if there is no such topic."""
-        self._queues.queue_ids(topic)
+        self.queues.queue_ids(topic)
 
     def add_listener(self, listener: Listener) -> None:
         """Call ``listener(group, topic)`` when messages may be visible sooner than ``nearest_ms`` said.
@@ -374,7 +374,7 @@ class Leases:
 
         The topic may be a retry topic. Times are those of ``clock``.
         """
-        incarnation, now_ms = self._queues.reader.incarnation_of(topic), self.clock.now_ms()
+        incarnation, now_ms = self.queues.reader.incarnation_of(topic), self.clock.now_ms()
         found = []
         with self._guard:
             self._opened()
@@ -439,7 +439,7 @@ class Leases:
         What precedes an offset is acknowledged. An offset below the group's own sets the group back; it is refused
         with GroupInUse while members have messages of the topic. Raises if the save failed.
         """
-        table = self._queues.offsets
+        table = self.queues.offsets
         with self._saving:  # else a save of leases could write an older offset in between
             if not self.is_used:
                 with (
@@ -470,7 +470,7 @@ class Leases:
                         group = self._groups.settings_of(held.group)
                         self._ready(group, held.topic, changes)
                 held.check_commit(offset)
-            self._queues.offsets.commit(*offset)
+            self.queues.offsets.commit(*offset)
         except (StoreError, OSError) as error:
             return error
         return None
@@ -500,8 +500,8 @@ class Leases:
                         for queue in self._topics.pop(key).queues:
                             changes.note(FORGOTTEN, queue, 0)
             if not topic:
-                self._queues.offsets.forget(group)
-                self._queues.offsets.save()
+                self.queues.offsets.forget(group)
+                self.queues.offsets.save()
 
     # ---- upkeep
 
@@ -528,11 +528,11 @@ class Leases:
 
     def _save_offsets(self) -> None:
         has_begun, self.has_begun = self.has_begun, False  # before the look at who there is
-        table, moved = self._queues.offsets, []
+        table, moved = self.queues.offsets, []
         try:
             topics, live_count = list(self._topics.values()), 0
             sources = {queue.name.source for held in topics for queue in held.queues}
-            incarnations = {each: self._queues.reader.incarnation_of(each) for each in sources}
+            incarnations = {each: self.queues.reader.incarnation_of(each) for each in sources}
             for held in topics:  # calls go on between them
                 with self._changing() as changes:
                     if self._topics.get((held.group, held.topic)) is not held:

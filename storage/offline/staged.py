@@ -10,8 +10,7 @@ from storage.errors import DamagedStage, StoreBusy
 from storage.format.stage import safe_name
 from storage.journal.states import read_states
 from storage.staged.application import version_directory
-from storage.staged.intent import Intent, load_intents
-from storage.staged.ledger import load_ledgers
+from storage.staged.ledger import Intent, load_intents, load_ledgers
 from storage.staged.stages import DIRECTORY, Stage, is_sealed, read_stage, stage_name
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from storage.engine.copies import prepared_copies
-from storage.engine.parked_queue import ParkedQueue
+from storage.engine.parked_queue import ParkedLog, ParkedQueue
 from storage.engine.system_group import SystemGroup
-from storage.errors import StoreBusy, StoreError, StoreFull, TopicExists, TopicNotFound
+from storage.errors import StoreBusy, StoreError, StoreFull, TopicNotFound
 from storage.format.names import topic_name_problem
 from storage.kernels.columns import (
     BODY_LENGTH,
@@ -43,8 +43,6 @@ from storage.revive.checkpoints import (
 from storage.revive.copied_before import CopiesBefore
 from storage.revive.copies import retry_copies
 from storage.revive.progress import ReviveProgress, hand_over, load_progress, save_progress
-from storage.tables.topics import NewTopic
-from storage.view.log.commit_log import CommitLogView
 from storage.workers import Worker, Workers
 
 if TYPE_CHECKING:
@@ -103,7 +101,7 @@ class ReviveWorker(Worker):
         self._topics = topics
         self._clock = clock
         self._timers_are_done = timers_are_done
-        self._log = CommitLogView(engine.filesystem, engine.paths.commit_log, mapped_files_max=8)
+        self._log = ParkedLog(engine)
         self._group = SystemGroup(engine.filesystem, engine.paths.config, clock, REVIVE_GROUP)
         self._queues: dict[tuple[str, int], _ReviveQueue] = {}
         self._sources: dict[tuple[str, int], ParkedQueue] = {}
@@ -165,7 +163,7 @@ class ReviveWorker(Worker):
         end_offset = self._engine.log.appended_offset
         if not self._engine.dispatch.wait(end_offset, DISPATCH_WAIT_S):
             return TIMERS_WAIT_S
-        self._log.set_bounds(self._engine.log.min_offset, self._engine.dispatch.position)
+        self._log.look()
         if not self._queues:
             self._load()
         if self._read():
@@ -177,11 +175,7 @@ class ReviveWorker(Worker):
     def _load(self) -> None:
         for name, end in self._ends.items():
             next_offset = min(self._kept.get(name, 0), end)
-            self._queues[name] = _ReviveQueue(self._parked_queue(*name), next_offset)
-
-    def _parked_queue(self, topic: str, queue_id: int) -> ParkedQueue:
-        paths = self._engine.paths
-        return ParkedQueue(self._engine.filesystem, paths.consume_queue, self._log, topic, queue_id)
+            self._queues[name] = _ReviveQueue(ParkedQueue(self._log, *name), next_offset)
 
     def _read(self) -> bool:
         """Take in what is new in the revive topics; return whether there was anything."""
@@ -253,7 +247,7 @@ class ReviveWorker(Worker):
             return
         queue = self._sources.get(source)
         if queue is None:
-            queue = self._sources[source] = self._parked_queue(*source)
+            queue = self._sources[source] = ParkedQueue(self._log, *source)
         records = queue.records(np.array(wanted, np.int64), bytes_max=self._bytes_max, room=0)
         # What lies after the queue's end was lost with the end of the log.
         looked_at = set(wanted[: records.looked_at] or wanted)
@@ -286,10 +280,7 @@ class ReviveWorker(Worker):
             return True
         if topic_name_problem(name):
             return False
-        with suppress(TopicExists):
-            (created,) = self._topics.create([[NewTopic(name=name, queue_count=1)]])
-            if isinstance(created, Exception):
-                raise created
+        self._topics.ensure({name: 1})
         return True
 
     def _copies_before(self, retry_topic: str) -> CopiesBefore:
@@ -302,7 +293,7 @@ class ReviveWorker(Worker):
                 for each in queue.open.values()
                 if each.retry_topic == retry_topic
             )
-            with closing(self._parked_queue(retry_topic, 0)) as queue:
+            with closing(ParkedQueue(self._log, retry_topic, 0)) as queue:
                 found = CopiesBefore(queue, begin, bytes_max=BYTES_MAX)
             self._before[retry_topic] = found
         return found
@@ -333,10 +324,9 @@ class ReviveWorker(Worker):
             for each, offset in ended
         ]  # fmt: skip
         prepared = prepared_copies(
+            self._engine,
             np.concatenate((copies, np.frombuffer(b"".join(acks), np.uint8))),
             len(once) + len(acks),
-            store_host_size=len(self._engine.store_host),
-            append_crc=config.append_property_crc,
         )
         try:
             with self._topics.lock:

@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from storage.errors import DamagedLedger, DeviceFailed, StoreBusy, StoreError, StoreFull
 from storage.format.stage import safe_name
-from storage.staged.intent import Intent, intent_name, load_intents
-from storage.staged.ledger import Ledger, ledger_name, load_ledgers
+from storage.staged.ledger import (
+    Intent,
+    Ledger,
+    intent_name,
+    ledger_name,
+    load_intents,
+    load_ledgers,
+)
 from storage.staged.open_commit import OpenCommit, damaged_stages, load_open, remove_open
 
 if TYPE_CHECKING:

@@ -1,6 +1,7 @@
-"""What an application has committed: the exact set of its versions, as ranges, and the last outcome.
+"""What staged commits have in the writer's journal: an application's ledger, the intents of commits.
 
-One small document an application, a state of the writer's journal::
+An intent is the decision of a commit: from here on it will be completed, whatever happens. It stays until the
+ledger has the version. A ledger is the exact set of committed versions, as ranges, and the last outcome::
 
     {"app_id": "orders", "one_off": false, "floor": 0, "committed": [[0, 41], [43, 43]],
      "last": {"version": 43, "commit_offset": 17, "end_commit_offset": 1117, "record_count": 10,
@@ -18,13 +19,45 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from storage.journal.states import encode_document
-from storage.staged.intent import intent_name
 
 if TYPE_CHECKING:
     from storage.journal.states import StateJournal, States
 
-PREFIX: Final = "ledger/"  # of names of states
+INTENTS: Final = "intent/"  # of names of states
+LEDGERS: Final = "ledger/"
 RANGES_MAX: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """The decision: which attempts, in which order; all their records lie after ``log_offset``."""
+
+    app_id: str
+    version: int
+    one_off: bool
+    attempts: tuple[str, ...]
+    log_offset: int
+
+
+def intent_name(app_id: str, version: int) -> str:
+    """Return the name of a state."""
+    return f"{INTENTS}{version}/{app_id}"
+
+
+def save_intent(states: StateJournal, intent: Intent) -> None:
+    """Write the decision; durable on return. Raises StoreFull, OSError."""
+    states.put_document(intent_name(intent.app_id, intent.version), asdict(intent))
+
+
+def needed_offset(states: StateJournal) -> int | None:
+    """Return from which commit offset on the records of decided commits are looked for; None without any."""
+    return min((intent.log_offset for intent in load_intents(states)), default=None)
+
+
+def load_intents(states: States) -> list[Intent]:
+    """Return all decisions that are not completed."""
+    documents = [states.document(name) for name in states.names(INTENTS)]
+    return [Intent(**{**each, "attempts": tuple(each["attempts"])}) for each in documents]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +123,7 @@ class Ledger:
 
 def ledger_name(app_id: str) -> str:
     """Return the name of a state."""
-    return PREFIX + app_id
+    return LEDGERS + app_id
 
 
 def save_ledger(states: StateJournal, ledger: Ledger, version: int) -> None:
@@ -104,7 +137,7 @@ def save_ledger(states: StateJournal, ledger: Ledger, version: int) -> None:
 
 def load_ledgers(states: States) -> list[Ledger]:
     """Return the ledgers of all applications."""
-    return [_ledger(**states.document(name)) for name in states.names(PREFIX)]
+    return [_ledger(**states.document(name)) for name in states.names(LEDGERS)]
 
 
 def _ledger(*, committed: list[list[int]], last: dict[str, int] | None, **others: Any) -> Ledger:

@@ -23,9 +23,8 @@ from storage.errors import (
 from storage.kernels.columns import POSITION, SIZE
 from storage.kernels.staged import mark_staged
 from storage.log.batches import Prepared
-from storage.staged.intent import Intent, save_intent
-from storage.staged.ledger import Outcome
-from storage.staged.log_access import LogAccess
+from storage.staged.ledger import Intent, Outcome, save_intent
+from storage.staged.log_access import StagedLog
 from storage.staged.stages import SUFFIX, Stage, is_sealed, read_stage, stage_name
 from storage.view.log.walk import RecordRun, walk_log
 
@@ -78,13 +77,13 @@ class OpenCommit:
         self.intent = intent
         self._missing = attempt
 
-    def find_in_log(self, log: LogAccess, states: StateJournal) -> None:
+    def find_in_log(self, log: StagedLog, states: StateJournal) -> None:
         """Find which records are in the log already: after a start, before anything is appended."""
         intent = self.intent
         assert intent is not None
         if self._missing is not None:
             return
-        end_offset = log.appended_offset()
+        end_offset = log.appended_offset
         if intent.log_offset > end_offset:
             # A power cut left the log shorter than it was at the decision. What is appended from here
             # on lies after its present end, and is looked for from there.
@@ -109,7 +108,7 @@ class OpenCommit:
         self._end_offset = end_offset
 
     def append_rest(
-        self, log: LogAccess, clock: Clock, check_going_on: Callable[[], None]
+        self, log: StagedLog, clock: Clock, check_going_on: Callable[[], None]
     ) -> Outcome:
         """Append every record that is not in the log, in order; not flushed yet on return.
 
@@ -143,7 +142,7 @@ class OpenCommit:
         )
 
     def _append(
-        self, log: LogAccess, prepared: Prepared, check_going_on: Callable[[], None]
+        self, log: StagedLog, prepared: Prepared, check_going_on: Callable[[], None]
     ) -> None:
         while True:
             check_going_on()

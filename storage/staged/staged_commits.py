@@ -24,7 +24,7 @@ offset in the intent on; the others are appended. A directory of a version that 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,9 +45,8 @@ from storage.staged.application import (
     load_applications,
     version_directory,
 )
-from storage.staged.intent import Intent, needed_offset, save_intent
-from storage.staged.ledger import Ledger, Outcome, save_ledger
-from storage.staged.log_access import LogAccess
+from storage.staged.ledger import Intent, Ledger, Outcome, needed_offset, save_intent, save_ledger
+from storage.staged.log_access import StagedLog
 from storage.staged.open_commit import OpenCommit, damaged_stages, remove_open, why_not_staged
 from storage.staged.stages import DIRECTORY, Stage, StageWriter
 from storage.staged.staging import Failing, StagingAttempt, check_ids
@@ -55,29 +54,30 @@ from storage.staged.status import ApplicationState, OpenCommitState
 
 if TYPE_CHECKING:
     from storage.clock import Clock
-    from storage.files.filesystem import FileSystem
-    from storage.journal.states import StateJournal
+    from storage.engine.appender import Appender
+    from storage.engine.engine import Engine
+    from storage.log.batches import Prepared
 
 
 class StagedCommits:
     """All staged commits of a store. Methods are safe to call from several threads."""
 
     def __init__(
-        self, filesystem: FileSystem, root: Path, states: StateJournal, log: LogAccess, clock: Clock,
-        *, timeout_ms: int,
+        self, engine: Engine, appender: Appender, refuse: Callable[[Prepared], Prepared], clock: Clock,
     ) -> None:  # fmt: skip
-        self.log = log
-        self._filesystem = filesystem
-        self._root = root / DIRECTORY
-        self._states = states
+        """``refuse`` raises for what cannot be staged."""
+        self.log = StagedLog(engine, appender, refuse)
+        self._filesystem = engine.filesystem
+        self._root = engine.paths.root / DIRECTORY
+        self._states = engine.states
         self._clock = clock
-        self._timeout_ms = timeout_ms
+        self._timeout_ms = engine.config.stage_timeout_ms
         self._guard = threading.Lock()  # of the table and of the applications' open staged commits
         self._applications: dict[str, Application] = {}
         # By directory, and of all others under "": what is refused until a restart.
         self._refused: dict[str, StoreError] = {}
         self._closing = threading.Event()
-        self.needed_offset = lambda: needed_offset(states)
+        self.needed_offset = lambda: needed_offset(self._states)
 
     # ---- start and end
 
@@ -276,7 +276,7 @@ class StagedCommits:
             version=commit.version,
             one_off=app.ledger.one_off,
             attempts=tuple(attempts),
-            log_offset=self.log.appended_offset(),
+            log_offset=self.log.appended_offset,
         )
         with self.failing():
             save_intent(self._states, intent)

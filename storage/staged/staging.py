@@ -17,7 +17,7 @@ from storage.format.stage import (
     stage_prefix,
 )
 from storage.kernels.staged import check_stage_keys
-from storage.staged.log_access import LogAccess
+from storage.staged.log_access import StagedLog
 
 if TYPE_CHECKING:
     from storage.staged.application import Application
@@ -44,7 +44,7 @@ def check_ids(app_id: str, version: int, attempts: Iterable[str]) -> None:
 class Failing:
     """A context that turns an OSError into the failure of the store: what a failed sync left is not known."""
 
-    def __init__(self, log: LogAccess) -> None:
+    def __init__(self, log: StagedLog) -> None:
         self._log = log
 
     def __enter__(self) -> None:
@@ -62,7 +62,7 @@ class Failing:
 class Owner(Protocol):
     """What an attempt reports its end to."""
 
-    log: LogAccess
+    log: StagedLog
 
     def sealed(self, app: Application, stage: Stage) -> None: ...
     def given_up(self, app: Application, writer: StageWriter) -> None: ...

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from storage.errors import StoreError
 from storage.workers import Worker, Workers
+
+if TYPE_CHECKING:
+    from storage.staged.staged_commits import StagedCommits
 
 _LOG: Final = logging.getLogger(__name__)
 UPKEEP_INTERVAL_S: Final = 5.0
 
 
-class Kept(Protocol):
-    """What upkeep needs; ``StagedCommits`` has it."""
-
-    def resume(self) -> None: ...
-    def expire(self) -> None: ...
-
-
 class StagedCommitUpkeep(Worker):
     """Completes what a full disk stopped, and removes what was not committed in time."""
 
-    def __init__(self, staged: Kept, *, workers: Workers | None = None) -> None:
+    def __init__(self, staged: StagedCommits, *, workers: Workers | None = None) -> None:
         super().__init__("staged", workers=workers)
         self._parts: tuple[Callable[[], None], ...] = (staged.resume, staged.expire)
         self._last_trouble = ""

@@ -13,7 +13,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 from zlib import crc32
 
+from storage.errors import StoreBusy
+
 CHECKSUM: Final = "checksum"
+MISSING: Final = (FileNotFoundError, NotADirectoryError)
+NOT_WHOLE: Final = (ValueError, KeyError, TypeError, AttributeError)
+"""What a document that is not what it should be raises when it is parsed."""
 
 
 def encode_checked(document: Mapping[str, object], *, indent: int | None = None) -> bytes:
@@ -31,6 +36,12 @@ def decode_checked(data: bytes) -> dict[str, Any]:
     if given is not None and given != _checksum(document):
         raise ValueError("its checksum does not match")
     return document
+
+
+def file_problem(error: Exception) -> str:
+    """Return what an error of reading a file says of it: what cannot be read now may be whole."""
+    is_unread = isinstance(error, OSError | StoreBusy)
+    return f"{'cannot be read' if is_unread else 'is damaged'}: {error}"
 
 
 def _checksum(document: Mapping[str, object]) -> str:

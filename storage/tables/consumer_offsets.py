@@ -20,8 +20,7 @@ from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.files.filesystem import FileSystem
 from storage.format.config_json import encode_config, integer_keyed
 from storage.format.names import group_name_problem
-from storage.tables.deleted_progress import DeletedProgress
-from storage.tables.lost_progress import LostProgress, OffsetBeyond
+from storage.tables.progress_notes import OffsetBeyond, ProgressNotes
 from storage.tables.table_files import (
     LIGHT_OFFSETS_FILE,
     OFFSETS_FILE,
@@ -96,9 +95,8 @@ class ConsumerOffsets:
         self._commits = 0
         self._saved_commits = 0
         self._name = OFFSETS_FILE
-        self._lost = LostProgress(filesystem, config_directory)
+        self._notes = ProgressNotes(filesystem, config_directory)
         self._deletions = deletions
-        self._deleted = DeletedProgress(filesystem, config_directory)
         self._done_deletions: Mapping[str, int] | None = None
         self.reload()
 
@@ -175,25 +173,25 @@ class ConsumerOffsets:
         deletions = None if self._deletions is None else self._deletions()
         if deletions is None or deletions is self._done_deletions:
             return
-        known = self._deleted.load()
+        known = self._notes.deletions()
         with suppress(StoreFull):  # the next look does it
             if known is not None and known != deletions:
                 self._remove_deleted(deletions, known)
                 self._commits += 1
                 self.save()
             if known != deletions:
-                self._deleted.save(deletions)
+                self._notes.save_deletions(deletions)
             self._done_deletions = deletions
 
     def _note_deletions(self) -> None:
         """Note which deletions there were before any progress is made here, if nobody has. Raises StoreFull."""
-        if self._deletions is not None and self._deleted.load() is None:
-            self._deleted.save(self._deletions())
+        if self._deletions is not None and self._notes.deletions() is None:
+            self._notes.save_deletions(self._deletions())
 
     def _leave_out_deleted(self) -> None:
         """Remove in memory what whoever keeps the offsets is to remove."""
         deletions = {} if self._deletions is None else self._deletions()
-        if deletions and (known := self._deleted.load()) is not None:
+        if deletions and (known := self._notes.deletions()) is not None:
             self._remove_deleted(deletions, known)
 
     def _remove_deleted(self, deletions: Mapping[str, int], known: Mapping[str, int]) -> None:
@@ -208,11 +206,11 @@ class ConsumerOffsets:
             self._commits += 1
             with suppress(StoreFull):  # the next look saves it
                 self.save()
-                self._lost.remove()
+                self._notes.remove_lost()
 
     def _lower_lost(self) -> bool:
         """Lower in memory what a writer says is lost, but for what groups have set since; False if there is nothing."""
-        lost = self._lost.load()
+        lost = self._notes.lost()
         for each in lost:
             if self._is_still(each):
                 self._table[offset_key(each.topic, each.group)][each.queue_id] = each.end_offset
@@ -224,7 +222,7 @@ class ConsumerOffsets:
 
     def leave_lost(self, found: Sequence[OffsetBeyond]) -> None:
         """Have whoever keeps the offsets lower them, before anything else; durable on return. Raises StoreFull."""
-        self._lost.add(found)
+        self._notes.add_lost(found)
 
     def _settle(self) -> None:
         with suppress(StoreFull):  # what counts is known, and the next save writes it

@@ -15,7 +15,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from storage.errors import InvalidMessage, StoreError, StoreFull, TopicExists, TopicNotFound
+from storage.errors import (
+    InvalidMessage,
+    QueueNotFound,
+    StoreError,
+    StoreFull,
+    TopicExists,
+    TopicNotFound,
+)
 from storage.format.config_json import Encoded, encoded
 from storage.journal.states import StateJournal, encode_document, read_states
 from storage.tables.table_files import (
@@ -161,6 +168,28 @@ class TopicTable:
             return self._topics[name]
         except KeyError:
             raise TopicNotFound(name, to_send=to_send) from None
+
+    def check_queues(self, keys: Sequence[tuple[bytes, int]]) -> None:
+        """Raise TopicNotFound, QueueNotFound or InvalidMessage unless producers may send to each queue.
+
+        A topic is looked up once for those of its queues that follow each other.
+        """
+        name: bytes | None = None
+        queue_count = 0
+        for topic_name, queue_id in keys:
+            if topic_name is not name:
+                name = topic_name
+                topic = self.get(name.decode(), to_send=True)
+                if problem := topic.sending_problem:
+                    raise InvalidMessage("topic", f"{topic.name!r} {problem}")
+                queue_count = topic.write_queue_count
+            if queue_id >= queue_count:
+                raise QueueNotFound(topic_name.decode(), queue_id, queue_count)
+
+    def check_topics(self, keys: Sequence[tuple[bytes, int]]) -> None:
+        """Raise TopicNotFound unless each topic exists: what was decided is stored whatever it allows since."""
+        for topic, _ in keys:
+            self.get(topic.decode())
 
     def create(
         self, name: str, *, queue_count: int, attributes: Mapping[str, str], now_ms: int

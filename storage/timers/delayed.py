@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from storage.errors import StoreError
 from storage.log.followers import DurableNeed
 from storage.timers.parking import Parking
-from storage.timers.recall import Recalls
+from storage.timers.recalls import Recalls
 from storage.timers.upcoming import upcoming_in
 from storage.timers.worker import TimerWorker
 

@@ -15,13 +15,13 @@ import numpy.typing as npt
 
 from storage.engine.copies import copied, prepared_copies
 from storage.format.properties import TIMER_DEQUEUE_MS, TIMER_ENQUEUE_MS
-from storage.kernels.columns import COMMIT_OFFSET
+from storage.kernels.columns import COMMIT_OFFSET, FEATURES, HAS_DELAY, HAS_TIMER
 from storage.kernels.copies import dropped_names
 from storage.kernels.timers import delivery as kernels
-from storage.timers.found import DeliveredBefore
 from storage.timers.pending import without
 from storage.timers.reading import planned, read_through
-from storage.timers.recalled import Recalled, recallable
+from storage.timers.recalls import Recalled, recallable
+from storage.view.log.follower import LogFollower
 
 if TYPE_CHECKING:
     from storage.engine.appender import Appender
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from storage.kernels.columns import ByteArray
     from storage.log.batches import Prepared
     from storage.timers.pending import TimerBlock
+    from storage.view.log.walk import RecordRun
 
 Longs = npt.NDArray[np.int64]
 NO_TOPIC: Final = (1 << 63) - 1  # after every record
@@ -148,11 +149,7 @@ class Delivery:
                 text, np.ascontiguousarray(records.rows[places]), text,
                 np.ascontiguousarray(targets[places]), _DROPPED,
             )  # fmt: skip
-            prepared = prepared_copies(
-                copies, len(places),
-                store_host_size=len(self._engine.store_host),
-                append_crc=self._engine.config.append_property_crc,
-            )  # fmt: skip
+            prepared = prepared_copies(self._engine, copies, len(places))
             deleted_at = np.array(
                 [self._deleted_at(topic.decode()) for topic, _ in prepared.queues], np.int64
             )
@@ -164,3 +161,64 @@ class Delivery:
     def _deleted_at(self, topic: str) -> int:
         """Return the commit offset before which no record belongs to a topic."""
         return self._topics.deleted_at(topic) if topic in self._engine.topics else NO_TOPIC
+
+
+class DeliveredBefore:
+    """Copies that the log had at the start, by identity; each stands for one record that is not delivered again."""
+
+    def __init__(self, identities: Longs) -> None:
+        self._identities, self._counts = np.unique(identities, return_counts=True)
+
+    def __len__(self) -> int:
+        return int(self._counts.sum())
+
+    def has(self, identities: Longs) -> npt.NDArray[np.bool_]:
+        """Return for which of some records there is a copy; of as many as there are, for the first ones."""
+        if not len(self._identities):
+            return np.zeros(len(identities), np.bool_)
+        places = self._places(identities)
+        order = np.argsort(identities, kind="stable")
+        ordered = identities[order]
+        ranks = np.empty(len(order), np.int64)
+        ranks[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered)
+        found: npt.NDArray[np.bool_] = (self._identities[places] == identities) & (
+            ranks < self._counts[places]
+        )
+        return found
+
+    def take(self, identities: Longs) -> None:
+        """Forget one copy of each of some records that ``has`` was true of."""
+        if len(identities):
+            np.subtract.at(self._counts, self._places(identities), 1)
+            left = self._counts > 0
+            self._identities, self._counts = self._identities[left], self._counts[left]
+
+    def _places(self, identities: Longs) -> Longs:
+        places = np.searchsorted(self._identities, identities)
+        return np.minimum(places, len(self._identities) - 1)
+
+
+def delivered_since(commit_offset: int, engine: Engine) -> DeliveredBefore:
+    """Return the delivered copies that the log has from ``commit_offset`` on."""
+    walk = _DeliveredCopies(engine, commit_offset)
+    while walk.step(engine.recovered.end_offset):
+        pass
+    return DeliveredBefore(np.concatenate(walk.identities))
+
+
+class _DeliveredCopies(LogFollower):
+    """Collects the identities of delivered copies."""
+
+    def __init__(self, engine: Engine, position: int) -> None:
+        super().__init__(engine.log.files, position)
+        self.identities: list[Longs] = [np.empty(0, np.int64)]
+
+    def take(self, records: RecordRun) -> None:
+        """Add those of a run."""
+        rows = records.rows
+        if not np.bitwise_or.reduce(rows[:, FEATURES]) & (HAS_DELAY | HAS_TIMER):
+            return
+        identities = np.empty(len(rows), np.int64)
+        count = int(kernels.delivered_identities(records.data, rows, len(rows), identities))
+        assert count >= 0
+        self.identities.append(identities[:count].copy())

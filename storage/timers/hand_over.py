@@ -28,7 +28,7 @@ from storage.format.timer_files import (
     WHEEL_SLOTS,
     out_ms,
 )
-from storage.timers.recall import RECALL_TAG
+from storage.timers.recalls import RECALL_TAG
 from storage.view.queues.units import Units, as_units
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from storage.engine.parked_queue import ParkedQueue
+from storage.engine.parked_queue import ParkedLog, ParkedQueue
 from storage.format.consume_entry import DELAY_LEVELS_MS, SCHEDULE_TOPIC
 from storage.kernels.timers.delivery import DELIVERY_PAIRS_MAX
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.engine.engine import Engine
     from storage.timers.delivery import Delivery
-    from storage.view.log.commit_log import CommitLogView
 
 ROWS_MAX: Final = 4_096  # delivered at once
 
@@ -28,7 +27,7 @@ class DelayLevels:
     """
 
     def __init__(
-        self, engine: Engine, log: CommitLogView, delivery: Delivery, clock: Clock, bytes_max: int
+        self, engine: Engine, log: ParkedLog, delivery: Delivery, clock: Clock, bytes_max: int
     ) -> None:
         self._engine = engine
         self._log = log
@@ -71,10 +70,7 @@ class DelayLevels:
     def _deliver(self, level: int, delay_ms: int) -> bool:
         queue = self._queues.get(level)
         if queue is None:
-            paths = self._engine.paths
-            queue = self._queues[level] = ParkedQueue(
-                self._engine.filesystem, paths.consume_queue, self._log, SCHEDULE_TOPIC, level - 1
-            )
+            queue = self._queues[level] = ParkedQueue(self._log, SCHEDULE_TOPIC, level - 1)
         self._dues_ms.pop(level, None)
         begin, end = queue.bounds()
         begin = max(self.offsets.get(level, 0), begin)

@@ -6,15 +6,13 @@ which some record has a property that asks for a delay.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from storage.engine.copies import copied, prepared_copies
-from storage.engine.parked import ASKS_FOR_DELAY
-from storage.errors import InvalidBatch, StoreError, TopicExists
+from storage.engine.put_results import ASKS_FOR_DELAY
+from storage.errors import InvalidBatch
 from storage.format.consume_entry import DELAY_LEVELS_MS, SCHEDULE_TOPIC
 from storage.format.names import TIMER_TOPIC
 from storage.format.properties import DELAY
@@ -23,7 +21,6 @@ from storage.kernels.columns import FEATURES, SIZE
 from storage.kernels.copies import dropped_names, new_targets
 from storage.kernels.timers import parking as kernels
 from storage.kernels.timers.delivery import DELIVERY_PAIRS_MAX
-from storage.tables.topics import NewTopic
 
 if TYPE_CHECKING:
     from storage.clock import Clock
@@ -72,13 +69,9 @@ class Parking:
         longest = int(rows[:, SIZE].argmax())
         if rows[longest, SIZE] > self._record_size_max:
             raise InvalidBatch(longest, "body: too long for a message that is delayed")
-        self._make_topics()
+        self._topics.ensure(QUEUE_COUNTS)
         copies = copied(text, rows, text, targets, _DROPPED)
-        return prepared_copies(
-            copies, count,
-            store_host_size=len(self._engine.store_host),
-            append_crc=self._engine.config.append_property_crc,
-        )  # fmt: skip
+        return prepared_copies(self._engine, copies, count)
 
     def refuse(self, prepared: Prepared) -> Prepared:
         """Return a batch of which no record is delayed. Raises InvalidBatch with the index of the first that is."""
@@ -87,20 +80,3 @@ class Parking:
             delayed = int(np.flatnonzero(features & ASKS_FOR_DELAY)[0])
             raise InvalidBatch(delayed, "a staged record cannot be delayed")
         return prepared
-
-    def _make_topics(self) -> None:
-        """Make the system topics that are missing, as a broker has them."""
-        missing = [
-            [NewTopic(name=name, queue_count=count)]
-            for name, count in QUEUE_COUNTS.items()
-            if name not in self._engine.topics
-        ]
-        if missing:
-            self._refuse(self._topics.create(missing))
-
-    @staticmethod
-    def _refuse(created: Sequence[object]) -> None:
-        for each in created:
-            if isinstance(each, StoreError):
-                with suppress(TopicExists):  # another call was faster
-                    raise each

@@ -10,17 +10,23 @@ a message that it was delivered whose copy a power cut takes. Rows of pending ti
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from storage.engine.table_agreement import report
 from storage.format.config_json import encode_config
+from storage.format.consume_entry import DELAY_LEVELS_MS, SCHEDULE_TOPIC
+from storage.format.names import TIMER_TOPIC
+from storage.format.store_time import HEAD_SIZE, store_time_in
 from storage.format.timer_files import (
     TIMER_LOG_FILE_SIZE,
+    decode_check,
     decode_rows,
     encode_check,
     encode_rows,
+    out_ms,
 )
 from storage.tables.table_files import (
     DELAYS_FILE,
@@ -30,18 +36,24 @@ from storage.tables.table_files import (
     read_table,
     replace_table,
 )
-from storage.timers.broker_check import TIMER_CHECK_FILE, BrokerProgress, broker_progress
 from storage.timers.hand_over import timer_log_file_size
 from storage.timers.pending import TimerBlock
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
+    from storage.engine.engine import Engine
     from storage.files.filesystem import FileSystem, ReadFileSystem
+    from storage.format.timer_files import TimerCheck
     from storage.journal.states import StateJournal
     from storage.view.layout import StorePaths
+    from storage.view.log.commit_log import CommitLogView
 
 STATE: Final = "timers"  # in the writer's journal
+TIMER_CHECK_FILE: Final = "timercheck"
+CLOCK_SLACK_MS: Final = 60_000  # by which a broker's clock may be ahead of ours
+BROKER_SLACK_MS: Final = 60_000  # a broker's progress is older than its last deliveries by less
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,19 +69,6 @@ class TimerProgress:
     levels: dict[int, int]
     blocks: list[TimerBlock]
     recalled: list[tuple[int, int, int]] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class FoundProgress:
-    """What a start finds. ``broker`` is None where our own progress counts.
-
-    ``problem``: why a broker's word does not count.
-    """
-
-    own: TimerProgress | None
-    levels: dict[int, int]
-    broker: BrokerProgress | None
-    problem: str
 
 
 def progress_in(
@@ -116,8 +115,14 @@ class TimerProgressFiles:
         self._saved_levels: dict[int, int] | None = None
         self.log_file_size = TIMER_LOG_FILE_SIZE
 
-    def load(self, now_ms: int, *, broker_ran: bool) -> FoundProgress:
-        """Return what was saved, None where that is not whole. Raises OSError."""
+    def load(
+        self, now_ms: int, engine: Engine, log: CommitLogView
+    ) -> tuple[TimerProgress, TimerCheck | None]:
+        """Return where delivery goes on, and what a broker has delivered since our own progress. Raises OSError.
+
+        A broker's file counts where a broker ran since our last writer, or ours is not whole: slots before its time are
+        delivered, but of records from its queue offset on. It has no checksum, and drops what it says was delivered.
+        """
         own, file_size = None, self.log_file_size
         if self._filesystem.exists(self._directory):
             names = [entry.name for entry in self._filesystem.list_directory(self._directory)]
@@ -127,16 +132,18 @@ class TimerProgressFiles:
             file_size = int(document["timer_log_file_size"])
             with suppress(FileNotFoundError, ValueError):  # without its rows a broker's file counts
                 own = progress_in(self._filesystem, self._directory, document)
-        levels = read_table(self._filesystem, self._config, DELAYS_FILE, delays_in) or {}
-        broker, problem = None, ""
-        if (broker_ran or own is None) and self._filesystem.exists(self._check_path):
-            try:
-                held = self._filesystem.read_bytes(self._check_path)
-                broker = broker_progress(held, now_ms=now_ms)
-            except ValueError as error:
-                problem = str(error)
         self.log_file_size = timer_log_file_size(self._filesystem, self._root) or file_size
-        return FoundProgress(own, levels, broker, problem)
+        broker = None
+        if (engine.broker_ran or own is None) and self._filesystem.exists(self._check_path):
+            try:
+                broker = decode_check(self._filesystem.read_bytes(self._check_path))
+                if broker.read_ms > now_ms + CLOCK_SLACK_MS:
+                    raise ValueError(f"its time, {broker.read_ms}, has not come")
+            except ValueError as error:
+                broker = None
+                report(TIMER_CHECK_FILE, str(error))
+        delays = read_table(self._filesystem, self._config, DELAYS_FILE, delays_in) or {}
+        return _resumed(own, delays, broker, engine, log), broker
 
     def save(
         self,
@@ -201,3 +208,59 @@ class TimerProgressFiles:
         fields = delay_fields(dict(sorted(levels.items())), data_version(counter, 0, now_ms))
         replace_table(self._filesystem, self._config / DELAYS_FILE, encode_config(fields))
         self._saved_levels = dict(levels)
+
+
+def _resumed(
+    own: TimerProgress | None, delays: Mapping[int, int], broker: TimerCheck | None, engine: Engine,
+    log: CommitLogView,
+) -> TimerProgress:  # fmt: skip
+    """Return where delivery goes on in a store; ``delays`` are a broker's next queue offsets of levels."""
+    queues = engine.queues
+    end = engine.recovered.end_offset
+    if own is None:
+        is_used = queues.known(TIMER_TOPIC, 0) is not None or any(
+            queues.known(SCHEDULE_TOPIC, level) is not None for level in range(len(DELAY_LEVELS_MS))
+        )
+        begin = end
+        if is_used:
+            begin = log.min_offset if broker is None else _file_before(log, broker.read_ms)
+        own = TimerProgress(commit_offset=begin, queue_offset=0, levels={}, blocks=[])
+    timers_end = queues.next_offset(TIMER_TOPIC, 0)
+    levels = {
+        level: min(
+            max(own.levels.get(level, 0), delays.get(level, 0)),
+            queues.next_offset(SCHEDULE_TOPIC, level - 1),
+        )
+        for level in own.levels.keys() | delays.keys()
+        if 1 <= level <= len(DELAY_LEVELS_MS)
+    }
+    blocks = [kept for block in own.blocks if (kept := _kept(block, timers_end, broker))]
+    return replace(
+        own, commit_offset=max(min(own.commit_offset, end), log.min_offset),
+        queue_offset=min(own.queue_offset, timers_end), levels=levels, blocks=blocks,
+    )  # fmt: skip
+
+
+def _kept(block: TimerBlock, timers_end: int, broker: TimerCheck | None) -> TimerBlock | None:
+    """Return the rows of a block that are still pending; the block itself if all are."""
+    if not len(block):
+        return None
+    dues_ms = block.dues_ms(block.head, len(block.rows))
+    offsets = block.queue_offsets(block.head, len(block.rows))
+    kept = offsets < timers_end
+    if broker is not None:
+        kept &= (out_ms(dues_ms) >= broker.read_ms) | (offsets >= broker.queue_offset)
+    if kept.all():
+        return block
+    return TimerBlock.of(dues_ms[kept], offsets[kept]) if kept.any() else None
+
+
+def _file_before(log: CommitLogView, time_ms: int) -> int:
+    """Return the start of the last file of the log that begins well before a time."""
+    found = log.min_offset
+    for start in log.file_starts:
+        head = log.bytes_at(max(start, log.min_offset), HEAD_SIZE)
+        if head is None or store_time_in(head) > time_ms - BROKER_SLACK_MS:
+            break
+        found = max(start, log.min_offset)
+    return found

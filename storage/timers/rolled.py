@@ -16,7 +16,7 @@ from storage.format.timer_files import SECOND_MS, out_ms
 from storage.kernels.timers.delivery import DUE_MS, IDENTITY, ROLL_COUNT
 from storage.timers.pending import without
 from storage.timers.reading import read_through
-from storage.timers.recalled import ids_in_second
+from storage.timers.recalls import ids_in_second
 
 if TYPE_CHECKING:
     from storage.engine.parked_queue import ParkedQueue

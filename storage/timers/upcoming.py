@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.engine.parked_queue import ParkedQueue
+from storage.engine.parked_queue import ParkedLog, ParkedQueue
 from storage.format.names import TIMER_TOPIC
 from storage.kernels.columns import COMMIT_OFFSET
 from storage.kernels.copies import TARGET_QUEUE, TOPIC_AT, TOPIC_SIZE
 from storage.kernels.timers import delivery as kernels
 from storage.timers.reading import read_through
-from storage.timers.recalled import NONE, Recalled, recallable
-from storage.view.log.commit_log import CommitLogView
+from storage.timers.recalls import NONE, Recalled, recallable
 
 if TYPE_CHECKING:
     from storage.engine.engine import Engine
@@ -40,18 +39,18 @@ def upcoming_in(
     ``waiting`` returns the offsets of the timer topic that were taken up, in any order, and where what follows in each
     queue begins.
     """
-    log = CommitLogView(engine.filesystem, engine.paths.commit_log, mapped_files_max=8)
+    log = ParkedLog(engine)
     queues: dict[tuple[str, int], ParkedQueue] = {}
     found = UpcomingMessages(topic, queue_ids, min_commit_offset)
     taken_up, begins = waiting()
 
     def look(timers: Longs) -> dict[int, int]:
-        log.set_bounds(engine.log.min_offset, engine.dispatch.position)
+        log.look()
         for key, begin in begins.items():
             if key not in queues:
                 if engine.queues.known(*key) is None:
                     continue
-                queues[key] = ParkedQueue(engine.filesystem, engine.paths.consume_queue, log, *key)
+                queues[key] = ParkedQueue(log, *key)
             end = max(queues[key].bounds()[1], begin)
             offsets = np.arange(begin, end)
             if key == (TIMER_TOPIC, 0):

@@ -20,17 +20,20 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from storage.engine.parked_queue import ParkedQueue
-from storage.engine.table_agreement import report
+from storage.engine.parked_queue import ParkedLog, ParkedQueue
 from storage.errors import StoreBusy, StoreFull
 from storage.format.consume_entry import DELAY_LEVELS_MS, SCHEDULE_TOPIC
 from storage.format.names import TIMER_TOPIC
 from storage.format.properties import TIMER_DEL_UNIQKEY
 from storage.format.timer_files import SECOND_MS, out_ms
 from storage.kernels.timers.delivery import DELIVERY_PAIRS_MAX, DUE_MS, IS_LOST, RECALLS
-from storage.timers.broker_check import TIMER_CHECK_FILE, BrokerProgress
-from storage.timers.delivery import Delivery, DeliveryCounts, Longs, TimerStatus
-from storage.timers.found import delivered_since, resumed
+from storage.timers.delivery import (
+    Delivery,
+    DeliveryCounts,
+    Longs,
+    TimerStatus,
+    delivered_since,
+)
 from storage.timers.hand_over import (
     has_broker_timers,
     remove_broker_timers,
@@ -44,9 +47,8 @@ from storage.timers.progress import (
     TimerProgressFiles,
 )
 from storage.timers.reading import planned
-from storage.timers.recalled import Recalled
+from storage.timers.recalls import Recalled
 from storage.timers.rolled import RolledRecords
-from storage.view.log.commit_log import CommitLogView
 from storage.workers import Worker
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from storage.engine.engine import Engine
     from storage.engine.parked_queue import ParkedRecords
     from storage.engine.topic_changes import TopicChanges
+    from storage.format.timer_files import TimerCheck
     from storage.timers.pending import Due
     from storage.workers import Workers
 
@@ -89,10 +92,8 @@ class TimerWorker(Worker):
         self._engine = engine
         self._appender = appender
         self._clock = clock
-        self._log = CommitLogView(engine.filesystem, engine.paths.commit_log, mapped_files_max=8)
-        self._timers = ParkedQueue(
-            engine.filesystem, engine.paths.consume_queue, self._log, TIMER_TOPIC, 0
-        )
+        self._log = ParkedLog(engine)
+        self._timers = ParkedQueue(self._log, TIMER_TOPIC, 0)
         self._delivery = Delivery(engine, appender, topics)
         self._files = TimerProgressFiles(engine.filesystem, engine.paths, engine.states)
         self._pending = PendingTimers()
@@ -108,7 +109,7 @@ class TimerWorker(Worker):
         self._changed = False  # since progress was last noted
         self._saved_at = clock.monotonic()
         self._is_loaded = self.is_moving = False
-        self._broker: BrokerProgress | None = None
+        self._broker: TimerCheck | None = None
         self._bytes_max = min(BYTES_MAX, engine.log.files.file_size // 4)
         self._due_max = ROWS_MAX  # fewer where so many are too long
         self._levels = DelayLevels(engine, self._log, self._delivery, clock, self._bytes_max)
@@ -169,7 +170,7 @@ class TimerWorker(Worker):
     def waiting(self) -> tuple[Longs, dict[tuple[str, int], int]]:
         """Return the pending offsets of the timer topic, and where what follows in each queue begins; as a step."""
         if not self._is_loaded:
-            self._log.set_bounds(self._engine.log.min_offset, self._engine.dispatch.position)
+            self._log.look()
             self._load()
         levels = range(1, len(DELAY_LEVELS_MS) + 1)
         ends = {(SCHEDULE_TOPIC, each - 1): self._levels.offsets.get(each, 0) for each in levels}
@@ -201,8 +202,7 @@ class TimerWorker(Worker):
     def work(self) -> float | None:
         """Make one step: take up, deliver, save."""
         self.is_moving = True  # also after a step that failed: what it took is not delivered
-        seen = self._engine.dispatch.position
-        self._log.set_bounds(self._engine.log.min_offset, seen)
+        seen = self._log.look()
         if not self._is_loaded:
             self._load()
         moved = self._take_up()
@@ -219,9 +219,8 @@ class TimerWorker(Worker):
 
     def _load(self) -> None:
         """Find what was pending when the store was last written to, by us or by a broker."""
-        found = self._files.load(self._clock.now_ms(), broker_ran=self._engine.broker_ran)
-        report(TIMER_CHECK_FILE, found.problem)
-        progress, self._broker = resumed(found, self._engine, self._log)
+        now_ms = self._clock.now_ms()
+        progress, self._broker = self._files.load(now_ms, self._engine, self._log)
         self._pending.blocks = list(progress.blocks)
         self._next_offset = progress.queue_offset
         self._levels.resume(progress.levels)
@@ -292,7 +291,7 @@ class TimerWorker(Worker):
         if not self._engine.dispatch.wait(end_offset, DISPATCH_WAIT_S):
             self._appender.check_open()  # else it never will be
             return False
-        self._log.set_bounds(self._engine.log.min_offset, self._engine.dispatch.position)
+        self._log.look()
         while self._take_up():
             pass
         self._cleared_ms = now_ms

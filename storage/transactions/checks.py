@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -21,13 +21,12 @@ import numpy as np
 from storage.errors import StoreBusy, StoreError, StoreFailed, StoreFull
 from storage.format.names import GIVEN_UP_TOPIC, HALF_REMOVAL_TOPIC
 from storage.kernels.columns import COMMIT_OFFSET, QUEUE_OFFSET, SIZE
-from storage.transactions.copies import given_up_copies, halves_again
+from storage.transactions.half_records import given_up_copies, halves_again
 from storage.transactions.removals import HalfEnd
 from storage.transactions.values import TransactionCheck, TransactionState
 from storage.workers import Worker, Workers
 
 if TYPE_CHECKING:
-    from storage.clock import Clock
     from storage.kernels.columns import ByteArray
     from storage.transactions.halves import Half
     from storage.transactions.transactions import Transactions
@@ -63,28 +62,35 @@ class TransactionChecks(Worker):
 
     full_retry_s = FULL_RETRY_S
 
-    def __init__(
-        self,
-        transactions: Transactions,
-        clock: Clock,
-        *,
-        interval_ms: int,
-        check_max: int,
-        age_max_ms: int,
-        workers: Workers | None = None,
-    ) -> None:
+    def __init__(self, transactions: Transactions, *, workers: Workers | None = None) -> None:
         super().__init__("transactions", workers=workers)
         self._transactions = transactions
-        self._clock = clock
-        self._interval_ms = interval_ms
-        self._check_max = check_max
-        self._age_max_ms = age_max_ms
+        self._clock = clock = transactions.log.clock
+        config = transactions.log.engine.config
+        self._interval_ms = config.transaction_check_interval_ms
+        self._check_max = config.transaction_check_max
+        self._age_max_ms = config.transaction_age_max_ms
         self._watchers: dict[str, dict[int, Ask]] = {}  # by topic and number
         self._watched: dict[int, frozenset[str]] = {}  # by number
         self._numbers = itertools.count()
         self._turn = itertools.count()
         self._notes = transactions.notes
         self._looked_ms = self._saved_ms = clock.now_ms()
+
+    def start(self) -> None:
+        """Find what is pending, complete commits that were stopped, and begin to check; nothing is served before."""
+        self._transactions.recover()
+        super().start()
+
+    def close(self) -> None:
+        """End it; what it does not keep then, a start reads."""
+        with suppress(StoreError):
+            self.stop()
+
+    def finish(self) -> None:
+        """Keep for the next start, ours or a broker's, how far transactions are."""
+        with suppress(StoreError, OSError):
+            self._transactions.keep_progress()
 
     # ---- who can be asked
 

@@ -1,35 +1,26 @@
-"""The table of pending half messages: a row of numbers each, found by transaction and by time.
+"""Pending half messages, found by transaction and by time, and what is noted of their transactions.
 
-A transaction is all pending halves with one transaction id. A broker's clients have one half in each. The
-rows of one transaction are linked; columns lie one after the other in memory. When halves are due is a heap
-of (time, row): an entry that is not its row's time any more says nothing.
+A transaction is all pending halves with one transaction id. A broker's clients have one half in each.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-import numpy as np
+from storage.engine.repeats import body_crcs
+from storage.errors import InvalidBatch, InvalidMessage, TransactionExists
+from storage.kernels.columns import SIZE
 
-_QUEUE_OFFSET: Final = 0
-_COMMIT_OFFSET: Final = 1
-_DUE_MS: Final = 2
-_CHECK_COUNT: Final = 3
-_BORN_MS: Final = 4
-_TOPIC: Final = 5
-_QUEUE_ID: Final = 6
-_SIZE: Final = 7
-_BODY_CRC: Final = 8
-_NEXT: Final = 9  # row of the same transaction
-_COLUMN_COUNT: Final = 10
-_NO_ROW: Final = -1
-_ROW_BITS: Final = 32
-_ROW_MASK: Final = (1 << _ROW_BITS) - 1
-_ROWS_FIRST: Final = 1_024
-_NEVER: Final = (1 << 63) - 1
-_NUMBER_DIGITS_MAX: Final = 9
+if TYPE_CHECKING:
+    from storage.log.batches import Prepared
+
+_DUES_MIN: Final = 1_024
+HALF_GROWTH_BYTES: Final = (
+    256  # about what a half is longer than its message, and its part of an op record
+)
 
 
 class Half(NamedTuple):
@@ -47,138 +38,103 @@ class Half(NamedTuple):
     check_count: int
     body_crc: int
 
+    def not_ahead(self, now_ms: int) -> Half:
+        """Return it due as long after now as after its birth, if it is from the future: the clock was set back since."""
+        ahead_ms = self.born_ms - now_ms
+        return self._replace(due_ms=self.due_ms - ahead_ms) if ahead_ms > 0 else self
 
-class _KnownKeys:
-    """What a transaction has that is sent to again: the row of each unique key, and the bytes of all records."""
 
-    __slots__ = ("rows", "size")
+class _PendingHalves:
+    """Queue offsets of its halves, by unique key, and the bytes of all records."""
+
+    __slots__ = ("places", "size")
 
     def __init__(self) -> None:
-        self.rows: dict[str, int] = {}
+        self.places: dict[str, int] = {}
         self.size = 0
-
-    def add(self, unique_key: str, row: int, size: int) -> None:
-        """Take one half in."""
-        self.rows[unique_key] = row
-        self.size += size
-
-
-def number_in(text: str, default: int, *, digits_max: int = _NUMBER_DIGITS_MAX) -> int:
-    """Return the number that the value of a property is, ``default`` if it is something else or too long."""
-    is_number = text.isascii() and text.isdigit() and len(text) <= digits_max
-    return int(text) if is_number else default
 
 
 class HalfTable:
-    """Pending half messages. Whoever uses it holds the lock of ``Transactions``."""
+    """Pending half messages. Whoever uses it holds the lock of ``Transactions``.
+
+    ``first`` is the one with the lowest queue offset and commit offset, None if there is none.
+    """
 
     def __init__(self) -> None:
-        self._rows = _new_rows(_ROWS_FIRST)
-        self._free = list(range(_ROWS_FIRST - 1, -1, -1))
-        self._ids = [""] * _ROWS_FIRST
-        self._keys = [""] * _ROWS_FIRST
-        self._last: dict[str, int] = {}  # by transaction id; the row that was added last
-        self._known: dict[str, _KnownKeys] = {}  # by transaction id; of those that were asked for
-        self._dues: list[int] = []  # a heap
-        self._moved_ms = 0  # what is added to the times in rows and heap
-        self._topics: list[str] = []
-        self._topic_numbers: dict[str, int] = {}
+        self.first: Half | None = None
+        self._halves: dict[int, Half] = {}  # by queue offset
+        self._transactions: dict[str, _PendingHalves] = {}
+        self._places: deque[int] = deque()  # ascending; some are of halves that ended
+        self._dues: list[
+            tuple[int, int]
+        ] = []  # a heap of due_ms and queue offset; some hold no more
+        self._topic_counts: Counter[str] = Counter()
 
     def __len__(self) -> int:
-        return len(self._ids) - len(self._free)
+        return len(self._halves)
 
     def __contains__(self, transaction_id: str) -> bool:
-        return transaction_id in self._last
+        return transaction_id in self._transactions
 
     def add(self, half: Half) -> None:
-        """Take one in."""
-        row, columns = self._placed(half)
-        self._rows[row] = columns
-        self._note_due(row, columns[_DUE_MS])
-
-    def add_all(self, halves: Sequence[Half]) -> None:
-        """Take many in, in order."""
-        if halves:
-            rows, columns = zip(*map(self._placed, halves), strict=True)
-            self._rows[list(rows)] = np.array(columns, np.int64)
-            self._dues += [
-                each[_DUE_MS] << _ROW_BITS | row for row, each in zip(rows, columns, strict=True)
-            ]
-            heapq.heapify(self._dues)
-
-    def _placed(self, half: Half) -> tuple[int, tuple[int, ...]]:
-        """Give a half a row; return it and what its columns are to be."""
-        if not self._free:
-            self._grow()
-        row = self._free.pop()
-        self._ids[row], self._keys[row] = half.transaction_id, half.unique_key
-        before = self._last.get(half.transaction_id, _NO_ROW)
-        self._last[half.transaction_id] = row
-        known = self._known.get(half.transaction_id)
-        if known is not None:
-            known.add(half.unique_key, row, half.size)
-        return row, (
-            half.queue_offset, half.commit_offset, half.due_ms - self._moved_ms, half.check_count,
-            half.born_ms, self._topic_number(half.topic), half.queue_id, half.size, half.body_crc,
-            before,
-        )  # fmt: skip
+        """Take in one that was stored after all others."""
+        transaction = self._transactions.setdefault(half.transaction_id, _PendingHalves())
+        transaction.places[half.unique_key] = half.queue_offset
+        transaction.size += half.size
+        self._places.append(half.queue_offset)
+        self._topic_counts[half.topic] += 1
+        self._set(half)
+        self.first = self.first or half
 
     def of(self, transaction_id: str) -> list[Half]:
         """Return the halves of a transaction in the order of their queue offsets; none if it is not pending."""
-        halves = [self._half(row) for row in self._rows_of(transaction_id)]
-        return sorted(halves, key=lambda half: half.queue_offset)
+        transaction = self._transactions.get(transaction_id)
+        return (
+            [] if transaction is None else [self._halves[at] for at in transaction.places.values()]
+        )
 
-    def find(self, transaction_id: str, unique_key: str) -> tuple[int, int] | None:
-        """Return queue offset and body CRC of a transaction's half with a unique key; None if it has none."""
-        known = self._known_keys(transaction_id)
-        row = None if known is None else known.rows.get(unique_key)
-        if row is None:
-            return None
-        queue_offset, body_crc = self._rows[row, (_QUEUE_OFFSET, _BODY_CRC)].tolist()
-        return queue_offset, body_crc
+    def find(self, transaction_id: str, unique_key: str) -> Half | None:
+        """Return a transaction's half with a unique key; None if it has none."""
+        transaction = self._transactions.get(transaction_id)
+        place = None if transaction is None else transaction.places.get(unique_key)
+        return None if place is None else self._halves[place]
 
     def size_of(self, transaction_id: str) -> int:
         """Return how many bytes the records of a transaction have; 0 if it is not pending."""
-        known = self._known_keys(transaction_id)
-        return 0 if known is None else known.size
+        transaction = self._transactions.get(transaction_id)
+        return 0 if transaction is None else transaction.size
 
     def last_key(self, transaction_id: str) -> str:
         """Return the unique key of the half that was added last to a pending transaction."""
-        return self._keys[self._last[transaction_id]]
-
-    def _known_keys(self, transaction_id: str) -> _KnownKeys | None:
-        """Return the keys of a pending transaction; they are gathered once and then kept."""
-        known = self._known.get(transaction_id)
-        if known is None and transaction_id in self._last:
-            known = self._known[transaction_id] = _KnownKeys()
-            for row in self._rows_of(transaction_id):
-                known.add(self._keys[row], row, int(self._rows[row, _SIZE]))
-        return known
+        return next(reversed(self._transactions[transaction_id].places))
 
     def remove(self, transaction_id: str) -> None:
         """Forget a transaction."""
-        for row in list(self._rows_of(transaction_id)):
-            self._rows[row] = _NEVER
-            self._ids[row] = self._keys[row] = ""
-            self._free.append(row)
-        self._last.pop(transaction_id, None)
-        self._known.pop(transaction_id, None)
+        transaction = self._transactions.pop(transaction_id, None)
+        if transaction is None:
+            return
+        for place in transaction.places.values():
+            self._topic_counts[self._halves.pop(place).topic] -= 1
+        while self._places and self._places[0] not in self._halves:
+            self._places.popleft()
+        self.first = self._halves[self._places[0]] if self._places else None
 
-    def postpone(self, transaction_ids: Sequence[str], due_ms: int) -> None:
+    def postpone(self, transaction_ids: Iterable[str], due_ms: int) -> None:
         """Set when transactions are looked at next."""
         for transaction_id in transaction_ids:
-            for row in self._rows_of(transaction_id):
-                self._rows[row, _DUE_MS] = due_ms - self._moved_ms
-                self._note_due(row, due_ms - self._moved_ms)
+            for half in self.of(transaction_id):
+                self._set(half._replace(due_ms=due_ms))
 
     def uncount(self, transaction_id: str) -> None:
         """Take one check off the count of each half of a transaction; the records keep it."""
-        for row in self._rows_of(transaction_id):
-            self._rows[row, _CHECK_COUNT] -= 1
+        for half in self.of(transaction_id):
+            self._halves[half.queue_offset] = half._replace(check_count=half.check_count - 1)
 
     def move_dues(self, by_ms: int) -> None:
         """Move all times at which producers are asked."""
-        self._moved_ms += by_ms
+        self._dues = []
+        for half in list(self._halves.values()):
+            self._set(half._replace(due_ms=half.due_ms + by_ms))
 
     def due(self, now_ms: int, count_max: int) -> list[str]:
         """Return the ids of transactions of which a half is due, the one stored first at the front.
@@ -186,114 +142,135 @@ class HalfTable:
         Of more than ``count_max`` halves, those that were due first. They are due until they are postponed or removed.
         """
         found: dict[int, int] = {}
-        by_ms = now_ms - self._moved_ms
-        while self._dues and len(found) < count_max and self._dues[0] >> _ROW_BITS <= by_ms:
-            entry = heapq.heappop(self._dues)
-            if self._counts(entry):
-                found[entry & _ROW_MASK] = entry
-        for entry in found.values():
-            heapq.heappush(self._dues, entry)
-        rows = sorted(found, key=lambda row: int(self._rows[row, _QUEUE_OFFSET]))
-        return list(dict.fromkeys(self._ids[row] for row in rows))
+        while self._dues and len(found) < count_max and self._dues[0][0] <= now_ms:
+            due_ms, place = heapq.heappop(self._dues)
+            if self._is_due_at(due_ms, place):
+                found[place] = due_ms
+        for place, due_ms in found.items():
+            heapq.heappush(self._dues, (due_ms, place))
+        return list(dict.fromkeys(self._halves[place].transaction_id for place in sorted(found)))
 
-    def next_due_ms(self) -> int | None:
-        """Return when the next half is due; None if there is none."""
-        while self._dues and not self._counts(self._dues[0]):
-            heapq.heappop(self._dues)
-        return (self._dues[0] >> _ROW_BITS) + self._moved_ms if self._dues else None
-
-    def _note_due(self, row: int, due_ms: int) -> None:
-        if len(self._dues) > 2 * len(self) + _ROWS_FIRST:
-            self._dues = [entry for entry in set(self._dues) if self._counts(entry)]
+    def _set(self, half: Half) -> None:
+        """Have a half, and when it is due."""
+        self._halves[half.queue_offset] = half
+        if len(self._dues) > 2 * len(self) + _DUES_MIN:
+            self._dues = [entry for entry in set(self._dues) if self._is_due_at(*entry)]
             heapq.heapify(self._dues)
-        heapq.heappush(self._dues, due_ms << _ROW_BITS | row)
+        heapq.heappush(self._dues, (half.due_ms, half.queue_offset))
 
-    def _counts(self, entry: int) -> bool:
-        return int(self._rows[entry & _ROW_MASK, _DUE_MS]) == entry >> _ROW_BITS
-
-    def first_queue_offset(self) -> int | None:
-        """Return the lowest queue offset of a pending half; None if there is none."""
-        return int(self._rows[:, _QUEUE_OFFSET].min()) if len(self) else None
-
-    def first_commit_offset(self) -> int | None:
-        """Return the lowest commit offset of a pending half, None if there is none; from any thread."""
-        first = int(self._rows[:, _COMMIT_OFFSET].min())
-        return None if first == _NEVER else first
+    def _is_due_at(self, due_ms: int, place: int) -> bool:
+        half = self._halves.get(place)
+        return half is not None and half.due_ms == due_ms
 
     def first_born_ms(self) -> int | None:
         """Return when the oldest pending half was stored, None if there is none; from any thread."""
-        first = int(self._rows[:, _BORN_MS].min())
-        return None if first == _NEVER else first
+        return min((half.born_ms for half in list(self._halves.values())), default=None)
 
     def topic_counts(self) -> dict[str, int]:
-        """Return how many halves are pending by topic; from any thread, of about one moment."""
-        topics = list(self._topics)
-        numbers = self._rows[:, _TOPIC]
-        counts = np.bincount(numbers[numbers < len(topics)], minlength=len(topics)).tolist()
-        return {topic: count for topic, count in zip(topics, counts, strict=True) if count}
+        """Return how many halves are pending by topic; from any thread."""
+        return {topic: count for topic, count in self._topic_counts.copy().items() if count}
 
     def ids(self) -> list[str]:
         """Return the ids of all pending transactions, the one stored first at the front."""
-        rows = np.argsort(self._rows[:, _QUEUE_OFFSET], kind="stable")[: len(self)]
-        return list(dict.fromkeys(self._ids[row] for row in rows.tolist()))
+        found = [half.transaction_id for at in self._places if (half := self._halves.get(at))]
+        return list(dict.fromkeys(found))
 
     def transaction_count(self) -> int:
         """Return how many transactions are pending."""
-        return len(self._last)
+        return len(self._transactions)
 
     def counts_of(self, topic: str, queue_ids: range, min_commit_offset: int) -> dict[int, int]:
         """Return how many halves from a commit offset on are for each of some queues of a topic, those without any left out."""
-        number = self._topic_numbers.get(topic)
-        if number is None:
-            return {}
-        chosen = self._rows[:, _TOPIC] == number
-        chosen &= self._rows[:, _COMMIT_OFFSET] >= min_commit_offset
-        queues = self._rows[chosen, _QUEUE_ID]
-        queues = queues[(queues >= queue_ids.start) & (queues < queue_ids.stop)]
-        found, counts = np.unique(queues, return_counts=True)
-        return dict(zip(found.tolist(), counts.tolist(), strict=True))
-
-    def _rows_of(self, transaction_id: str) -> Iterator[int]:
-        row = self._last.get(transaction_id, _NO_ROW)
-        while row != _NO_ROW:
-            yield row
-            row = int(self._rows[row, _NEXT])
-
-    def _half(self, row: int) -> Half:
-        (
-            queue_offset, commit_offset, due_ms, check_count, born_ms, topic, queue_id, size,
-            body_crc, _,
-        ) = self._rows[row].tolist()  # fmt: skip
-        return Half(
-            transaction_id=self._ids[row],
-            unique_key=self._keys[row],
-            topic=self._topics[topic],
-            queue_id=queue_id,
-            queue_offset=queue_offset,
-            commit_offset=commit_offset,
-            size=size,
-            born_ms=born_ms,
-            due_ms=due_ms + self._moved_ms,
-            check_count=check_count,
-            body_crc=body_crc,
+        return Counter(
+            half.queue_id
+            for half in self._halves.values()
+            if half.topic == topic
+            and half.queue_id in queue_ids
+            and half.commit_offset >= min_commit_offset
         )
 
-    def _topic_number(self, topic: str) -> int:
-        number = self._topic_numbers.get(topic)
-        if number is None:
-            number = self._topic_numbers[topic] = len(self._topics)
-            self._topics.append(topic)
-        return number
 
-    def _grow(self) -> None:
-        count = len(self._rows)
-        rows = _new_rows(2 * count)
-        rows[:count] = self._rows
-        self._rows = rows
-        self._ids += [""] * count
-        self._keys += [""] * count
-        self._free = list(range(2 * count - 1, count - 1, -1))
+class CheckNotes:
+    """Notes by transaction id. Whoever uses them holds the lock of ``Transactions``, but for ``troubles``."""
+
+    def __init__(self) -> None:
+        self.late: dict[str, int] = {}  # too old; how often they were looked at since
+        self.troubles: dict[str, str] = {}  # also of what was to be kept
+        self._topics: dict[str, Sequence[str]] = {}  # of those that wait
+        self._waiting: dict[str, set[str]] = {}  # by topic
+        self._woken: list[set[str]] = []
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def wait(self, transaction_id: str, topics: Iterable[str]) -> None:
+        """Note that a transaction was due when there was nobody to ask."""
+        self._no_longer_waits(transaction_id)
+        found = self._topics[transaction_id] = tuple(dict.fromkeys(topics))
+        for topic in found:
+            self._waiting.setdefault(topic, set()).add(transaction_id)
+
+    def wake(self, topics: Iterable[str]) -> None:
+        """Have ``woken`` return those of topics that wait now."""
+        found = [self._waiting.pop(topic) for topic in topics if topic in self._waiting]
+        self._woken += found
+
+    def woken(self, count_max: int) -> list[str]:
+        """Take some that were woken; they wait no longer. Some may have ended."""
+        found: list[str] = []
+        while self._woken and len(found) < count_max:
+            if not self._woken[-1]:
+                self._woken.pop()
+                continue
+            transaction_id = self._woken[-1].pop()
+            self._no_longer_waits(transaction_id)
+            found.append(transaction_id)
+        return found
+
+    def forget(self, transaction_id: str) -> None:
+        """Drop what is noted of a transaction that has ended."""
+        self.late.pop(transaction_id, None)
+        self.troubles.pop(transaction_id, None)
+        self._no_longer_waits(transaction_id)
+
+    def _no_longer_waits(self, transaction_id: str) -> None:
+        for topic in self._topics.pop(transaction_id, ()):
+            of_topic = self._waiting.get(topic, set())
+            of_topic.discard(transaction_id)
+            if not of_topic:
+                self._waiting.pop(topic, None)
 
 
-def _new_rows(count: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    return np.full((count, _COLUMN_COUNT), _NEVER, np.int64, order="F")
+def known_offsets(
+    table: HalfTable, ids: Sequence[str], keys: Sequence[str], sent: Prepared, key_prefix: str,
+    bytes_max: int,
+) -> list[int | None]:  # fmt: skip
+    """Return for each message of a batch the queue offset of its half, None if it is not stored.
+
+    ``ids`` and ``keys`` are its transaction's and its unique key. Raises TransactionExists, InvalidBatch, InvalidMessage
+    where a transaction would have more than ``bytes_max``.
+    """
+    sizes: dict[str, int] = {}
+    for transaction_id in set(ids):
+        # All before the last one have the prefix, too, or it had been refused.
+        if transaction_id in table and not table.last_key(transaction_id).startswith(key_prefix):
+            raise TransactionExists(transaction_id)
+        sizes[transaction_id] = table.size_of(transaction_id)
+    crcs = body_crcs(sent.data, sent.rows[: sent.record_count])
+    known: list[int | None] = []
+    seen = set()
+    for row, (transaction_id, key) in enumerate(zip(ids, keys, strict=True)):
+        if (transaction_id, key) in seen:
+            raise InvalidBatch(row, "two messages of a transaction have the same UNIQ_KEY")
+        seen.add((transaction_id, key))
+        if not key.startswith(key_prefix):
+            raise InvalidBatch(row, "its UNIQ_KEY does not begin with the key_prefix")
+        found = table.find(transaction_id, key)
+        if found is None:
+            sizes[transaction_id] += int(sent.rows[row, SIZE]) + HALF_GROWTH_BYTES
+        elif found.body_crc != int.from_bytes(crcs[row]):
+            raise InvalidBatch(row, "another message with its UNIQ_KEY is part of the transaction")
+        known.append(None if found is None else found.queue_offset)
+    if max(sizes.values()) > bytes_max:
+        raise InvalidMessage("records", f"a transaction has at most {bytes_max} bytes")
+    return known

@@ -12,34 +12,54 @@ way. Of two halves with one unique key in one transaction the later one counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from storage.format.names import GIVEN_UP_TOPIC
-from storage.kernels.columns import COMMIT_OFFSET
+from storage.engine.parked_queue import ParkedLog, ParkedQueue, ParkedRecords
+from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE
+from storage.format.names import GIVEN_UP_TOPIC, HALF_REMOVAL_TOPIC, HALF_TOPIC
+from storage.format.record_layout import (
+    SYS_FLAG_COMMITTED,
+    SYS_FLAG_STORE_HOST_V6,
+    SYS_FLAG_TRANSACTION_MASK,
+)
+from storage.kernels.columns import (
+    BODY_LENGTH,
+    BODY_POSITION,
+    COMMIT_OFFSET,
+    STOP_BODY_CRC,
+    STOP_END,
+    STORE_TIMESTAMP_POSITION,
+    SYS_FLAG,
+    new_rows,
+)
+from storage.kernels.scan import scan_records
 from storage.transactions.half_records import halves_in, ids_in
 from storage.transactions.progress import NO_PROGRESS, TransactionProgress
-from storage.transactions.reading import (
-    NO_REMOVALS,
-    copied_halves,
-    read_halves,
-    read_removals,
-    with_bad_bodies,
-)
 from storage.transactions.removals import HalfEnd, end_of, removed_offsets
 from storage.transactions.values import TransactionState
 
 if TYPE_CHECKING:
+    from storage.engine.engine import Engine
+    from storage.kernels.columns import ByteArray
     from storage.message import Damage
     from storage.queues.consume_queue import ConsumeQueue
     from storage.transactions.halves import Half
     from storage.transactions.log_access import TransactionLog
-    from storage.transactions.reading import Longs, Removals
 
+_LOG: Final = logging.getLogger(__name__)
+Longs = npt.NDArray[np.int64]
 REMEMBERED_MAX: Final = 10_000  # halves that ended last
 _REMOVALS_MAX: Final = 2 * REMEMBERED_MAX  # op records that are read for them
+ROWS_MAX: Final = 65_536
+DOUBTFUL_UNITS: Final = 16  # before where copies seem to begin: a flipped bit makes one seem older
+BYTES_MAX: Final = 2 << 20  # as arrays of numbers they take sixty times as much
+_NONE: Final = np.empty(0, np.int64)
 _LACKS: Final = "it lacks what each half message has"
 _STATES: Final = {
     HalfEnd.COMMIT: TransactionState.COMMITTED,
@@ -68,6 +88,23 @@ class LoadedTransactions(NamedTuple):
     damaged_removals: tuple[Damage, ...]
     ended: dict[str, tuple[TransactionState, int]]  # by id: state, number of messages
     progress: TransactionProgress
+
+    def report(self) -> None:
+        """Log what cannot be read."""
+        for each in self.damaged:
+            _LOG.error(
+                "the half message at queue offset %d, commit offset %d, cannot be read: %s; %s",
+                each.queue_offset, each.commit_offset, each.problem,
+                f"transaction {each.transaction_id} cannot be committed"
+                if each.transaction_id
+                else "nothing says whose it is",
+            )  # fmt: skip
+        for removal in self.damaged_removals:
+            _LOG.error(
+                "the op record at queue offset %d, commit offset %d, cannot be read: %s;"
+                " transactions that it ended without a copy are asked about again",
+                removal.queue_offset, removal.commit_offset, removal.reason,
+            )  # fmt: skip
 
 
 def load_transactions(
@@ -122,7 +159,7 @@ def load_transactions(
                     superseded.append(queue_offset)
                     continue
                 if former is not None:
-                    superseded.append(former.queue_offset)
+                    superseded.append(pending.pop(key).queue_offset)  # what is pending ascends
                 pending[key] = half
                 if problem:
                     damaged.append(_damaged(problem, half.transaction_id))
@@ -162,7 +199,7 @@ def _remembered(
         state = None if record is None else _STATES.get(end_of(record) or HalfEnd.AGAIN)
         if record is None or state is None:
             continue
-        offsets = removed_offsets(record)
+        offsets = removed_offsets(record.body)
         count += len(offsets)
         if count > REMEMBERED_MAX:
             break
@@ -222,3 +259,102 @@ def _ended_keys(
         return {}
     found = _ids(log, removals.removed)
     return {ids: queue_offset for queue_offset, ids in found.items()}
+
+
+class Removals(NamedTuple):
+    """Queue offsets of halves that op records name, ascending; and what of these records cannot be read."""
+
+    removed: Longs
+    damaged: tuple[Damage, ...]
+
+    def names(self, queue_offset: int) -> bool:
+        """Whether a half is among them."""
+        place = int(np.searchsorted(self.removed, queue_offset))
+        return place < len(self.removed) and int(self.removed[place]) == queue_offset
+
+
+NO_REMOVALS: Final = Removals(_NONE, ())
+
+
+def read_removals(engine: Engine, begin: int) -> Removals:
+    """Read the op records from a queue offset on."""
+    found: list[int] = []
+    damaged: list[Damage] = []
+    for records in _records(engine, HALF_REMOVAL_TOPIC, 0, begin):
+        for begin, length in records.rows[:, (BODY_POSITION, BODY_LENGTH)].tolist():
+            found += removed_offsets(records.data[begin : begin + length].tobytes())
+        damaged += records.damaged
+    return Removals(np.unique(np.array(found, np.int64)), tuple(damaged))
+
+
+def read_halves(
+    engine: Engine, begin: int, *, but: Longs = _NONE, only: Longs | None = None
+) -> Iterator[ParkedRecords]:
+    """Yield the half messages from a queue offset on, without those ``but``, of ``only`` these; both ascending."""
+    with _opened(engine, HALF_TOPIC, 0) as queue:
+        first, end = queue.bounds()
+        wanted = np.arange(max(begin, first), end) if only is None else only
+        wanted = wanted[(wanted >= max(begin, first)) & (wanted < end)]
+        yield from _at(queue, np.setdiff1d(wanted, but, assume_unique=True))
+
+
+def with_bad_bodies(log: TransactionLog, damaged: Sequence[Damage]) -> ParkedRecords:
+    """Return the damaged half messages of which the body is bad: their properties still say what each is."""
+    found: list[tuple[int, ByteArray]] = []
+    for each in damaged:
+        record, stop = log.engine.record_at(each.commit_offset)
+        if record is None or stop != STOP_BODY_CRC:
+            continue
+        if scan_records(record, 0, record.size, 0, 0, new_rows(1))[2] == STOP_END:
+            found.append((each.queue_offset, record))
+    data = np.concatenate([np.empty(0, np.uint8), *(record for _, record in found)])
+    rows = new_rows(len(found))
+    scanned, _, stop = scan_records(data, 0, data.size, 0, 0, rows)
+    assert (scanned, stop) == (len(found), STOP_END)
+    queue_offsets = np.array([queue_offset for queue_offset, _ in found], np.int64)
+    return ParkedRecords(len(found), queue_offsets, data, data.size, rows, ())
+
+
+def copied_halves(engine: Engine, topic: str, queue_id: int, since: int) -> Longs:
+    """Return the commit offsets of halves of which a queue has a copy at a commit offset from ``since`` on."""
+    queue = engine.queues.known(topic, queue_id)
+    if queue is None:
+        return _NONE
+    found = [_NONE]
+    begin = queue.find_first(since) - DOUBTFUL_UNITS
+    for records in _records(engine, topic, queue_id, begin):
+        flags = records.rows[:, SYS_FLAG]
+        rows = records.rows[flags & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_COMMITTED]
+        v6 = rows[:, SYS_FLAG] & SYS_FLAG_STORE_HOST_V6 != 0
+        at = rows[:, STORE_TIMESTAMP_POSITION] + 8 + np.where(v6, IPV6_HOST_SIZE, IPV4_HOST_SIZE)
+        prepared = records.data[(at + 4)[:, None] + np.arange(8)].view(
+            ">i8"
+        )  # after reconsumeTimes
+        found.append(prepared[:, 0].astype(np.int64))
+    return np.concatenate(found)
+
+
+def _records(engine: Engine, topic: str, queue_id: int, begin: int) -> Iterator[ParkedRecords]:
+    """Yield the records of a queue from a queue offset on, some at once."""
+    with _opened(engine, topic, queue_id) as queue:
+        first, end = queue.bounds()
+        yield from _at(queue, np.arange(max(begin, first), end))
+
+
+def _at(queue: ParkedQueue, queue_offsets: Longs) -> Iterator[ParkedRecords]:
+    while len(queue_offsets):
+        records = queue.records(queue_offsets[:ROWS_MAX], bytes_max=BYTES_MAX, room=0)
+        yield records
+        queue_offsets = queue_offsets[max(records.looked_at, 1) :]
+
+
+@contextmanager
+def _opened(engine: Engine, topic: str, queue_id: int) -> Iterator[ParkedQueue]:
+    log = ParkedLog(engine)
+    log.look()
+    queue = ParkedQueue(log, topic, queue_id)
+    try:
+        yield queue
+    finally:
+        queue.close()
+        log.close()

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from storage.engine.copies import prepared_copies
-from storage.errors import TopicExists
 from storage.format.names import HALF_REMOVAL_TOPIC, HALF_TOPIC
 from storage.format.record import Record, decode_record
 from storage.kernels.columns import STOP_END, stop_text
-from storage.kernels.lookup import check_one
-from storage.tables.topics import NewTopic
 from storage.transactions.removals import HalfEnd, removal_records
 
 if TYPE_CHECKING:
@@ -42,13 +38,7 @@ class TransactionLog:
 
     def ensure_topics(self, *names: str) -> None:
         """Make topics of a broker's own that are not there, of one queue each; durable on return."""
-        for name in names:
-            if name in self.engine.topics:
-                continue
-            with suppress(TopicExists):  # another call was faster
-                (created,) = self._topics.create([[NewTopic(name=name, queue_count=1)]])
-                if isinstance(created, Exception):
-                    raise created
+        self._topics.ensure(dict.fromkeys(names, 1))
 
     def has_topic(self, name: str, commit_offset: int) -> bool:
         """Whether a topic is there to which a half message at a commit offset belongs."""
@@ -64,19 +54,10 @@ class TransactionLog:
 
     def read(self, commit_offset: int) -> tuple[ByteArray | None, str]:
         """Return the bytes of the record at a commit offset, or None and what is wrong with it."""
-        record, stop = self.read_any(commit_offset)
+        record, stop = self.engine.record_at(commit_offset)
         if record is None or stop != STOP_END:
             return None, _NO_RECORD if record is None else stop_text(stop)
         return record, ""
-
-    def read_any(self, commit_offset: int) -> tuple[ByteArray | None, int]:
-        """Return what stands at a commit offset, None if it is no record of that place, and what its check stopped at."""
-        file = self.engine.committed_file(commit_offset)
-        if file is None:
-            return None, STOP_END
-        position = commit_offset - file.start_offset
-        size, stop = check_one(file.array, position, file.size, commit_offset)
-        return file.array[position : position + size] if size else None, stop
 
     def read_decoded(self, commit_offset: int) -> Record | None:
         """Return the record at a commit offset; None if it is not whole."""
@@ -102,12 +83,7 @@ class TransactionLog:
             all_count = count + len(records)
         else:
             all_count = count
-        prepared = prepared_copies(
-            copies,
-            all_count,
-            store_host_size=len(self.engine.store_host),
-            append_crc=self.engine.config.append_property_crc,
-        )
+        prepared = prepared_copies(self.engine, copies, all_count)
         prepared = prepared._replace(placed_rows=np.empty_like(prepared.rows))
         _, store_timestamp_ms, _ = self.appender.append(prepared, decided=True, fills_rows=True)
         return prepared.placed_rows[:count], store_timestamp_ms

@@ -10,13 +10,21 @@ broker ran since our last writer: whoever else wrote there knows nothing of halv
 
 from __future__ import annotations
 
+from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from storage.format.names import HALF_REMOVAL_TOPIC, HALF_TOPIC
+from storage.engine.system_group import SystemGroup
+from storage.errors import StoreFull
+from storage.format.names import HALF_REMOVAL_TOPIC, HALF_TOPIC, TRANSACTION_GROUP
 
 if TYPE_CHECKING:
-    from storage.engine.system_group import SystemGroup
-    from storage.journal.states import StateJournal
+    import threading
+    from collections.abc import Sequence
+
+    from storage.transactions.ends import DecidedEnds
+    from storage.transactions.halves import HalfTable
+    from storage.transactions.log_access import TransactionLog
 
 STATE: Final = "transactions"  # in the writer's journal
 
@@ -49,16 +57,107 @@ def load_progress(
     return max(own, found)._replace(copies_offset=0)
 
 
-def save_progress(states: StateJournal, progress: TransactionProgress) -> None:
-    """Keep the progress; durable on return. Raises StoreFull with nothing changed, OSError."""
-    states.put_document(STATE, progress._asdict())
+class KeptProgress:
+    """The progress of one store. Methods are safe to call from several threads."""
 
+    def __init__(
+        self, log: TransactionLog, table: HalfTable, decided: DecidedEnds, guard: threading.RLock
+    ) -> None:
+        """``guard`` is the lock of both tables."""
+        self._log = log
+        engine = log.engine
+        self._states = engine.states
+        self._group = SystemGroup(
+            engine.filesystem, engine.paths.config, log.clock, TRANSACTION_GROUP
+        )
+        self._table = table
+        self._decided = decided
+        self._guard = guard
+        self._unended: Sequence[int] = ()  # queue offsets of halves that are in no table
+        # Op records before a removal offset name halves before the half offset beside it.
+        self._removals: deque[tuple[int, int]] = deque()  # half offset, removal offset
+        self._removal_offset = 0
+        self._copies_offset = 0
+        self._saved: TransactionProgress | None = None
+        self._noted: tuple[TransactionProgress, int] | None = None  # and the end to be flushed
 
-def hand_over(group: SystemGroup, progress: TransactionProgress) -> None:
-    """Write the progress where a broker reads it."""
-    if progress.half_offset or progress.removal_offset:
-        offsets = {
-            (HALF_TOPIC, 0): progress.half_offset,
-            (HALF_REMOVAL_TOPIC, 0): progress.removal_offset,
-        }
-        group.hand_over(offsets)
+    def load(self) -> TransactionProgress:
+        """Return what was kept."""
+        return load_progress(
+            self._states.document(STATE), self._group, broker_ran=self._log.engine.broker_ran
+        )
+
+    def start(
+        self, loaded: TransactionProgress, kept: TransactionProgress, unended: Sequence[int]
+    ) -> None:
+        """Go on from where a start has read; ``unended`` are queue offsets of halves that it could not read.
+
+        Raises StoreFull, OSError.
+        """
+        if loaded != kept:
+            self._put(loaded)  # or what is stored next would not be read again
+        elif self._log.engine.broker_ran and loaded != NO_PROGRESS:
+            with suppress(
+                StoreFull, OSError
+            ):  # the next start does not ask a broker; ``save`` tries it again
+                self._put(loaded)
+        with self._guard:
+            self._removal_offset = loaded.removal_offset
+            self._copies_offset = loaded.copies_offset
+            self._unended = unended
+
+    def now(self) -> TransactionProgress:
+        """Return from where on a start has to read half queue and op records."""
+        with self._guard:
+            queue, removal_queue = self._log.half_queue(), self._log.removal_queue()
+            if queue is None:
+                return NO_PROGRESS
+            # Dispatch may be behind: what it has not seen is read again. Op records come after their halves.
+            removal_end = 0 if removal_queue is None else removal_queue.next_offset
+            half_end = queue.next_offset
+            ends = half_end, removal_end
+            if not self._removals or self._removals[-1] != ends:
+                self._removals.append(ends)
+            first = None if self._table.first is None else self._table.first.queue_offset
+            half_offset = min([half_end if first is None else first, *self._unended])
+            while self._removals and self._removals[0][0] <= half_offset:
+                _, self._removal_offset = self._removals.popleft()
+            decided = self._decided.first_commit_offset()
+            if decided is not None:
+                self._copies_offset = decided
+            elif first is not None and not self._unended:  # later halves have later copies
+                self._copies_offset = self._log.engine.log.appended_offset
+            return TransactionProgress(half_offset, self._removal_offset, self._copies_offset)
+
+    def note(self) -> None:
+        """Have the progress as of now kept by the next ``save`` that finds flushed what it rests on."""
+        with self._guard:
+            progress = self.now()
+            if progress != self._saved:
+                self._noted = progress, self._log.engine.log.appended_offset
+
+    def save(self) -> None:
+        """Keep what was noted for the next start; durable on return. Raises StoreFull, OSError.
+
+        Only what is flushed counts: a power cut may take the op records that it rests on.
+        """
+        with self._guard:
+            noted = self._noted
+            if noted is None or self._log.engine.log.flushed_offset < noted[1]:
+                return
+        self._put(noted[0])
+        with self._guard:
+            self._saved = noted[0]
+            if self._noted is noted:
+                self._noted = None
+
+    def hand_over(self) -> None:
+        """Keep the progress where a broker reads it, as far as nobody else keeps that table."""
+        half_offset, removal_offset, _ = self.now()
+        if half_offset or removal_offset:
+            self._group.hand_over(
+                {(HALF_TOPIC, 0): half_offset, (HALF_REMOVAL_TOPIC, 0): removal_offset}
+            )
+
+    def _put(self, progress: TransactionProgress) -> None:
+        self._states.put_document(STATE, progress._asdict())

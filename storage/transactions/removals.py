@@ -49,12 +49,12 @@ def removal_records(
         )
 
 
-def removed_offsets(record: Record) -> list[int]:
-    """Return the queue offsets that an op record names; of a body that is not a broker's, none."""
-    parts = record.body.split(b",")
+def removed_offsets(body: bytes) -> list[int]:
+    """Return the queue offsets that an op record's body names; of a body that is not a broker's, none."""
+    parts = body.split(b",")
     if any(part and not part.isdigit() for part in parts):
         return []
-    return [int(part) for part in parts if part and len(part) < _OFFSET_SIZE_MAX]
+    return [int(part) for part in parts if part and len(part) < _OFFSET_SIZE_MAX - 1]
 
 
 def end_of(record: Record) -> HalfEnd | None:

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from storage.engine.parked import ASKS_FOR_DELAY
-from storage.engine.repeats import body_crcs
+from storage.engine.put_results import ASKS_FOR_DELAY
 from storage.errors import (
     InvalidBatch,
     InvalidMessage,
@@ -26,33 +25,37 @@ from storage.errors import (
 )
 from storage.format.names import HALF_REMOVAL_TOPIC, HALF_TOPIC
 from storage.kernels.columns import (
-    COMMIT_OFFSET,
     FEATURES,
-    QUEUE_OFFSET,
-    SIZE,
 )
-from storage.transactions.check_notes import CheckNotes
-from storage.transactions.copies import committed_copies, halves_of
-from storage.transactions.decided import DecidedCommits
-from storage.transactions.ended import EndedTransactions
-from storage.transactions.halves import Half, HalfTable
-from storage.transactions.kept_progress import KeptProgress
-from storage.transactions.known import known_offsets
+from storage.log.followers import DurableNeed
+from storage.transactions.ends import DecidedEnds, RememberedEnds
+from storage.transactions.half_records import (
+    committed_copies,
+    halves_of,
+    stored_halves,
+    unique_keys,
+)
+from storage.transactions.halves import CheckNotes, Half, HalfTable, known_offsets
 from storage.transactions.loading import load_transactions
+from storage.transactions.log_access import TransactionLog
+from storage.transactions.progress import KeptProgress
 from storage.transactions.removals import HalfEnd
-from storage.transactions.sent import immunity_ms, unique_keys
 from storage.transactions.values import (
     EndedTransaction,
+    HalfStatus,
     PendingTransaction,
     PendingTransactions,
     TransactionState,
 )
 
 if TYPE_CHECKING:
+    from storage.clock import Clock
+    from storage.engine.appender import Appender
+    from storage.engine.engine import Engine
+    from storage.engine.topic_changes import TopicChanges
     from storage.engine.topic_shrink import Count
     from storage.kernels.columns import ByteArray
     from storage.log.batches import Prepared
-    from storage.transactions.log_access import TransactionLog
 
 _LOG: Final = logging.getLogger(__name__)
 TRANSACTION_BYTES_MAX: Final = 64 << 20
@@ -83,25 +86,23 @@ class Transactions:
     """All transactions of a store. Methods are safe to call from several threads."""
 
     def __init__(
-        self, log: TransactionLog, *, immunity_ms: int, interval_ms: int,
-        age_max_ms: int, pending_max: int,
-    ) -> None:  # fmt: skip
-        self.log = log
+        self, engine: Engine, appender: Appender, topics: TopicChanges, clock: Clock
+    ) -> None:
+        config = engine.config
+        self.log = TransactionLog(engine, appender, topics, clock)
         self.guard = threading.RLock()
         self.table = HalfTable()
-        self.ended_counts: Counter[tuple[bool, str]] = Counter()  # halves, by commit and topic
+        self._ended_counts: Counter[tuple[bool, str]] = Counter()  # halves, by commit and topic
         # A commit has to fit into one file of the log.
-        file_size = log.engine.config.commit_log_file_size
-        self._bytes_max = min(TRANSACTION_BYTES_MAX, file_size * 7 // 8)
-        self._immunity_ms = immunity_ms
-        self._interval_ms = interval_ms
-        self._age_max_ms = age_max_ms
-        self._pending_max = pending_max
-        self.ended = EndedTransactions()
+        self._bytes_max = min(TRANSACTION_BYTES_MAX, config.commit_log_file_size * 7 // 8)
+        self._config = config
         self.notes = CheckNotes()
-        self.decided = DecidedCommits(log.clock, interval_ms=interval_ms)
-        self.progress = KeptProgress(log, self.table, self.decided, self.guard)
+        self.ended = RememberedEnds()
+        self.decided = DecidedEnds(clock, interval_ms=config.transaction_check_interval_ms)
+        self.progress = KeptProgress(self.log, self.table, self.decided, self.guard)
         self._is_recovered = False
+        engine.followers.register("transactions", DurableNeed(self.needed_offset, engine.log))
+        topics.count_upcoming("messages of pending transactions", self.upcoming_in)
 
     # ---- start and end
 
@@ -111,38 +112,35 @@ class Transactions:
         loaded = load_transactions(
             self.log,
             kept,
-            immunity_ms=self._immunity_ms,
-            interval_ms=self._interval_ms,
-            age_max_ms=self._age_max_ms,
+            immunity_ms=self._config.transaction_timeout_ms,
+            interval_ms=self._config.transaction_check_interval_ms,
+            age_max_ms=self._config.transaction_age_max_ms,
         )
         unknown = [each.queue_offset for each in loaded.damaged if not each.transaction_id]
         self.progress.start(loaded.progress, kept, unknown)
         with self.guard:
             now_ms = self.log.clock.now_ms()
-            self.table.add_all([_not_ahead(half, now_ms) for half in loaded.pending])
-            self.ended.remember(loaded.ended)
+            for half in loaded.pending:
+                self.table.add(half.not_ahead(now_ms))
+            for transaction_id, (state, message_count) in loaded.ended.items():
+                self.ended.add(transaction_id, state, message_count)
             self.decided.copied, self.decided.given_up = loaded.copied, loaded.given_up
             self.table.postpone(list(loaded.given_up), now_ms)
-            for each in loaded.damaged:
-                _LOG.error(
-                    "the half message at queue offset %d, commit offset %d, cannot be read: %s; %s",
-                    each.queue_offset, each.commit_offset, each.problem,
-                    f"transaction {each.transaction_id} cannot be committed"
-                    if each.transaction_id
-                    else "nothing says whose it is",
-                )  # fmt: skip
-            for removal in loaded.damaged_removals:
-                _LOG.error(
-                    "the op record at queue offset %d, commit offset %d, cannot be read: %s;"
-                    " transactions that it ended without a copy are asked about again",
-                    removal.queue_offset, removal.commit_offset, removal.reason,
-                )  # fmt: skip
+            loaded.report()
             with suppress(StoreBusy, StoreFull):  # the checks complete them when there is room
                 if loaded.superseded:
                     self.log.ensure_topics(HALF_REMOVAL_TOPIC)
                     self.log.append(_NO_BYTES, 0, loaded.superseded, HalfEnd.AGAIN)
                 self.complete_decided()
             self._is_recovered = True
+
+    def keep_progress(self) -> None:
+        """Keep how far transactions are, of an engine that still runs. Raises StoreError, OSError."""
+        if self._is_recovered:  # else the table has none of what is pending
+            self.log.engine.settle()
+            self.progress.note()
+            self.progress.save()
+            self.progress.hand_over()
 
     def complete_decided(self) -> None:
         """Store what is missing of commits that were decided. Raises StoreBusy, StoreFull, StoreFailed."""
@@ -151,7 +149,8 @@ class Transactions:
 
     def needed_offset(self) -> int | None:
         """Return the commit offset of the oldest pending half, None without any, 0 before ``recover``; waits for nobody."""
-        return self.table.first_commit_offset() if self._is_recovered else 0
+        first = self.table.first
+        return (None if first is None else first.commit_offset) if self._is_recovered else 0
 
     @contextmanager
     def upcoming_in(self, topic: str, queue_ids: range, min_commit_offset: int) -> Iterator[Count]:
@@ -204,7 +203,10 @@ class Transactions:
             known = known_offsets(self.table, ids, keys, sent, key_prefix, self._bytes_max)
             chosen = [row for row, place in enumerate(known) if place is None]
             if chosen:
-                self._check_room(len(chosen))
+                pending, pending_max = len(self.table), self._config.transaction_pending_max
+                if pending + len(chosen) > pending_max:
+                    problem = f"{pending} half messages are pending, of {pending_max} at most"
+                    raise StoreBusy(problem, retry_delay_ms=FULL_RETRY_MS)
                 halves = halves_of(
                     sent, [ids[row] for row in chosen], chosen, immunity_s=immunity_s
                 )
@@ -215,30 +217,16 @@ class Transactions:
             end = self.log.engine.log.appended_offset
         return StoredHalves(tuple(ids), tuple(place or 0 for place in known), end)
 
-    def _check_room(self, count: int) -> None:
-        """Raise StoreBusy if so many halves more would be too many pending."""
-        pending = len(self.table)
-        if pending + count > self._pending_max:
-            problem = f"{pending} half messages are pending, of {self._pending_max} at most"
-            raise StoreBusy(problem, retry_delay_ms=FULL_RETRY_MS)
-
     def _store(
         self, sent: Prepared, halves: ByteArray, chosen: Sequence[int], ids: Sequence[str],
         keys: Sequence[str], immunity_s: int,
     ) -> list[Half]:  # fmt: skip
-        queues = [sent.queues[int(sent.group_of[row])] for row in chosen]
-        waits = [immunity_ms(sent, row, immunity_s) or self._immunity_ms for row in chosen]
         rows, stored_ms = self.log.append(halves, len(chosen))
-        placed = rows[:, (QUEUE_OFFSET, COMMIT_OFFSET, SIZE)].tolist()
-        crcs = body_crcs(sent.data, sent.rows[list(chosen)])
-        stored = [
-            Half(
-                ids[row], keys[row], topic.decode(), queue_id, queue_offset, commit_offset, size,
-                stored_ms, stored_ms + min(wait_ms, self._age_max_ms), 0, int.from_bytes(body_crc),
-            )
-            for row, (topic, queue_id), wait_ms, body_crc, (queue_offset, commit_offset, size)
-            in zip(chosen, queues, waits, crcs, placed, strict=True)
-        ]  # fmt: skip
+        stored = stored_halves(
+            sent, chosen, [ids[row] for row in chosen], [keys[row] for row in chosen], rows, stored_ms,
+            immunity_s=immunity_s, immunity_ms=self._config.transaction_timeout_ms,
+            age_max_ms=self._config.transaction_age_max_ms,
+        )  # fmt: skip
         for half in stored:
             self.table.add(half)
         return stored
@@ -322,7 +310,7 @@ class Transactions:
             self.log.append(copies, len(missing), removed, HalfEnd.COMMIT)
         else:
             self.log.append(_NO_BYTES, 0, removed, HalfEnd.COMMIT if commit else HalfEnd.ROLLBACK)
-        self.ended_counts.update((commit, half.topic) for each in endings for half in each.halves)
+        self._ended_counts.update((commit, half.topic) for each in endings for half in each.halves)
 
     def _ending(
         self, transaction_id: str, *, commit: bool, topic: str
@@ -373,6 +361,15 @@ class Transactions:
 
     # ---- looking
 
+    def status(self) -> HalfStatus:
+        """Return what is pending; waits for nobody."""
+        return HalfStatus(len(self.table), self.table.first_born_ms() or 0)
+
+    def ended_counts(self, *, commit: bool) -> dict[str, int]:
+        """Return how many half messages were committed, or rolled back, by topic since the start."""
+        counts = self._ended_counts.copy().items()
+        return {topic: count for (committed, topic), count in counts if committed is commit}
+
     def pending(self) -> PendingTransactions:
         """Return the transactions that nobody has ended, the oldest at the front, at most 10,000, and their number."""
         with self.guard:
@@ -391,9 +388,3 @@ class Transactions:
             check_count=max(half.check_count for half in halves),
             problem=f"topic {gone[0].topic!r} was deleted" if gone else "",
         )
-
-
-def _not_ahead(half: Half, now_ms: int) -> Half:
-    """Return a half that is due as long after now as after its birth, if it is from the future: the clock was set back since."""
-    ahead_ms = half.born_ms - now_ms
-    return half._replace(due_ms=half.due_ms - ahead_ms) if ahead_ms > 0 else half

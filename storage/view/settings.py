@@ -1,6 +1,7 @@
 """``config/penstock.json``: who a store is, and the sizes that its files were made with.
 
-It is ours alone, twice and with a checksum (``storage.tables.own_document``); a broker ignores it, and a
+It is ours alone, with a checksum (``storage.tables.checked_json``), and twice, as a store is lost
+without it: the first file that is whole counts, and each start writes both. A broker ignores it, and a
 directory that a broker made has none::
 
     {"formatVersion": 3, "storeId": "32 hex digits", "commitLogFileSize": 1073741824,
@@ -15,19 +16,27 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from storage.errors import UnsupportedFormat
+from storage.errors import StoreBusy, UnsupportedFormat
 from storage.files.kept_reads import KeptReads
-from storage.tables.own_document import damaged_files, load_document, save_document, settle_document
+from storage.tables.checked_json import (
+    MISSING,
+    NOT_WHOLE,
+    decode_checked,
+    encode_checked,
+    file_problem,
+)
 from storage.view.layout import StorePaths
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from storage.config import StoreConfig
     from storage.files.filesystem import FileSystem, ReadFileSystem
 
 FORMAT_VERSION: Final = 3
+_BACKUP: Final = ".bak"
 
 _SIZE_FIELDS: Final = {
     "commitLogFileSize": "commit_log_file_size",
@@ -52,28 +61,35 @@ class StoreSettings:
 
 
 def load_settings(filesystem: ReadFileSystem, paths: StorePaths) -> StoreSettings:
-    """Read ``penstock.json``, or its ``.bak``. Raises UnsupportedFormat when newer code wrote it."""
-    parse = partial(_settings_in, place=filesystem.location(paths.settings))
-    try:
-        settings = load_document(filesystem, paths.settings, parse, maybe_older=True)
-    except ValueError:
-        settings = None
-    return settings or StoreSettings()
-
-
-def settle_settings(filesystem: FileSystem, paths: StorePaths) -> str:
-    """Make ``penstock.json`` and its ``.bak`` hold the same; return what was wrong, empty if nothing was.
-
-    Raises UnsupportedFormat, StoreFull, OSError.
-    """
-    parse = partial(_settings_in, place=str(paths.settings))
-    return settle_document(filesystem, paths.settings, parse, indent=1)
+    """Read ``penstock.json``, or its ``.bak``. Raises UnsupportedFormat when other code wrote it, OSError, StoreBusy."""
+    for path in _files(paths):
+        try:
+            return _read(filesystem, path)
+        except (*MISSING, *NOT_WHOLE):
+            continue
+    return StoreSettings()
 
 
 def damaged_settings(filesystem: ReadFileSystem, paths: StorePaths) -> dict[str, str]:
     """Return which of the two files are there and not whole, and what is wrong with each."""
-    parse = partial(_settings_in, place=filesystem.location(paths.settings))
-    return damaged_files(filesystem, paths.settings, parse)
+    found = {}
+    for path in _files(paths):
+        try:
+            _read(filesystem, path)
+        except MISSING:
+            continue
+        except (OSError, StoreBusy, *NOT_WHOLE) as error:
+            found[path.name] = file_problem(error)
+    return found
+
+
+def _files(paths: StorePaths) -> tuple[Path, Path]:
+    return paths.settings, paths.settings.with_name(paths.settings.name + _BACKUP)
+
+
+def _read(filesystem: ReadFileSystem, path: Path) -> StoreSettings:
+    document = decode_checked(filesystem.read_bytes(path))
+    return _settings_in(document, place=filesystem.location(path))
 
 
 def _settings_in(document: Mapping[str, Any], *, place: str) -> StoreSettings:
@@ -116,7 +132,8 @@ def save_settings(
     )
     filesystem.make_directory(paths.config)
     document = _document(saved, flush_mode=config.flush_mode)
-    save_document(filesystem, paths.settings, document, indent=1)
+    data = encode_checked(document, indent=1)
+    filesystem.write_atomically(paths.settings, data, backup=False, copy=(_BACKUP, data))
     return saved
 
 

@@ -85,11 +85,11 @@ def test_half_messages_are_counted_by_topic_and_end(tmp_path: Path) -> None:
         for number, topic in enumerate(("a", "a", "b", "a")):
             half = record(topic, 0, properties={"UNIQ_KEY": f"key-{number}"})
             transactions.prepare(half, transaction_id=f"t{number}")
-        assert transactions.pending_counts() == {"a": 3, "b": 1}
+        assert transactions.table.topic_counts() == {"a": 3, "b": 1}
         transactions.end(["t0", "t2"], commit=True)
         transactions.end(["t1"], commit=False)
         transactions.end(["t1"], commit=False)  # again
-        assert transactions.pending_counts() == {"a": 1}
+        assert transactions.table.topic_counts() == {"a": 1}
         assert transactions.ended_counts(commit=True) == {"a": 1, "b": 1}
         assert transactions.ended_counts(commit=False) == {"a": 1}
 

@@ -43,7 +43,7 @@ def drained(store: LeaseStore) -> list[int]:
 def test_nothing_is_lost_where_a_later_queue_cannot_be_read(
     store: LeaseStore, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    queues = store.reader if name == "pull" else store.leases._queues
+    queues = store.reader if name == "pull" else store.leases.queues
     if name == "records_at":
         store.receive(20)
         store.clock.pass_ms(60_000)

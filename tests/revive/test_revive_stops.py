@@ -87,6 +87,7 @@ class CutShort:
         self.machine = machine
         self.dice = dice
         self.batches = dice.randint(1, 4)
+        self.engine = writer._engine
         self.append_whole = writer.revive._appender.append
         writer.revive._appender = self  # type: ignore[assignment]
 
@@ -96,9 +97,8 @@ class CutShort:
             return self.append_whole(prepared, **options)
         count = self.dice.randint(1, prepared.record_count - 1)
         beginning = prepared_copies(
-            prepared.data[: prepared.rows[count, POSITION]], count, store_host_size=4 + 4,
-            append_crc=True,
-        )  # fmt: skip
+            self.engine, prepared.data[: prepared.rows[count, POSITION]], count
+        )
         self.append_whole(beginning, **options)
         self.machine.disk.kill()
         raise ProcessStopped

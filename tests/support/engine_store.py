@@ -21,8 +21,7 @@ from storage.message import PullResult
 from storage.queues.consume_queue import as_units
 from storage.reader import StoreReader
 from storage.store import MessageStore
-from storage.tables.checked_json import decode_checked
-from storage.tables.own_document import save_document
+from storage.tables.checked_json import decode_checked, encode_checked
 from storage.view.log.walk import DamagedRange, RecordRun, walk_log
 
 LOG_FILE_SIZE = 1 << 16
@@ -83,7 +82,8 @@ def note_as_a_broker_does(directory: Path) -> None:
 def change_settings(directory: Path, **fields: object) -> None:
     """Change fields of ``penstock.json``, as if they had been written so."""
     path = directory / "config" / "penstock.json"
-    save_document(OsFileSystem(), path, decode_checked(path.read_bytes()) | fields)
+    data = encode_checked(decode_checked(path.read_bytes()) | fields, indent=1)
+    OsFileSystem().write_atomically(path, data, backup=False, copy=(".bak", data))
 
 
 def change_topics(directory: Path, change: Callable[[dict[str, Any]], object]) -> None:

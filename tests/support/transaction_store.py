@@ -45,6 +45,7 @@ class TransactionStore:
             filesystem=self._filesystem,
         )  # fmt: skip
         self.transactions = self.writer.transactions
+        self.checks = self.writer.transaction_checks
         if not list(self.writer.list_topics()):
             self.writer.create_topic("orders", 4)
 
@@ -85,7 +86,7 @@ class TransactionStore:
             file.write(flipped)
 
     def watch(self, *topics: str) -> None:
-        self.transactions.watch(topics, self.asked.append)
+        self.checks.watch(topics, self.asked.append)
 
     def prepare(self, *messages: bytes, transaction_id: str = "") -> tuple[str, ...]:
         stored = self.transactions.prepare(b"".join(messages), transaction_id=transaction_id)

@@ -11,7 +11,7 @@ from engine_store import small_config
 
 from storage import Message, MessageStore
 from storage.reader import StoreReader
-from storage.tables.lost_progress import LOST_PROGRESS_FILE
+from storage.tables.progress_notes import LOST_PROGRESS_FILE
 from storage.writer import StoreWriter
 
 KEPT, LOST, NEXT = 5, 5, 8

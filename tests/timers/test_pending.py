@@ -123,7 +123,7 @@ def test_everything_is_held_until_it_is_known_what_is_pending(
             raise StoreFull("no space")
 
         full.setattr("storage.timers.delivery.planned", refuse)
-        full.setattr("storage.timers.worker.resumed", refuse)
+        full.setattr("storage.timers.progress._resumed", refuse)
         store.workers.step("timers")
         assert needed(store) == 0
     store.pass_to(NOW_MS + 60_000)

@@ -175,7 +175,7 @@ def roll(store: TimerStore, parked: Record, times: int = 1) -> None:
         parked.topic, 0, parked.body, encode_properties(properties), parked.flag, 0,
         parked.born_timestamp_ms, parked.born_host,
     )  # fmt: skip
-    copies = prepared_copies(np.frombuffer(again, np.uint8), 1, store_host_size=8, append_crc=True)
+    copies = prepared_copies(store.writer._engine, np.frombuffer(again, np.uint8), 1)
     store.writer._appender.append_parked(copies)
 
 

@@ -11,11 +11,7 @@ from engine_store import note_as_a_broker_does
 from timer_store import NOW_MS, TimerStore
 
 from storage import offline
-from storage.files.filesystem import OsFileSystem
 from storage.format.timer_files import CHECK
-from storage.journal.states import StateJournal
-from storage.timers.progress import TimerProgressFiles
-from storage.view.layout import StorePaths
 
 NAME = "config/timercheck"
 STOPPED_MS = NOW_MS + 5_000
@@ -60,17 +56,18 @@ def changed(stopped: Path, directory: Path, check: bytes) -> Path:
     return directory
 
 
-def test_a_broker_that_is_ahead_of_the_clock_is_not_believed(stopped: Path, tmp_path: Path) -> None:
+def test_a_broker_that_is_ahead_of_the_clock_is_not_believed(
+    stopped: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Nor is one whose file is no check."""
     read_ms, *others = CHECK.unpack_from((stopped / NAME).read_bytes())
     later = CHECK.pack(read_ms + 10_000_000_000_000, *others)
-    directory = changed(stopped, tmp_path / "copy", later)
-    disk, paths = OsFileSystem(), StorePaths(directory)
-    files = TimerProgressFiles(disk, paths, StateJournal(disk, paths.journal))
-    for content in (later, b"short"):
-        (directory / NAME).write_bytes(content)
-        found = files.load(STOPPED_MS, broker_ran=True)
-        assert found.own is not None and found.broker is None and found.problem
+    for number, content in enumerate((later, b"short")):
+        caplog.clear()
+        directory = changed(stopped, tmp_path / str(number), content)
+        note_as_a_broker_does(directory)
+        assert delivered(directory) == Counter(BODIES)
+        assert NAME in caplog.text
 
 
 def test_what_a_broker_wrote_counts(stopped: Path, tmp_path: Path) -> None:

@@ -7,17 +7,9 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
 import pytest
 from flips import flipped
 from transaction_store import HALF, OP, TransactionStore, message
-
-from storage.format.properties import encode_properties
-from storage.format.record import decode_record, encode_for_batch
-from storage.kernels.columns import STOP_END, new_rows
-from storage.kernels.scan import scan_records
-from storage.transactions.reading import removed_offsets_in
-from storage.transactions.removals import removed_offsets
 
 
 @pytest.fixture(name="store")
@@ -82,29 +74,6 @@ def test_one_that_was_rolled_back_is_asked_about_again(store: TransactionStore) 
     assert stored_count(store) == 0
 
 
-BODIES = [
-    b"", b"7", b"1,2,3,", b"0,", b",", b",,5,,", b"12,x,3,", b"-1,", b"1 ,2,", b"9" * 30 + b",4,",
-    b"123456789012345678,", b"00012,", b",".join(b"%d" % n for n in range(700)), b"\xff,1,",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_bodies_are_read_at_once_as_they_are_one_by_one(seed: int) -> None:
-    order = np.random.default_rng(seed).integers(0, len(BODIES), 60).tolist()
-    block = encode_properties({"TAGS": "d"})
-    records = [
-        encode_for_batch(OP, 0, BODIES[each], block, 0, 0, 1_000, "10.0.0.1:5", False)
-        for each in order
-    ]
-    data = np.frombuffer(b"".join(records), np.uint8)
-    rows = new_rows(len(records))
-    scanned, _, stop = scan_records(data, 0, data.size, 0, 0, rows)
-    assert (scanned, stop) == (len(records), STOP_END)
-    expected = [offset for record in records for offset in removed_offsets(decode_record(record))]
-    assert removed_offsets_in(data, rows).tolist() == expected
-    assert removed_offsets_in(data, rows[:0]).tolist() == []
-
-
 @pytest.mark.parametrize("running", [True, False])
 def test_a_half_of_several_that_is_damaged_keeps_its_transaction_from_being_committed(
     store: TransactionStore, caplog: pytest.LogCaptureFixture, running: bool
@@ -123,7 +92,7 @@ def test_a_half_of_several_that_is_damaged_keeps_its_transaction_from_being_comm
     said = f"commit offset {half.commit_offset}, cannot be read: the body does not match its CRC; "
     assert running or f"{said}transaction T cannot be committed" in caplog.text
     store.workers.settle()
-    assert store.transactions._transactions.needed_offset() == first.commit_offset
+    assert store.transactions.needed_offset() == first.commit_offset
     store.writer.close()
     store.flip(half.commit_offset + 90)
     store.open()

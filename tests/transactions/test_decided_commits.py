@@ -10,7 +10,7 @@ from engine_store import leave_as_a_broker_does, note_as_a_broker_does
 from transaction_store import HALF, TransactionStore, message
 
 from storage.errors import StoreFull
-from storage.transactions.copies import committed_copies
+from storage.transactions.half_records import committed_copies
 from storage.transactions.log_access import TransactionLog
 
 
@@ -42,7 +42,7 @@ def test_a_copy_whose_op_record_a_broker_has_not_written_does_not_come_again(
     """It gathers op records for 3 s, and an orderly stop drops those that it has."""
     store = TransactionStore(tmp_path / "store")
     store.prepare(message(b"pay", "K"), message(b"other", "O"))
-    transactions = store.transactions._transactions
+    transactions = store.transactions
     (half,) = transactions.table.of("K")
     record, _ = transactions.log.read(half.commit_offset)
     assert record is not None

@@ -42,14 +42,14 @@ class Life:
             stored = writer.transactions.prepare(records, transaction_id=name)
             writer.wait_acknowledged(stored.end_commit_offset)
             self.stored.append(name)
-        writer.transactions.watch(["orders"], lambda _: None)
+        writer.transaction_checks.watch(["orders"], lambda _: None)
         self.end(writer, "A", commit=True)
         clock.pass_ms(6_000)
-        writer.transactions._checks.step()  # stores B, C, E and D again
+        writer.transaction_checks.step()  # stores B, C, E and D again
         self.end(writer, "B", commit=False)
         self.end(writer, "C", commit=True)
         clock.pass_ms(30_000)
-        writer.transactions._checks.step()  # gives E and D up
+        writer.transaction_checks.step()  # gives E and D up
         for name in ("later", "last"):  # steps in which that is not on the device
             writer.create_topic(name, 1)
         writer.close()
@@ -71,10 +71,10 @@ def opened(filesystem: FileSystem, root: Path) -> tuple[StoreWriter, HandClock]:
 
 
 def give_all_up(writer: StoreWriter, clock: HandClock) -> None:
-    writer.transactions.watch(["orders"], lambda _: None)
+    writer.transaction_checks.watch(["orders"], lambda _: None)
     for _ in range(3):
         clock.pass_ms(40_000)
-        writer.transactions._checks.step()
+        writer.transaction_checks.step()
     assert writer.transactions.pending() == []
 
 

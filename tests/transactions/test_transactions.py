@@ -396,13 +396,13 @@ def test_a_question_that_reached_nobody_does_not_count(store: TransactionStore) 
     store.prepare(message(b"one", "A"))
     store.watch("orders")
     store.check(6_000)
-    store.transactions.uncount("A", 1)
-    store.transactions.uncount("A", 1)  # again, and of what is not pending: nothing
-    store.transactions.uncount("B", 1)
+    store.checks.uncount("A", 1)
+    store.checks.uncount("A", 1)  # again, and of what is not pending: nothing
+    store.checks.uncount("B", 1)
     store.check(30_000)
-    store.transactions.uncount("A", 2)  # not this one
+    store.checks.uncount("A", 2)  # not this one
     assert [each.check_count for each in store.asked] == [1, 1]
-    store.transactions.uncount("A", 1)
+    store.checks.uncount("A", 1)
     store.watch("orders")
     store.check()
     assert [each.check_count for each in store.asked] == [1, 1, 1]
@@ -433,11 +433,11 @@ def test_a_damaged_half_is_given_up_when_it_is_too_old_and_its_loss_is_named(
     for _ in range(20):
         store.check(30_000)
     assert store.pending() == ["T"]
-    assert f"commit offset {half.commit_offset}" in store.transactions.problem
+    assert f"commit offset {half.commit_offset}" in store.checks.problem
     store.clock.pass_ms(72 * 3_600_000)
     for _ in range(16):
         store.check(30_000)
-    assert (store.pending(), store.asked, store.transactions.problem) == ([], [], "")
+    assert (store.pending(), store.asked, store.checks.problem) == ([], [], "")
     assert (
         f"of transaction T is lost: the half message at commit offset {half.commit_offset}:"
         in caplog.text
@@ -446,17 +446,17 @@ def test_a_damaged_half_is_given_up_when_it_is_too_old_and_its_loss_is_named(
     queue = store.writer._engine.queues.known(GIVEN_UP, 0)
     assert queue is not None
     assert queue.next_offset == 1  # the other message
-    assert store.transactions._transactions.needed_offset() is None
+    assert store.transactions.needed_offset() is None
     assert store.end("T", commit=True) == [("given up", 2, True)]
 
 
 def test_a_question_that_could_not_be_passed_on_does_not_count(store: TransactionStore) -> None:
     store.prepare(message(b"one", "A"))
-    number = store.transactions.watch(["orders"], lambda _: False)
+    number = store.checks.watch(["orders"], lambda _: False)
     for _ in range(20):
         store.check(30_000)
     assert len(store.records(HALF)) == 1
-    store.transactions.unwatch(number)
+    store.checks.unwatch(number)
     store.watch("orders")
     store.check()
     assert [each.check_count for each in store.asked] == [1]

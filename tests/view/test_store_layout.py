@@ -202,4 +202,4 @@ def test_a_start_makes_damaged_settings_whole_and_the_store_stays_the_same(tmp_p
     with MessageStore.open(directory) as store:
         assert store.reader.store_id == store_id
     assert path.read_bytes() == whole
-    assert "penstock.json is damaged: its checksum does not match" in caplog.text
+    assert "penstock.json: is damaged: its checksum does not match" in caplog.text

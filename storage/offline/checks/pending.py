@@ -17,7 +17,7 @@ from storage.format.consume_entry import SCHEDULE_TOPIC
 from storage.format.names import HALF_TOPIC, TIMER_TOPIC, TRANSACTION_GROUP
 from storage.format.timer_files import decode_rows
 from storage.journal.states import read_states
-from storage.tables.own_document import file_problem
+from storage.tables.checked_json import file_problem
 from storage.timers.progress import STATE as TIMERS
 from storage.timers.progress import progress_in
 from storage.transactions.progress import STATE as TRANSACTIONS

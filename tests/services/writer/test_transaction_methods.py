@@ -61,7 +61,9 @@ async def test_a_caller_that_does_not_read_is_not_asked_more_than_it_has_room_fo
     """A check has all records of its transaction, up to 64 MiB."""
     monkeypatch.setattr(transactions, bound, most)
     store, stream = Store(), Stream()
-    servicer = TransactionServicer(cast("Any", store), cast("Any", None), asyncio.Event())
+    servicer = TransactionServicer(
+        cast("Any", None), cast("Any", store), cast("Any", None), asyncio.Event()
+    )
     request = pb.WatchChecksRequest(topics=["orders"])
     call = asyncio.ensure_future(servicer.watch_checks(request, cast("Any", stream)))
     async with asyncio.timeout(30):
@@ -82,7 +84,9 @@ async def test_a_caller_that_does_not_read_is_not_asked_more_than_it_has_room_fo
 
 
 async def test_too_many_topics_are_refused() -> None:
-    servicer = TransactionServicer(cast("Any", Store()), cast("Any", None), asyncio.Event())
+    servicer = TransactionServicer(
+        cast("Any", None), cast("Any", Store()), cast("Any", None), asyncio.Event()
+    )
     request = pb.WatchChecksRequest(topics=["t"] * (transactions.TOPICS_MAX + 1))
     with pytest.raises(InvalidArgument):
         await servicer.watch_checks(request, cast("Any", None))
@@ -90,7 +94,9 @@ async def test_too_many_topics_are_refused() -> None:
 
 async def test_a_request_to_store_that_takes_long_to_parse_is_refused() -> None:
     """Fields that come again and again, each of which counts until the next one."""
-    servicer = TransactionServicer(cast("Any", None), cast("Any", None), asyncio.Event())
+    servicer = TransactionServicer(
+        cast("Any", None), cast("Any", None), cast("Any", None), asyncio.Event()
+    )
     wordy = pb.PrepareRequest(records=b"a", transaction_id="T").SerializeToString() * 1_000_000
     with pytest.raises(InvalidArgument, match="again and again"):
         await servicer.prepare(wordy, cast("Any", None))

@@ -1,11 +1,9 @@
-"""Commits that are decided and not complete: some of their copies are stored, and their op records are not.
-
-Give-ups, too: the worker completes those, as it gives up others.
-"""
+"""How transactions end: ends that are remembered, and ends that are decided and not complete."""
 
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -13,13 +11,35 @@ from storage.errors import StoreBusy, StoreError, StoreFailed, StoreFull
 
 if TYPE_CHECKING:
     from storage.clock import Clock
-    from storage.transactions.values import EndedTransaction
+    from storage.transactions.values import EndedTransaction, TransactionState
 
 _LOG: Final = logging.getLogger(__name__)
+REMEMBERED_MAX: Final = 65_536
 
 
-class DecidedCommits:
-    """Such commits of one store. Whoever uses it holds the lock of ``Transactions``."""
+class RememberedEnds:
+    """State and number of messages of what ended last, by transaction id: who asks again gets the first answer."""
+
+    def __init__(self) -> None:
+        self._ends: OrderedDict[str, tuple[TransactionState, int]] = OrderedDict()
+
+    def get(self, transaction_id: str) -> tuple[TransactionState, int] | None:
+        """Return how a transaction ended; None if that is not known."""
+        return self._ends.get(transaction_id)
+
+    def add(self, transaction_id: str, state: TransactionState, message_count: int) -> None:
+        """Remember how a transaction ended; the one that ended first is forgotten first."""
+        self._ends[transaction_id] = state, message_count
+        self._ends.move_to_end(transaction_id)
+        if len(self._ends) > REMEMBERED_MAX:
+            self._ends.popitem(last=False)
+
+
+class DecidedEnds:
+    """Commits of which some copies are stored and their op records are not; and give-ups, which the checks complete.
+
+    Whoever uses it holds the lock of ``Transactions``.
+    """
 
     def __init__(self, clock: Clock, *, interval_ms: int) -> None:
         self.copied: dict[str, set[int]] = {}  # by id; commit offsets of halves that have a copy

@@ -1,16 +1,41 @@
-"""Recalls that were met, each of which takes back what was stored before it in its second."""
+"""Recalls: records in the timer topic that name a message which is then not delivered. A broker's form.
+
+A recall that was met takes back what was stored before it in its second.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from storage.engine.copies import prepared_copies
+from storage.errors import InvalidMessage, TooLateToRecall
+from storage.format.limits import check_topic, check_unique_key
+from storage.format.properties import (
+    TAGS,
+    TIMER_DEL_UNIQKEY,
+    TIMER_DELIVER_MS,
+    UNIQ_KEY,
+    WAIT,
+    encode_properties,
+)
+from storage.format.record import encode_for_batch
 from storage.format.timer_files import SECOND_MS, out_ms
 from storage.kernels.timers.delivery import DUE_MS, RECALL_KEY, RECALLS, ROLL_COUNT
+from storage.log.unique_keys import is_cut_short
+from storage.timers.parking import DELAY_MS_MAX
 
+if TYPE_CHECKING:
+    from storage.clock import Clock
+    from storage.engine.appender import Appender
+    from storage.engine.engine import Engine
+    from storage.timers.parking import Parking
+
+RECALL_TAG: Final = "_RECALL_TAG_"
+RECALL_BODY: Final = b"0"
 Longs = npt.NDArray[np.int64]
 NONE: Final = 0
 _SPREAD: Final = np.int64(0x9E37_79B9_7F4A_7C15 - (1 << 64))
@@ -18,6 +43,53 @@ _ID: Final = 0  # columns
 _QUEUE_OFFSET: Final = 1
 _UNTIL_MS: Final = 2
 _BEFORE_ALL: Final = -1
+
+
+class Recalls:
+    """Appends recalls. Safe to call from several threads."""
+
+    def __init__(self, engine: Engine, appender: Appender, parking: Parking, clock: Clock) -> None:
+        self._engine = engine
+        self._appender = appender
+        self._parking = parking
+        self._clock = clock
+
+    def recall(self, topic: str, unique_key: str, recall_ms: int, *, born_host: str) -> int:
+        """Append the recall of a message; return its record's end. Does not wait for durability.
+
+        Whether there is such a message is not looked at, as at a broker. Raises TopicNotFound, InvalidMessage,
+        TooLateToRecall, StoreBusy, StoreFull, StoreFailed.
+        """
+        self._appender.check_open()
+        check_topic(topic)
+        check_unique_key(unique_key)
+        self._engine.topics.get(topic)
+        now_ms = self._clock.now_ms()
+        if not unique_key:
+            raise InvalidMessage("recall_handle", "names no message")
+        if is_cut_short(unique_key, self._engine.store_host):
+            raise InvalidMessage("recall_handle", "is cut short: give it as it was printed")
+        if recall_ms <= now_ms:
+            raise TooLateToRecall(unique_key)
+        if recall_ms - now_ms > DELAY_MS_MAX:
+            raise InvalidMessage("recall_handle", "names a time that no message has")
+        properties = {
+            UNIQ_KEY: unique_key,
+            WAIT: "true",
+            TAGS: RECALL_TAG,
+            TIMER_DELIVER_MS: str(recall_ms),
+            TIMER_DEL_UNIQKEY: f"{topic}+{unique_key}",
+        }
+        record = encode_for_batch(
+            topic, 0, RECALL_BODY, encode_properties(properties), 0, 0, now_ms, born_host,
+            self._engine.config.append_property_crc,
+        )  # fmt: skip
+        prepared = prepared_copies(self._engine, np.frombuffer(record, np.uint8), 1)
+        too_late = TooLateToRecall(unique_key)
+        parked = self._parking.park(prepared)
+        if parked is None:
+            raise too_late
+        return self._appender.append_parked(parked, (recall_ms, too_late))
 
 
 def ids_in_second(hashed: Longs, dues_ms: Longs) -> Longs:
