@@ -19,8 +19,7 @@ from services.rpc.servicer import Context, brief, raw
 from services.writer import batch_frames
 from services.writer.acks import Acks
 from services.writer.large_calls import run_large
-from services.writer.plain_requests import PlainRequests
-from services.writer.produce_kernels import BUFFER_SIZE
+from services.writer.plain_requests import BUFFER_SIZE, PlainRequests
 from services.writer.produce_stream import ProduceStream
 from services.writer.staged_commits import StagedCommitMethods
 from services.writer.topics import TopicMethods

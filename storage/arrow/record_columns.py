@@ -52,8 +52,6 @@ HOSTS_MAX: Final = 256
 TAGS_NAME: Final = np.frombuffer(TAGS.encode(), np.uint8)
 _NO_NAME: Final = np.empty(0, np.uint8)
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
-PROPERTIES_TYPE: Final = pa.map_(pa.string(), pa.string())
-PAIR_FIELDS: Final = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())]
 UNKNOWN: Final = -1  # Arrow counts the nulls when it has to
 RESERVED_NAMES: Final = pa.array(sorted(RESERVED), pa.string())
 

@@ -199,12 +199,6 @@ def property_value(data: Any, position: int, length: int, name: Any) -> tuple[in
 
 
 @inner
-def has_property(data: Any, position: int, length: int, name: Any) -> bool:
-    """Whether a block has a property of that name."""
-    return property_value(data, position, length, name)[0] >= 0
-
-
-@inner
 def decimal_property(data: Any, position: int, length: int, name: Any) -> int:
     """Value of a block's property of digits, ABSENT where it is not one."""
     value, value_length = property_value(data, position, length, name)

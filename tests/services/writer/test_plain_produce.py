@@ -18,7 +18,7 @@ from steps_to_try import examples_to_try
 
 from penstock.v1 import common_pb2, writer_pb2
 from services import wire
-from services.writer import produce_kernels as kernels
+from services.writer import plain_requests as kernels
 from services.writer.plain_requests import PlainRequests
 from services.writer.servicer import WriterServicer
 from storage import errors
