@@ -194,7 +194,8 @@ class StoreReader:
         return self._incarnations().of(topic)
 
     def _incarnations(self) -> Incarnations:
-        state = self._visibility.tables_state()
+        # Groups' offsets are saved after the end.
+        state = None if self._visibility.has_ended else self._visibility.tables_state()
         if state is not None and state == self._known[0]:
             return self._known[1]  # a writer publishes each deletion
         settings = self._settings.load()

@@ -52,7 +52,7 @@ class Visibility:
         self._trust: Trust | None = None  # in the page, when it was last looked at
         self._bounds_at_rest = UNLIMITED  # while no position moves
         self._generation = 0
-        self._closed = False
+        self.has_ended = False
 
     @property
     def trusted_positions(self) -> CheckpointFile | None:
@@ -82,7 +82,7 @@ class Visibility:
 
         Raises StoreClosed after ``end``, UnsupportedFormat where newer code has written the page.
         """
-        if self._closed:
+        if self.has_ended:
             raise StoreClosed("the reader is closed")
         if self._fixed_bounds is not None:
             self._log.set_bounds(*self._fixed_bounds)
@@ -173,7 +173,7 @@ class Visibility:
 
     def end(self) -> None:
         """Refuse updates from here on."""
-        self._closed = True
+        self.has_ended = True
 
     def close(self) -> None:
         """Let go of the checkpoint."""

@@ -67,3 +67,10 @@ def test_it_ends_beside_a_read_that_goes_on(
     assert not held.may_end.is_set()  # nobody waited for it
     with StoreReader.open(store) as reader:
         assert reader.committed_offset("g", "t", 1) == 1
+
+
+def test_where_a_topic_begins_is_known_after_the_end(store: Path) -> None:
+    """Groups' offsets are saved then."""
+    with MessageStore.open(store), StoreReader.open(store) as reader:
+        reader.end()
+        assert reader.incarnation_of("t") == 0
