@@ -204,7 +204,7 @@ class _Answerer:
         unit = self._queue(question).unit(int(question["offset"]))
         if unit is None or not low <= int(question["offset"]) < high:
             return UNKNOWN_TIME
-        return self._log.store_timestamp_ms(unit.commit_offset, unit.size)
+        return stored_at(self._log, unit.commit_offset, unit.size)
 
     def _commit_offset(self, question: Line) -> Line:
         low, high = self._range(question)
