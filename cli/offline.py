@@ -97,7 +97,7 @@ def doctor(
         for finding in findings:
             print_json(finding)
     else:
-        _print_findings(session, findings)
+        print_findings(session, findings)
     if any(finding["severity"] == "damage" for finding in findings):
         raise typer.Exit(ExitCode.DAMAGED)
 
@@ -116,7 +116,7 @@ def _say_repair(session: Session, directory: Path, report: RepairReport) -> list
     elif not found:
         session.console().print("nothing is wrong, and nothing was changed", markup=False)
     else:
-        _print_findings(session, found if not where else losses + left)
+        print_findings(session, found if not where else losses + left)
         are = "is" if len(kept) == 1 else "are"
         verb = f"{are} kept" if where else "would be kept"
         lines = [
@@ -165,7 +165,7 @@ def _fields(line: dict[str, Any]) -> str:
     return "  ".join(f"{name}={value}" for name, value in line.items() if name != "type")
 
 
-def _print_findings(session: Session, findings: list[dict[str, Any]]) -> None:
+def print_findings(session: Session, findings: list[dict[str, Any]]) -> None:
     """Print findings, of each kind the first ones, and what is to be done about them."""
     console = session.console()
     shown: Counter[tuple[str, str]] = Counter()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pipeline.jobs.audit.job import audit, audit_stores
+    from pipeline.jobs.audit import audit, audit_stores
     from pipeline.jobs.compact.job import compact
     from pipeline.jobs.export.job import export
     from pipeline.jobs.merge import merge
@@ -34,8 +34,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "audit": "pipeline.jobs.audit.job",
-    "audit_stores": "pipeline.jobs.audit.job",
+    "audit": "pipeline.jobs.audit",
+    "audit_stores": "pipeline.jobs.audit",
     "compact": "pipeline.jobs.compact.job",
     "export": "pipeline.jobs.export.job",
     "merge": "pipeline.jobs.merge",

@@ -16,9 +16,8 @@ from cli.jobs.common import (
     shows_progress,
     start_spark,
 )
+from cli.offline import print_findings
 from cli.session import Session, print_json, session_of
-
-PLACE = ("store", "kind", "problem", "count")
 
 
 def audit(
@@ -35,7 +34,7 @@ def audit(
     master: Master = LOCAL,
     quiet: Quiet = False,
 ) -> None:
-    """Compare log, queues and index of each store; exit code 7 if anything does not agree."""
+    """Check log, queues and index of each store as doctor does; exit code 7 if anything is found."""
     session = session_of(context)
     with failures_in_one_line():
         from pipeline import audit_stores
@@ -55,35 +54,26 @@ def audit(
 
 
 def _print(session: Session, report: Any) -> None:
-    for finding in report.findings:
-        if session.as_json:
+    if session.as_json:
+        for finding in report.findings:
             print_json({"store": report.store, **finding})
-        else:
-            session.console().print(_line(report.store, finding), markup=False)
-    named = sum(finding.get("count", 1) for finding in report.findings)
-    if named < report.finding_count and not session.as_json:
-        left = report.finding_count - named
+    else:
+        print_findings(session, list(report.findings))
+    left = report.finding_count - len(report.findings)
+    if left and not session.as_json:
         session.console().print(
             f"{report.store}  {left:,} more; --findings DIR writes all", markup=False
         )
-    twice = f" and {report.doubled_keys:,} indexed twice" if report.doubled_keys else ""
     session.say(
         f"{report.store}: {report.records:,} records, {report.units:,} units,"
-        f" {report.keys:,} keys{twice}; {report.finding_count:,} findings; {report.seconds:.1f} s",
+        f" {report.keys:,} keys; {report.finding_count:,} findings; {report.seconds:.1f} s",
         {
             "store": report.store,
             "records": report.records,
             "units": report.units,
             "keys": report.keys,
-            "doubledKeys": report.doubled_keys,
             "logBytes": report.log_bytes,
             "findings": report.finding_count,
             "seconds": round(report.seconds, 3),
         },
     )
-
-
-def _line(store: str, finding: dict[str, Any]) -> str:
-    where = "  ".join(f"{name}={value}" for name, value in finding.items() if name not in PLACE)
-    times = f"  ({finding['count']:,} of them)" if "count" in finding else ""
-    return f"{store}  {finding['kind']:<10} {where}  {finding['problem']}{times}"

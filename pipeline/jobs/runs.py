@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,11 +58,10 @@ def units_of_piece(
     result: PieceResult,
     *,
     topics: LiveTopics,
-    take: Callable[[RecordRun], None] | None = None,
 ) -> dict[QueueKey, Units]:
     """Return all units of a piece by queue, and note records, damage and runs in ``result``.
 
-    ``topics`` says whose records count; ``take`` gets every run of records.
+    ``topics`` says whose records count.
     """
     built = PieceUnits(topics)
     for step in walk_piece(piece):
@@ -70,8 +69,6 @@ def units_of_piece(
             result.damage.append(step)
             continue
         result.records += len(step.rows)
-        if take is not None:
-            take(step)
         built.take(step)
     joined = dict(built.joined())
     for key, (units, offsets) in joined.items():

@@ -116,14 +116,7 @@ class DurableSlots:
 
     def load_index(self) -> DurableIndex:
         """Return what the newest whole indexer slot says. Raises UnsupportedFormat."""
-        slots = self._indexer_slots(bytes(self._bytes))
-        if not slots:
-            return DurableIndex(False, False, b"", 0, 0, bytes(40))
-        newest = layout.newest_slot(slots)
-        return DurableIndex(
-            True, newest.clean, newest.store_id,
-            newest.indexed_offset, newest.file_name, newest.file_header,
-        )  # fmt: skip
+        return durable_index(bytes(self._bytes))
 
     def store_index(
         self,
@@ -139,7 +132,7 @@ class DurableSlots:
 
         Call it only after syncing them. ``index_timestamp_ms`` is the broker's field at byte 16.
         """
-        slots = self._indexer_slots(bytes(self._bytes))
+        slots = _indexer_slots(bytes(self._bytes))
         sequence, position = _next_slot(slots, layout.INDEXER_SLOT_POSITIONS)
         slot = IndexerSlot(clean, sequence, store_id, indexed_offset, file_name, file_header)
         self._store_slot(position, slot.encode())
@@ -156,10 +149,6 @@ class DurableSlots:
         pack_into(">q", swapped, 0, value)
         self._words[position // 8] = memoryview(swapped).cast("q")[0]
 
-    def _indexer_slots(self, page: bytes) -> dict[int, IndexerSlot]:
-        with _versions_known():
-            return layout.indexer_slots(page)
-
 
 def durable_positions(page: bytes) -> DurablePositions:
     """Return what the newest whole writer slot of a page says. Raises UnsupportedFormat."""
@@ -172,6 +161,23 @@ def durable_positions(page: bytes) -> DurablePositions:
         newest.clean, newest.store_id, newest.flushed_offset, newest.dispatched_offset,
         newest.unit_count, newest.synced_only,
     )  # fmt: skip
+
+
+def durable_index(page: bytes) -> DurableIndex:
+    """Return what the newest whole indexer slot of a page says. Raises UnsupportedFormat."""
+    slots = _indexer_slots(page)
+    if not slots:
+        return DurableIndex(False, False, b"", 0, 0, bytes(40))
+    newest = layout.newest_slot(slots)
+    return DurableIndex(
+        True, newest.clean, newest.store_id,
+        newest.indexed_offset, newest.file_name, newest.file_header,
+    )  # fmt: skip
+
+
+def _indexer_slots(page: bytes) -> dict[int, IndexerSlot]:
+    with _versions_known():
+        return layout.indexer_slots(page)
 
 
 def _writer_slots(page: bytes) -> dict[int, WriterSlot]:

@@ -8,27 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storage import findings as kinds
+from storage.checks.checkpoint import checkpoint
+from storage.checks.index import index_behind, index_file_checks, missing_index_files
+from storage.checks.log import log_files, log_records, log_tail
+from storage.checks.queues import check_range, queue_files, queue_findings
 from storage.files.filesystem import OsFileSystem
 from storage.files.mapped_file_queue import list_files
 from storage.findings import DAMAGE, NOTE, OK, Finding, Line
-from storage.offline.checks.checkpoint import checkpoint
-from storage.offline.checks.index import index
 from storage.offline.checks.leases import lease_journal
-from storage.offline.checks.log import log_files, log_records, log_tail
 from storage.offline.checks.pending import log_holds, pending_files
-from storage.offline.checks.queues import queue_files, queue_records, queue_units
 from storage.offline.checks.tables import staged_commits, table_findings
 from storage.offline.kept_aside import known_losses
 from storage.offline.opened import open_offline, settled_offset_of
 from storage.view.layout import LOG_DIRECTORY
 from storage.view.log.commit_log import EVERYTHING
+from storage.view.log.parts import record_runs
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
+    from storage.offline.opened import OfflineStore
+    from storage.view.log.walk import RecordRun
 
 Advance = Callable[[int], None]
 
@@ -59,7 +63,7 @@ def work_bytes(directory: Path | str) -> int:
         files = list_files(OsFileSystem(), Path(directory) / LOG_DIRECTORY)
     except OSError:
         return 0
-    return 2 * sum(file.size for file in files)
+    return sum(file.size for file in files)
 
 
 def examine(
@@ -102,15 +106,36 @@ def _examine(
                 message="the store was not stopped in order, or it is open now",
             )  # fmt: skip
         yield from table_findings(store, disk)
-        yield from log_files(store, disk)
+        yield from log_files(store)
         yield from log_records(store)
-        yield from log_tail(store, disk)
-        yield from checkpoint(store, disk)
-        yield from queue_files(store, disk)
-        yield from queue_units(store, disk, advance)
-        yield from queue_records(store, advance)
-        yield from index(store, disk)
+        yield from log_tail(store)
+        yield from checkpoint(store)
+        yield from queue_files(store)
+        yield from _queues(store, advance)
+        yield from _index(store)
         yield from lease_journal(disk, store.paths, is_locked=is_locked)
         yield from pending_files(disk, store.paths)
         yield from log_holds(store)
         yield from staged_commits(disk, store.paths)
+
+
+def _queues(store: OfflineStore, advance: Advance) -> Iterator[Finding]:
+    held = cache(lambda key: store.queue(key).units)
+
+    def steps() -> Iterator[RecordRun]:
+        for records in record_runs(store.log, store.walked.min_offset, store.compared_end):
+            yield records
+            advance(records.end_offset - records.begin_offset)
+
+    check = check_range(steps(), held, store.topics, store.compared_end)
+    yield from queue_findings(store, check)
+
+
+def _index(store: OfflineStore) -> Iterator[Finding]:
+    checks = index_file_checks(store)
+    for each in checks:
+        finding = each.finding(store.log)
+        if finding is not None:
+            yield finding
+    yield from missing_index_files(store, checks)
+    yield from index_behind(store, checks)

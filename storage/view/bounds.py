@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from storage.checkpoint.durable_slots import DurablePositions, durable_positions
+from storage.checkpoint.durable_slots import DurablePositions, durable_index, durable_positions
 from storage.errors import UnsupportedFormat
 from storage.format import checkpoint
 from storage.format.checkpoint import BrokerFields, UnknownVersion
@@ -53,8 +53,8 @@ class CheckpointPage:
         self.page = page[: checkpoint.PAGE_SIZE]
         self._boot_id = boot_id
         try:
-            self._durable = durable_positions(self.page)
-            self._indexer_slots = checkpoint.indexer_slots(self.page)
+            self.durable = durable_positions(self.page)
+            self.durable_index = durable_index(self.page)
         except (UnknownVersion, UnsupportedFormat) as error:
             raise UnsupportedFormat(f"{name}: {error}; use the Penstock that wrote it") from error
 
@@ -66,24 +66,24 @@ class CheckpointPage:
     @property
     def is_trusted(self) -> bool:
         """Whether our writer has spoken of the store and no broker has run since."""
-        return self._durable.trusted
+        return self.durable.trusted
 
     @property
     def store_id(self) -> bytes:
         """The id in the newest slot of our writer, trusted or not; empty without one."""
-        return self._durable.store_id
+        return self.durable.store_id
 
     @property
     def flushed_offset(self) -> int | None:
         """Up to where our writer says that the log is durable; None if no word of it can be trusted."""
-        return self._durable.flushed_offset if self.is_trusted else None
+        return self.durable.flushed_offset if self.is_trusted else None
 
     @property
     def durable_units(self) -> tuple[int, int] | None:
         """Up to which commit offset queues were synced last, and how many units they held; None if unknown."""
         if not self.is_trusted:
             return None
-        return self._durable.dispatched_offset, self._durable.unit_count
+        return self.durable.dispatched_offset, self.durable.unit_count
 
     @property
     def live_words(self) -> dict[str, int] | None:
@@ -107,17 +107,4 @@ class CheckpointPage:
             live = Bounds(
                 words["min_commit_offset"], words["confirm_offset"], words["dispatched_offset"]
             )
-        return stated_bounds(self._durable, live, first_offset)
-
-    def stated_index_end(self) -> int | None:
-        """Return up to where our indexer says that every key is durably in the index.
-
-        0 where it has said nothing of this store, None if no word of the page can be trusted. No bound
-        of the log is taken into account.
-        """
-        if not self.is_trusted:
-            return None
-        if not self._indexer_slots:
-            return 0
-        newest = checkpoint.newest_slot(self._indexer_slots)
-        return newest.indexed_offset if newest.store_id == self.store_id else 0
+        return stated_bounds(self.durable, live, first_offset)

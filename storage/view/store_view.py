@@ -185,10 +185,11 @@ class StoreView:
             file_size=self.sizes.commit_log_file_size,
             durable_offset=self.checkpoint.flushed_offset or 0,
             stated_offset=self.checkpoint.flushed_offset or 0,
-            queued_offset=self._newest_record_end,
+            queued_offset=self.newest_record_end,
         )
 
-    def _newest_record_end(self) -> int:
+    def newest_record_end(self) -> int:
+        """Return where the newest record ends that has a unit in a queue; 0 without one."""
         offset, size = self.newest_unit(EVERYTHING)
         return offset + size if size < PREFILL_SIZE else 0
 
@@ -207,14 +208,6 @@ class StoreView:
     def stated_bounds(self) -> Bounds | None:
         """Return what our writer says of the store, None if no word of it can be trusted."""
         return self.checkpoint.stated_bounds(self.log.start_offset)
-
-    def stated_index_end(self) -> int | None:
-        """Return up to where our indexer says that every key is durably in the index.
-
-        0 where it has said nothing of this store, None if no word of the page can be trusted.
-        """
-        bounds, end = self.stated_bounds(), self.checkpoint.stated_index_end()
-        return None if bounds is None or end is None else min(end, bounds.end_offset)
 
     @cached_property
     def bounds(self) -> Bounds:

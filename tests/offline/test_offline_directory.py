@@ -77,12 +77,12 @@ def test_a_spec_beside_the_store_is_used(tmp_path: Path) -> None:
     store = golden_copy("slow", tmp_path)
     (tmp_path / "slow.spec.json").write_text(json.dumps(golden_spec("slow")))
     with offline.open_offline(store) as opened:
-        assert (opened.config.index_slot_count, opened.config.index_entry_count) == (3, 6)
+        assert (opened.sizes.index_slot_count, opened.sizes.index_entry_count) == (3, 6)
 
 
 def test_index_sizes_are_found_from_the_files() -> None:
     with offline.open_offline(golden_store("basic"), {}) as opened:
-        assert (opened.config.index_slot_count, opened.config.index_entry_count) == (500, 2000)
+        assert (opened.sizes.index_slot_count, opened.sizes.index_entry_count) == (500, 2000)
 
 
 def test_our_own_store_dumps_what_was_put(tmp_path: Path) -> None:

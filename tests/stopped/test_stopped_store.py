@@ -53,7 +53,7 @@ def test_the_checkpoint_of_a_new_store_is_that_of_one_which_was_stopped_in_order
     after = StoreView.open(store)
     assert after.bounds == before.bounds
     assert after.stated_bounds() == after.bounds
-    assert after.stated_index_end() == end
+    assert after.checkpoint.durable_index.indexed_offset == end
     assert after.checkpoint.store_id == store_id == after.settings.store_id != named.store_id
     with MessageStore.open(store, small_config()) as opened:
         assert opened.pull("t", 0, queue_offset=0, max_messages=99).record_count == 50
@@ -65,10 +65,10 @@ def test_an_index_that_was_made_again_is_named_in_the_checkpoint(store: Path) ->
 
     checkpoint_index(StoreView.open(store), end - 1)
 
-    assert StoreView.open(store).stated_index_end() == end - 1
+    assert StoreView.open(store).checkpoint.durable_index.indexed_offset == end - 1
     assert StoreView.open(store).stated_bounds() == StoreView.open(store).bounds
     checkpoint_index(StoreView.open(store), end)
-    assert StoreView.open(store).stated_index_end() == end
+    assert StoreView.open(store).checkpoint.durable_index.indexed_offset == end
 
 
 def test_nothing_is_said_of_an_index_in_the_checkpoint_of_a_broker(store: Path) -> None:

@@ -15,6 +15,7 @@ from golden import sparse_copy
 
 from storage.checkpoint.durable_slots import DurablePositions
 from storage.clock import SystemClock
+from storage.config import StoreConfig
 from storage.files.filesystem import FileSystem, OsFileSystem
 from storage.files.mapped_file_queue import MappedFileQueue
 from storage.format.checkpoint import BrokerFields
@@ -39,22 +40,22 @@ def recovered_copy(directory: Path, into: Path, spec: dict[str, Any] | Path | No
     if beside.is_file():
         shutil.copy(beside, into)
     with open_offline(copy, spec) as opened:
-        paths, config, topics = opened.paths, opened.config, opened.topics
+        paths, sizes, topics = opened.paths, opened.sizes, opened.topics
         known = [topic.name for topic in opened.reader.topics]
         durable, abort_found = opened.durable, opened.abort_found
     recovered = recover(
-        MappedFileQueue(FILESYSTEM, paths.commit_log, file_size=config.commit_log_file_size),
-        QueueTable(FILESYSTEM, paths.consume_queue, file_size=config.consume_queue_file_size),
+        MappedFileQueue(FILESYSTEM, paths.commit_log, file_size=sizes.commit_log_file_size),
+        QueueTable(FILESYSTEM, paths.consume_queue, file_size=sizes.consume_queue_file_size),
         durable if durable.trusted else DurablePositions(False, False, b"", 0, 0, 0),
         abort_found=abort_found,
-        unflushed_bytes_max=config.unflushed_bytes_max,
+        unflushed_bytes_max=StoreConfig().unflushed_bytes_max,
         deleted_topics=topics.deleted,
         known_topics=known,
     )
     catch_up(
         FILESYSTEM,
         paths,
-        IndexShape(config.index_slot_count, config.index_entry_count),
+        IndexShape(sizes.index_slot_count, sizes.index_entry_count),
         end_commit_offset=recovered.end_offset,
         index_timestamp_ms=_index_timestamp_ms(paths.checkpoint),
         unclean=abort_found,

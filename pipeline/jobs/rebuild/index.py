@@ -7,7 +7,7 @@ log from there, in order, and puts key after key as a broker does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,12 +18,12 @@ from pipeline.errors import PipelineError
 from pipeline.jobs.work import walk_piece
 from storage.format.index import HEADER_SIZE, IndexHeader
 from storage.format.names import INDEX_NAME_LENGTH, index_file_name
-from storage.kernels.columns import POSITION
+from storage.kernels.columns import CHECK_COMMIT_OFFSET, POSITION
 from storage.kernels.index.entries import put_keys
 from storage.stopped.files import new_index_file
 from storage.view.index.index_file import IndexShape
 from storage.view.index.keys import KeyHasher
-from storage.view.log.walk import DamagedRange, RecordRun
+from storage.view.log.walk import RecordRun
 
 if TYPE_CHECKING:
     from storage.view.pieces import LogPiece
@@ -58,28 +58,23 @@ class IndexTask:
     seed: Seed | None
 
 
-class KeyCounter:
-    """Counts the keys of one piece as it is walked."""
-
-    def __init__(self) -> None:
-        self._keys = KeyHasher()
-        self._count = 0
-        self._last: Seed | None = None
-        self._newest = -1
-
-    def take(self, records: RecordRun) -> None:
-        """Count a run of records."""
-        for hashes, offsets, times in self._keys.of(records):
-            self._count += len(hashes)
+def count_keys(piece: LogPiece) -> KeyCount:
+    """Count the keys of a piece."""
+    hasher, count, last, newest = KeyHasher(), 0, None, -1
+    for records in _records(piece):
+        for hashes, offsets, times in hasher.of(records):
+            count += len(hashes)
             if len(hashes):
-                self._last = Seed(int(times[-1]), int(offsets[-1]))
-        self._newest = records.data_offset + int(records.rows[-1, POSITION])
+                last = Seed(int(times[-1]), int(offsets[-1]))
+        newest = records.data_offset + int(records.rows[-1, POSITION])
+    return KeyCount(count, last, newest > (-1 if last is None else last.commit_offset))
 
-    @property
-    def result(self) -> KeyCount:
-        """What was counted."""
-        last = -1 if self._last is None else self._last.commit_offset
-        return KeyCount(self._count, self._last, self._newest > last)
+
+def _records(piece: LogPiece) -> Iterator[RecordRun]:
+    """Yield the records whose keys count. Checksums do not matter, as they do not to the indexer."""
+    for step in walk_piece(piece, checks=CHECK_COMMIT_OFFSET):
+        if isinstance(step, RecordRun):
+            yield step
 
 
 def index_shape(
@@ -158,10 +153,8 @@ def _fill(array: Any, task: IndexTask) -> int:
     seeded = False
     for piece in task.pieces:
         keys = KeyHasher()
-        for step in walk_piece(piece):
-            if isinstance(step, DamagedRange):
-                continue
-            for hashes, offsets, times in keys.of(step):
+        for records in _records(piece):
+            for hashes, offsets, times in keys.of(records):
                 begin = min(skip, len(hashes))
                 if begin:
                     seed = Seed(int(times[begin - 1]), int(offsets[begin - 1]))

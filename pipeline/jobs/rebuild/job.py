@@ -29,12 +29,12 @@ from pipeline.jobs.work import (
     open_stores,
     pieces_of,
 )
+from storage.checks.store import live_topics
 from storage.format.consume_entry import UNIT_SIZE
 from storage.stopped.checkpoint import checkpoint_index
 from storage.stopped.files import make_work_directory
 from storage.stopped.locks import stopped_store
 from storage.view.layout import INDEX_CHECKSUMS_DIRECTORY, INDEX_DIRECTORY, QUEUE_DIRECTORY
-from storage.view.live_topics import LiveTopics, topics_there_are
 from storage.view.log.walk import DamagedRange
 from storage.view.queues.record_queues import QueueKey
 from storage.view.store_plan import StorePlan
@@ -223,18 +223,9 @@ def _open(
         index,
         size,
         shape,
-        _live_topics(files),
+        live_topics(files),
         pieces,
     )
-
-
-def _live_topics(files: StoreView) -> LiveTopics:
-    """Return whose records get units: those which recovery would give some."""
-    known = None
-    if not files.filesystem.exists(files.paths.abort):
-        on_disk = (topic for topic, _, _ in files.queue_directories())
-        known = topics_there_are(on_disk, files.topic_names())
-    return LiveTopics(files.settings.deleted_topics, known)
 
 
 def _made(directory: Path) -> Path:

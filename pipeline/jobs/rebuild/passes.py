@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pipeline.jobs.rebuild.index import (
     IndexTask,
     KeyCount,
-    KeyCounter,
+    count_keys,
     plan_index,
     write_index_file,
 )
@@ -142,14 +142,11 @@ def walk_pieces(
     found = []
     for piece in pieces:
         output = outputs[str(piece.store)]
-        counter = KeyCounter() if output.with_keys else None
         result = PieceResult()
-        units = units_of_piece(
-            piece, result, topics=output.topics, take=None if counter is None else counter.take
-        )
+        units = units_of_piece(piece, result, topics=output.topics)
         if output.queues is not None:
             write_units(Path(output.queues), units, output.file_size, places)
-        keys = KeyCount() if counter is None else counter.result
+        keys = count_keys(piece) if output.with_keys else KeyCount()
         found.append(PieceDone(str(piece.store), result, keys))
         count(piece.cost)
     return found

@@ -25,7 +25,7 @@ def table_findings(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
     """Yield what is wrong with the tables: their copies, and what disagrees with the queues."""
     yield from damaged_tables(disk, store.paths)
     yield from _topics(store)
-    if not store.is_in_use:  # a group may be ahead of what is looked at
+    if store.is_settled:  # a group may be ahead of what is looked at
         yield from _offsets(store)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -14,10 +14,12 @@ from storage.view.log.parts import record_runs
 
 if TYPE_CHECKING:
     from storage.view.index.entries import IndexEntries
-    from storage.view.log.commit_log import CommitLogView
+    from storage.view.log.parts import RecordSource
+
+LENGTH_SIZE: Final = 4  # of a record's first field
 
 
-def is_like_the_log(file: IndexEntries, log: CommitLogView) -> bool:
+def is_like_the_log(file: IndexEntries, log: RecordSource, min_offset: int) -> bool:
     """Whether the entries of a file are the keys of the log, in order, and its slots lead to them.
 
     A kill may leave one slot that is an entry ahead of the header. A file of records that the log has no
@@ -25,7 +27,7 @@ def is_like_the_log(file: IndexEntries, log: CommitLogView) -> bool:
     """
     header = file.header()
     count = file.counted(header)
-    if count <= 0 or header.begin_commit_offset < log.min_offset:
+    if count <= 0 or header.begin_commit_offset < min_offset:
         return True
     entries = file.entries(count)
     first, last = int(entries["offset"][0]), int(entries["offset"][-1])
@@ -33,7 +35,7 @@ def is_like_the_log(file: IndexEntries, log: CommitLogView) -> bool:
         return False
     hasher, at = KeyHasher(), 0
     # Checksums of records do not matter, as they do not to the indexer.
-    for run in record_runs(log, first, last + log.check(last)[0], checks=CHECK_COMMIT_OFFSET):
+    for run in record_runs(log, first, _end_of_record(log, last), checks=CHECK_COMMIT_OFFSET):
         for hashes, offsets, times in hasher.of(run):
             # The files beside it may have keys of its first and of its last record.
             of_others = int(np.count_nonzero(offsets == first)) if at == 0 else 0
@@ -53,6 +55,14 @@ def is_like_the_log(file: IndexEntries, log: CommitLogView) -> bool:
                 return False
             at += len(found)
     return at == count and _has_its_links(file, count)
+
+
+def _end_of_record(log: RecordSource, commit_offset: int) -> int:
+    for part in log.parts(commit_offset, commit_offset + LENGTH_SIZE):
+        position = part.begin_offset - part.data_offset
+        head = part.data[position : position + LENGTH_SIZE].tobytes()
+        return commit_offset + max(int.from_bytes(head, "big", signed=True), 0)
+    return commit_offset
 
 
 def _has_its_links(file: IndexEntries, count: int) -> bool:

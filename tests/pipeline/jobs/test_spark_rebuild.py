@@ -217,7 +217,7 @@ def test_a_job_killed_around_each_step_leaves_old_files_or_new(
     for name in ("consumequeue", "index"):
         assert left[name] in (old[name], contents(store / name))
     assert not list(store.glob("*.rebuilt"))
-    assert audit(SPARK, store).finding_count == 2  # record and unit
+    assert audit(SPARK, store).finding_count == 2  # record and message
 
 
 def _die_at(number: int, when: str) -> None:

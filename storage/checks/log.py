@@ -10,28 +10,28 @@ import numpy as np
 from storage import findings as kinds
 from storage.checkpoint.positions import CheckpointFile, Role
 from storage.checkpoint.trust import kept_from
+from storage.files.filesystem import OsFileSystem
 from storage.files.mapped_file_queue import FileEntry, list_files
 from storage.findings import DAMAGE, NOTE, WARNING, Finding
 from storage.format.names import file_name, parse_file_name
 from storage.format.record_layout import BLANK_SIZE, MAGIC_BLANK
 
 if TYPE_CHECKING:
-    from storage.files.filesystem import FileSystem
-    from storage.offline.opened import OfflineStore
+    from storage.checks.store import CheckedStore
 
 
-def log_files(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
+def log_files(store: CheckedStore) -> Iterator[Finding]:
     """Yield what is wrong with the files' names, order and lengths."""
-    directory, file_size = store.paths.commit_log, store.config.commit_log_file_size
-    for entry in disk.list_directory(directory):
+    directory, file_size = store.paths.commit_log, store.sizes.commit_log_file_size
+    for entry in store.filesystem.list_directory(directory):
         if not entry.is_directory and parse_file_name(entry.name) is None:
             yield Finding(
                 severity=WARNING, kind=kinds.LOG_FILE_FOREIGN, file=f"commitlog/{entry.name}",
                 message="is not a commit log file; a broker refuses it",
             )  # fmt: skip
     following: int | None = None
-    files = list_files(disk, directory)
-    yield from _missing_begin(store, disk, files)
+    files = list_files(store.filesystem, directory)
+    yield from _missing_begin(store, files)
     for file in files:
         name = f"commitlog/{file.path.name}"
         if following is not None and file.start_offset != following:
@@ -50,12 +50,12 @@ def log_files(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
     yield from _missing_end(store, following or 0)
 
 
-def _missing_begin(
-    store: OfflineStore, disk: FileSystem, files: list[FileEntry]
-) -> Iterator[Finding]:
+def _missing_begin(store: CheckedStore, files: list[FileEntry]) -> Iterator[Finding]:
     """Name what lies before the oldest file and was not deleted by retention; the page is read after the names."""
+    if store.view.location.is_url:
+        return
     try:
-        positions = CheckpointFile.open(disk, store.paths.checkpoint, Role.READER)
+        positions = CheckpointFile.open(OsFileSystem(), store.paths.checkpoint, Role.READER)
     except FileNotFoundError:
         return
     begin = kept_from(positions, store.walked.records_end)
@@ -69,11 +69,11 @@ def _missing_begin(
         )  # fmt: skip
 
 
-def _missing_end(store: OfflineStore, files_end: int) -> Iterator[Finding]:
+def _missing_end(store: CheckedStore, files_end: int) -> Iterator[Finding]:
     """Name what the checkpoint says is durable and no file holds."""
     flushed_offset = store.durable.flushed_offset
     if store.durable.trusted and flushed_offset > files_end:
-        size = store.config.commit_log_file_size
+        size = store.sizes.commit_log_file_size
         end = flushed_offset + -flushed_offset % size
         yield Finding(
             severity=DAMAGE, kind=kinds.LOG_FILE_MISSING, file=f"commitlog/{file_name(files_end)}",
@@ -85,9 +85,9 @@ def _missing_end(store: OfflineStore, files_end: int) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def log_records(store: OfflineStore) -> Iterator[Finding]:
+def log_records(store: CheckedStore) -> Iterator[Finding]:
     """Yield the ranges without intact records between others, and how many records there are."""
-    log, file_size = store.walked, store.config.commit_log_file_size
+    log, file_size = store.walked, store.sizes.commit_log_file_size
     for damage in log.damage:
         begin, end = damage.begin_offset, damage.end_offset
         if begin < store.settled_offset:
@@ -106,20 +106,19 @@ def log_records(store: OfflineStore) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def log_tail(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
+def log_tail(store: CheckedStore) -> Iterator[Finding]:
     """Look at what lies after the end."""
-    if store.is_in_use:
+    if not store.is_settled:
         return  # records come there
-    for entry in list_files(disk, store.paths.commit_log):
+    for entry in list_files(store.filesystem, store.paths.commit_log):
         if entry.end_offset > store.walked.end_offset and entry.size:
-            yield from _tail_in(entry, store.walked.end_offset, disk)
+            yield from _tail_in(store, entry)
 
 
-def _tail_in(entry: FileEntry, end_offset: int, disk: FileSystem) -> Iterator[Finding]:
-    file = disk.open(entry.path, writable=False)
-    array = file.map(writable=False).array[max(0, end_offset - entry.start_offset) :]
-    file.close()
-    begin = max(end_offset, entry.start_offset)
+def _tail_in(store: CheckedStore, entry: FileEntry) -> Iterator[Finding]:
+    begin = max(store.walked.end_offset, entry.start_offset)
+    position = begin - entry.start_offset
+    array = store.filesystem.map_ranges(entry.path, position, entry.size)[position:]
     if int.from_bytes(array[4:8].tobytes(), "big") == MAGIC_BLANK:
         array, begin = array[BLANK_SIZE:], begin + BLANK_SIZE
     used = np.flatnonzero(array)

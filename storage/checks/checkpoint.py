@@ -9,19 +9,17 @@ from storage import findings as kinds
 from storage.findings import DAMAGE, NOTE, WARNING, Finding
 from storage.format import checkpoint as layout
 from storage.format.checkpoint import PAGE_SIZE, BrokerFields
-from storage.view.settings import load_settings
 
 if TYPE_CHECKING:
-    from storage.files.filesystem import FileSystem
-    from storage.offline.opened import OfflineStore
+    from storage.checks.store import CheckedStore
 
 DAY_MS: Final = 86_400_000
 READ_TRIES: Final = 3  # of a page that a running store writes to
 
 
-def checkpoint(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
+def checkpoint(store: CheckedStore) -> Iterator[Finding]:
     """Yield what is wrong with the page."""
-    path = store.paths.checkpoint
+    path, disk = store.paths.checkpoint, store.filesystem
     if not disk.exists(path):
         yield Finding(
             severity=WARNING, kind=kinds.CHECKPOINT, file="checkpoint",
@@ -42,7 +40,7 @@ def checkpoint(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
             severity=WARNING, kind=kinds.CHECKPOINT, file="checkpoint",
             message=f"its times {times} do not fit the newest record's, {newest_ms}",
         )  # fmt: skip
-    is_ours = load_settings(disk, store.paths).present
+    is_ours = store.view.settings.present
     # A store of ours that has records has slots, or a broker's times.
     if is_ours and newest_ms and not any(page):
         yield Finding(

@@ -1,0 +1,279 @@
+"""The job ``audit``: the checks of ``penstock doctor`` over partitions of stores.
+
+Tasks walk pieces of the log and compare their records with the queues, and look at one index file each; the
+driver adds up what they met and looks at what is left. ``storage.checks`` says what is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import islice
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pipeline.errors import InvalidOption
+from pipeline.jobs.progress import job_progress
+from pipeline.jobs.work import (
+    PIECE_BYTES,
+    TASK_BYTES,
+    Stores,
+    in_tasks,
+    lost_files,
+    open_stores,
+    pieces_of,
+    run_tasks,
+    walk_piece,
+)
+from storage.checks.checkpoint import checkpoint
+from storage.checks.index import IndexFileCheck, index_file_checks, missing_index_files
+from storage.checks.log import log_files, log_records, log_tail
+from storage.checks.queues import RangeCheck, check_range, queue_files, queue_findings
+from storage.checks.store import CheckedStore, WalkedLog, live_topics
+from storage.findings import Finding
+from storage.view.in_use import is_in_use
+from storage.view.live_topics import LiveTopics
+from storage.view.log.commit_log import EVERYTHING
+from storage.view.pieces import LogPiece
+from storage.view.store_plan import StorePlan
+from storage.view.store_view import StoreView
+from storage.view.table_damage import damaged_tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAMED_MAX: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditReport:
+    """What an audit of one store found; ``finding_count`` is 0 for a store in order.
+
+    ``findings`` are the first of them, each as ``penstock doctor --json`` prints it. ``keys`` are the entries of
+    the index files.
+    """
+
+    store: str
+    log_bytes: int
+    records: int
+    units: int
+    keys: int
+    finding_count: int
+    findings: tuple[dict[str, Any], ...]
+    seconds: float
+
+
+class _Store(NamedTuple):
+    """One store in the driver, as it was when the audit began."""
+
+    view: StoreView
+    plan: StorePlan
+    topics: LiveTopics
+    abort_found: bool
+    settled_offset: int
+    index_files: list[IndexFileCheck]
+
+    def checked(self, check: RangeCheck | None = None) -> CheckedStore:
+        """Return the store for its checks; ``check`` is what all tasks met in its log."""
+        bounds, check = self.plan.bounds, check or RangeCheck()
+        damage, end_offset = [*check.damage, *lost_files(self.view)], bounds.end_offset
+        lost_end = self.view.lost_end() if self.settled_offset == EVERYTHING else None
+        if lost_end is not None:
+            damage, end_offset = [*damage, lost_end], lost_end.end_offset
+        return CheckedStore(
+            view=self.view,
+            log=self.view.log,
+            sizes=self.view.sizes,
+            walked=WalkedLog(
+                bounds.min_offset, end_offset, bounds.end_offset, check.last_timestamp_ms,
+                check.record_count, tuple(sorted(damage, key=lambda each: each.begin_offset)),
+            ),
+            topics=self.topics,
+            abort_found=self.abort_found,
+            settled_offset=self.settled_offset,
+        )  # fmt: skip
+
+
+class _Compared(NamedTuple):
+    """What tasks know of a store."""
+
+    view: StoreView
+    topics: LiveTopics
+    end_offset: int
+
+
+class _Task(NamedTuple):
+    """Pieces of logs, or an index file of a store."""
+
+    pieces: tuple[LogPiece, ...] = ()
+    index_file: tuple[str, IndexFileCheck] | None = None
+
+
+class _Done(NamedTuple):
+    checks: dict[str, RangeCheck]
+    findings: dict[str, Finding]
+
+
+def audit(
+    spark: SparkSession,
+    store: str | Path,
+    *,
+    index: bool = True,
+    findings_to: str | Path | None = None,
+    limit: int = NAMED_MAX,
+    piece_bytes: int = PIECE_BYTES,
+    show_progress: bool = False,
+) -> AuditReport:
+    """Audit one store; see ``audit_stores``."""
+    return audit_stores(
+        spark,
+        [store],
+        index=index,
+        findings_to=findings_to,
+        limit=limit,
+        piece_bytes=piece_bytes,
+        show_progress=show_progress,
+    )[0]
+
+
+def audit_stores(
+    spark: SparkSession,
+    stores: Stores,
+    *,
+    index: bool = True,
+    findings_to: str | Path | None = None,
+    limit: int = NAMED_MAX,
+    piece_bytes: int = PIECE_BYTES,
+    show_progress: bool = False,
+) -> list[AuditReport]:
+    """Compare log, queues and index of each store, and look at its other files; nothing in them is written.
+
+    A store may be in use, or not stopped in order: what its queues did not cover when the audit began is left
+    out. ``index=False`` leaves the index out. Each report has ``limit`` findings at most and counts all; with
+    ``findings_to``, a new directory, all are rows there, one JSON object a line, for ``spark.read.json``.
+    Raises NotAStore, and InvalidOption for ``findings_to``.
+    """
+    began = perf_counter()
+    opened = {str(view): _open(view, index) for view in open_stores(stores)}
+    out = None if findings_to is None else _new_directory(findings_to)
+    pieces = {name: pieces_of(store.plan, piece_bytes) for name, store in opened.items()}
+    work = [
+        _Task(pieces=group)
+        for group in in_tasks(
+            spark, [each for some in pieces.values() for each in some], TASK_BYTES
+        )
+    ]
+    work += [
+        _Task(index_file=(name, file))
+        for name, store in opened.items()
+        for file in store.index_files
+    ]
+    compared = {
+        name: _Compared(store.view, store.topics, store.checked().compared_end)
+        for name, store in opened.items()
+    }
+    total = sum(piece.cost for some in pieces.values() for piece in some)
+    with job_progress(spark, "audit", total_bytes=total, show=show_progress) as progress:
+        run = partial(_run, stores=compared, count=progress.counter.add)
+        done = run_tasks(spark, work, run)
+    checks: dict[str, RangeCheck] = defaultdict(RangeCheck)
+    for each in done:
+        for name, check in each.checks.items():
+            checks[name].add(check)
+    reports = []
+    for name, store in opened.items():
+        of_index = [each.findings[name] for each in done if name in each.findings]
+        found = _findings(store, checks[name], of_index if index else None)
+        lines = (each.as_line(name) for each in found if each.is_wrong)
+        count, named = _keep(lines, limit, out, name)
+        reports.append(
+            AuditReport(
+                store=name,
+                log_bytes=sum(piece.cost for piece in pieces[name]),
+                records=checks[name].record_count,
+                units=sum(r.end - r.begin for runs in checks[name].runs.values() for r in runs),
+                keys=sum(file.file.counted(file.file.header()) for file in store.index_files),
+                finding_count=count,
+                findings=tuple(named),
+                seconds=perf_counter() - began,
+            )
+        )
+    if out is not None:
+        (out / "_SUCCESS").touch()
+    return reports
+
+
+def _open(view: StoreView, with_index: bool) -> _Store:
+    plan = StorePlan(view)
+    # Before anything is listed: what the checkpoint promises must be in the files by then.
+    _ = view.checkpoint, plan.bounds
+    in_use = not view.location.is_url and is_in_use(view.paths.root)
+    abort_found = view.filesystem.exists(view.paths.abort)
+    is_settled = not (in_use or abort_found or view.location.is_url)
+    settled_offset = EVERYTHING if is_settled else plan.bounds.queued_offset
+    store = _Store(view, plan, live_topics(view), abort_found, settled_offset, [])
+    return store._replace(index_files=index_file_checks(store.checked())) if with_index else store
+
+
+def _new_directory(target: str | Path) -> Path:
+    path = Path(target).absolute()
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise InvalidOption("findings", f"{target} exists; name a directory that does not")
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _run(task: _Task, *, stores: dict[str, _Compared], count: Callable[[int], None]) -> _Done:
+    done = _Done({}, {})
+    if task.index_file is not None:
+        name, file = task.index_file
+        finding = file.finding(stores[name].view.log)
+        if finding is not None:
+            done.findings[name] = finding
+    for name in dict.fromkeys(str(piece.store) for piece in task.pieces):
+        view, topics, end_offset = stores[name]
+        held = cache(lambda key, view=view: view.queue(*key).units)
+        check = done.checks[name] = RangeCheck()
+        for piece in task.pieces:
+            if str(piece.store) == name:
+                check.add(check_range(walk_piece(piece), held, topics, end_offset))
+                count(piece.cost)
+    return done
+
+
+def _findings(
+    store: _Store, check: RangeCheck, of_index: Sequence[Finding] | None
+) -> Iterator[Finding]:
+    checked = store.checked(check)
+    yield from log_files(checked)
+    yield from log_records(checked)
+    yield from log_tail(checked)
+    yield from checkpoint(checked)
+    yield from damaged_tables(checked.filesystem, checked.paths)
+    yield from queue_files(checked)
+    yield from queue_findings(checked, check)
+    if of_index is not None:
+        yield from of_index
+        yield from missing_index_files(checked, store.index_files)
+
+
+def _keep(
+    lines: Iterable[dict[str, Any]], limit: int, out: Path | None, store: str
+) -> tuple[int, list[dict[str, Any]]]:
+    """Write findings where all are to be written; return how many there are, and the first."""
+    lines = iter(lines)
+    if out is None:
+        named = list(islice(lines, limit))
+        return len(named) + sum(1 for _ in lines), named
+    named, count = [], 0
+    path = out / f"findings-{store.strip('/').replace('/', '-')[-100:]}.jsonl"
+    with path.open("w", encoding="utf-8") as file:
+        for count, line in enumerate(lines, 1):
+            file.write(json.dumps({"store": store, **line}) + "\n")
+            if count <= limit:
+                named.append(line)
+    return count, named

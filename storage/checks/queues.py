@@ -1,0 +1,358 @@
+"""Consume queues: their units compared with the records of a range of the log, and what is not served for its damage.
+
+``check_range`` looks at a range, and ranges are added up in the order of the log; ``queue_findings`` then names what
+is wrong of each queue.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from storage import findings as kinds
+from storage.files.mapped_file_queue import list_files
+from storage.findings import DAMAGE, NOTE, WARNING, Finding
+from storage.format.consume_entry import PREFILL_SIZE, SCHEDULE_TOPIC, UNIT_SIZE
+from storage.format.names import HALF_REMOVAL_TOPIC, HALF_TOPIC, TIMER_TOPIC, file_name
+from storage.format.record_layout import RECORD_SIZE_MIN
+from storage.kernels.columns import STORE_TIMESTAMP
+from storage.view.log.parts import record_runs
+from storage.view.log.walk import RANGE_ROWS_MAX, DamagedRange, RecordRun
+from storage.view.queues.comparison import (
+    ReadUnits,
+    UnitRange,
+    differences,
+    live_units,
+    uncovered,
+    wrong_units,
+)
+from storage.view.queues.placing import QUEUE_OFFSET_LIMIT
+from storage.view.queues.queue_files import UNITS_MAX
+from storage.view.queues.rebuilt_units import Extent, RebuiltUnits
+from storage.view.queues.runs import QueueRun, runs_of
+from storage.view.queues.units import UnitBuilder, Units, same_units
+
+if TYPE_CHECKING:
+    from storage.checks.store import CheckedStore
+    from storage.view.live_topics import LiveTopics
+    from storage.view.queues.record_queues import QueueKey
+
+NO_RECORD: Final = "no record of it is there"
+_RECORD_KINDS: Final = {  # of queues that no consumer reads
+    HALF_TOPIC: kinds.HALF_RECORD,
+    HALF_REMOVAL_TOPIC: kinds.HALF_REMOVAL,
+    TIMER_TOPIC: kinds.DELAYED_RECORD,
+    SCHEDULE_TOPIC: kinds.DELAYED_RECORD,
+}
+
+
+@dataclass(slots=True)
+class RangeCheck:
+    """What a walk of a range of the log met, and which units are not as its records say."""
+
+    record_count: int = 0
+    last_timestamp_ms: int = 0
+    damage: list[DamagedRange] = field(default_factory=list)
+    runs: dict[QueueKey, list[QueueRun]] = field(default_factory=dict)
+    wrong: dict[QueueKey, list[UnitRange]] = field(default_factory=dict)
+
+    def add(self, following: RangeCheck) -> None:
+        """Add what was met in the range after this one."""
+        self.record_count += following.record_count
+        self.last_timestamp_ms = following.last_timestamp_ms or self.last_timestamp_ms
+        self.damage += following.damage
+        for key, runs in following.runs.items():
+            self._add_runs(key, runs)
+        for key, wrong in following.wrong.items():
+            self.wrong.setdefault(key, []).extend(wrong)
+
+    def _add_runs(self, key: QueueKey, following: Iterable[QueueRun]) -> None:
+        """Add runs of a queue, with those made one that go on from each other."""
+        runs = self.runs.setdefault(key, [])
+        for run in following:
+            if runs and runs[-1].end == run.begin:
+                last = runs.pop()
+                run = last._replace(end=run.end, last_commit_offset=run.last_commit_offset)
+            runs.append(run)
+
+    def take(
+        self,
+        records: RecordRun,
+        builder: UnitBuilder,
+        held: Callable[[QueueKey], ReadUnits],
+        topics: LiveTopics,
+        end_offset: int,
+    ) -> None:
+        """Compare the units of a run of records, as far as they are below a commit offset."""
+        self.record_count += len(records.rows)
+        self.last_timestamp_ms = int(records.rows[-1, STORE_TIMESTAMP])
+        for key, units, queue_offsets in live_units(builder, records, topics):
+            count = int(np.searchsorted(units["offset"].astype(np.int64), end_offset))
+            if count:
+                units, queue_offsets = units[:count], queue_offsets[:count]
+                found = list(wrong_units(held(key), units, queue_offsets))
+                if found:
+                    self.wrong.setdefault(key, []).extend(found)
+                self._add_runs(key, runs_of(key, units, queue_offsets))
+
+
+def check_range(
+    steps: Iterable[RecordRun | DamagedRange],
+    held: Callable[[QueueKey], ReadUnits],
+    topics: LiveTopics,
+    end_offset: int,
+) -> RangeCheck:
+    """Compare the records of a walk with the units that queues hold; those from ``end_offset`` on are counted only."""
+    check, builder = RangeCheck(), UnitBuilder(RANGE_ROWS_MAX)
+    for step in steps:
+        if isinstance(step, DamagedRange):
+            check.damage.append(step)
+        else:
+            check.take(step, builder, held, topics, end_offset)
+    return check
+
+
+class _WrongRange(NamedTuple):
+    units: UnitRange
+    kind: kinds.FindingKind
+
+
+class _LostRecords(NamedTuple):
+    """Queue offsets ``[begin, end)`` whose records are damaged together; the first one's place, and why."""
+
+    begin: int
+    end: int
+    commit_offset: int
+    size: int
+    reason: str
+
+
+def _joined(ranges: Iterable[_WrongRange]) -> list[_WrongRange]:
+    """Return ranges, given in order, with those of a kind that touch made one."""
+    joined: list[_WrongRange] = []
+    for units, kind in ranges:
+        if joined and joined[-1].kind is kind and joined[-1].units.end >= units.begin:
+            units = joined.pop().units._replace(end=units.end)
+        joined.append(_WrongRange(units, kind))
+    return joined
+
+
+class _ComparedQueue:
+    """Says which units of a queue are wrong, of those that differ from what a record of the log says.
+
+    A broker's record may say a wrong queue offset, which no checksum covers; a topic may have been deleted and
+    created again; and units of damaged records are right. So units that differ are rebuilt in memory.
+    """
+
+    def __init__(self, store: CheckedStore, key: QueueKey, runs: list[QueueRun]) -> None:
+        self.lost: list[_LostRecords] = []
+        self.served_count = 0
+        self._store = store
+        self._queue = queue = store.queue(key)
+        self._runs = [run for run in runs if 0 <= run.begin < QUEUE_OFFSET_LIMIT]
+        begin = queue.begin
+        if self._runs and queue.files:  # the first unit may be a wrong one
+            begin = min(begin, max(self._runs[0].begin, queue.files[0].start_offset // UNIT_SIZE))
+        self._records_end = self._find_records_end(begin)
+        end = max(queue.end, self._records_end)
+        self._extent = Extent(begin, end, store.walked.min_offset, store.compared_end)
+        self._rebuilt = RebuiltUnits(
+            store.log, *key, queue, lambda: self._extent, since=lambda: store.topics.since(key[0])
+        )
+
+    def _find_records_end(self, begin: int) -> int:
+        """Return the queue offset after the last record, whether it has a unit or not.
+
+        Of records after the last unit two have to agree, and there has to be room for what is missing before them.
+        """
+        records_end, last_offset = begin, 0
+        end = self._queue.end if self._queue.files else sum(run.begin for run in self._runs[:1])
+        for run in self._runs:
+            is_sure = run.end - run.begin > 1
+            room = (run.commit_offset - last_offset) // RECORD_SIZE_MIN if is_sure else 0
+            if run.begin <= end + room:
+                records_end = max(records_end, run.end)
+                end = max(end, run.end)
+            last_offset = run.last_commit_offset
+        return records_end
+
+    def ranges(self, found: list[UnitRange]) -> Iterator[_WrongRange]:
+        """Yield what is wrong of what was found, and of the units that no record accounts for.
+
+        The records of those that are right are ``lost``.
+        """
+        begin = self._extent.begin
+        without = list(uncovered(self._runs, begin, self._records_end))
+        self.served_count = self._records_end - begin - sum(high - low for low, high in without)
+        for each in found:
+            if not each.is_missing:
+                yield from self._wrong(each.begin, each.end)
+            elif 0 <= each.begin < self._records_end:
+                yield _WrongRange(each, kinds.QUEUE_UNIT_MISSING)
+        queue_end = self._records_end
+        is_settled = self._store.is_settled and bool(self._queue.files)
+        if is_settled:
+            queue_end = self._find_end()
+            without.append((self._records_end, queue_end))
+        for low, high in without:
+            yield from self._wrong(low, high, are_lost=True)
+        if is_settled:
+            for each in self._after(queue_end):
+                yield _WrongRange(each, kinds.QUEUE_END)
+
+    def _find_end(self) -> int:
+        """Return where the queue ends: after its last record, or units of damaged ones behind it."""
+        begin, end = self._records_end, self._extent.end
+        if begin >= end:
+            return begin
+        kept = np.flatnonzero(same_units(*self._held_and_made(begin, end)))
+        return begin + int(kept[-1]) + 1 if len(kept) else begin
+
+    def _held_and_made(self, begin: int, end: int) -> tuple[Units, Units]:
+        run = self._rebuilt.rebuild(begin, end)
+        held = self._queue.units(begin, end - begin)
+        made = run.units[begin - run.begin : end - run.begin]
+        return np.pad(held, (0, len(made) - len(held))), made
+
+    def _wrong(self, begin: int, end: int, *, are_lost: bool = False) -> Iterator[_WrongRange]:
+        if begin >= end:
+            return
+        held, made = self._held_and_made(begin, end)
+        if are_lost:
+            self._note_lost(begin, made)
+        silent = made["size"] == 0
+        made[silent] = held[silent]
+        for each in differences(begin, held, made):
+            kind = kinds.QUEUE_UNIT_MISSING if each.is_missing else kinds.QUEUE_UNIT
+            yield _WrongRange(each, kind)
+
+    def _after(self, queue_offset: int) -> Iterator[UnitRange]:
+        """Yield what the files hold from a queue offset on."""
+        end = self._queue.files[-1].end_offset // UNIT_SIZE
+        for at in range(queue_offset, end, UNITS_MAX):
+            units = self._queue.units(at, min(UNITS_MAX, end - at))
+            written = np.flatnonzero((units["offset"] != 0) | (units["size"] != 0))
+            if len(written):
+                first, last = int(written[0]), int(written[-1])
+                yield UnitRange(at + first, at + last + 1, False, int(units["offset"][first]))
+
+    def _note_lost(self, begin: int, units: Units) -> None:
+        """Note the records of units that lead to none, those of one damaged range together.
+
+        An intact record that names another queue offset is served where its unit is.
+        """
+        for place in np.flatnonzero((units["size"] > 0) & (units["size"] != PREFILL_SIZE)).tolist():
+            at, size, _ = units[place].item()
+            reason = self._why_lost(at)
+            if not reason and any(record_runs(self._store.log, at, at + size)):
+                self.served_count += 1
+                continue
+            last = self.lost[-1] if self.lost else None
+            if last is not None and (last.end, last.reason) == (begin + place, reason):
+                self.lost[-1] = last._replace(end=last.end + 1)
+            else:
+                self.lost.append(_LostRecords(begin + place, begin + place + 1, at, size, reason))
+
+    def _why_lost(self, commit_offset: int) -> str:
+        """Return why the log is damaged at a commit offset; empty where it is not."""
+        damage = self._store.walked.damage
+        number = bisect_right(damage, commit_offset, key=attrgetter("begin_offset")) - 1
+        if number >= 0 and commit_offset < damage[number].end_offset:
+            return damage[number].reason
+        return ""
+
+
+def queue_files(store: CheckedStore) -> Iterator[Finding]:
+    """Yield files of a wrong length."""
+    file_size = store.sizes.consume_queue_file_size
+    for _, _, directory in store.view.queue_directories():
+        for file in list_files(store.filesystem, directory):
+            if file.size != file_size:
+                yield Finding(
+                    severity=WARNING, kind=kinds.QUEUE_FILE_LENGTH,
+                    file=str(file.path.relative_to(store.paths.root)),
+                    message=f"has {file.size} bytes, not {file_size}; it is rebuilt from the log",
+                )  # fmt: skip
+
+
+def queue_findings(store: CheckedStore, check: RangeCheck) -> Iterator[Finding]:
+    """Yield the units that differ from what the log says, and the messages that cannot be served.
+
+    Units of records that the checkpoint says are in the queues, or that a running writer serves, are damage;
+    the next start writes the others without being asked.
+    """
+    promised = store.settled_offset
+    if store.is_settled:
+        promised = store.durable.dispatched_offset if store.durable.trusted else 0
+    on_disk = (each[:2] for each in store.view.queue_directories())
+    served_count = 0
+    for key in sorted({*check.runs, *on_disk}):
+        queue = _ComparedQueue(store, key, check.runs.get(key, []))
+        directory = f"consumequeue/{key[0]}/{key[1]}"
+        for each in _joined(sorted(queue.ranges(check.wrong.get(key, [])))):
+            for kind, begin, end in _by_file(store, directory, each):
+                is_promised = each.units.commit_offset < promised and kind is not kinds.QUEUE_END
+                yield Finding(
+                    severity=DAMAGE if is_promised else WARNING, kind=kind,
+                    file=f"{directory}/{_file_of(store, begin)}",
+                    message=_message(kind, begin, end), begin=begin, end=end,
+                )  # fmt: skip
+        for lost in queue.lost:
+            yield Finding(
+                severity=DAMAGE, kind=_RECORD_KINDS.get(key[0], kinds.QUEUE_RECORD),
+                file=directory, message=_why(lost), begin=lost.begin, end=lost.end,
+            )  # fmt: skip
+        served_count += queue.served_count
+    yield Finding(
+        severity=NOTE, kind=kinds.STATE, file="consumequeue",
+        message=f"{served_count} messages are served",
+    )  # fmt: skip
+
+
+def _why(lost: _LostRecords) -> str:
+    place = f"commit offset {lost.commit_offset}, {lost.size} bytes"
+    if lost.end - lost.begin == 1:
+        return f"queue offset {lost.begin} ({place}): {lost.reason or NO_RECORD}"
+    return f"queue offsets {lost.begin} to {lost.end - 1} (from {place} on): {lost.reason or NO_RECORD}"
+
+
+def _file_of(store: CheckedStore, queue_offset: int) -> str:
+    position = queue_offset * UNIT_SIZE
+    return file_name(position - position % store.sizes.consume_queue_file_size)
+
+
+def _by_file(
+    store: CheckedStore, directory: str, wrong: _WrongRange
+) -> Iterator[tuple[kinds.FindingKind, int, int]]:
+    """Cut a range at the borders of files; units of a file that is not there are missing with it."""
+    per_file = store.sizes.consume_queue_file_size // UNIT_SIZE
+    begin = wrong.units.begin
+    while begin < wrong.units.end:
+        end = min(begin - begin % per_file + per_file, wrong.units.end)
+        kind = wrong.kind
+        if kind is kinds.QUEUE_UNIT_MISSING and not store.filesystem.exists(
+            store.paths.root / directory / _file_of(store, begin)
+        ):
+            kind = kinds.QUEUE_FILE_MISSING
+        yield kind, begin, end
+        begin = end
+
+
+def _message(kind: kinds.FindingKind, begin: int, end: int) -> str:
+    if end - begin == 1:
+        units, verb, rest = f"the unit of queue offset {begin}", "is", "its record in the log says"
+    else:
+        units = f"{end - begin} units of queue offsets {begin} to {end - 1}"
+        verb, rest = "are", "their records in the log say"
+    if kind is kinds.QUEUE_FILE_MISSING:
+        return f"is missing, with {units}"
+    if kind is kinds.QUEUE_UNIT_MISSING:
+        return f"{units} {verb} missing, though the log has what they point to"
+    if kind is kinds.QUEUE_END:
+        return f"{units} {verb} after the queue's last record"
+    return f"{units} {verb} not what {rest}"

@@ -1,0 +1,93 @@
+"""A store as its checks see it: its files, how far its log goes, and what its checkpoint says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from storage.view.live_topics import LiveTopics, topics_there_are
+from storage.view.log.commit_log import EVERYTHING
+from storage.view.queues.queue_files import QueueFiles
+
+if TYPE_CHECKING:
+    from storage.checkpoint.durable_slots import DurableIndex, DurablePositions
+    from storage.files.filesystem import ReadFileSystem
+    from storage.view.file_sizes import FileSizes
+    from storage.view.layout import StorePaths
+    from storage.view.log.parts import RecordSource
+    from storage.view.log.walk import DamagedRange
+    from storage.view.queues.record_queues import QueueKey
+    from storage.view.store_view import StoreView
+
+
+@dataclass(frozen=True, slots=True)
+class WalkedLog:
+    """What a walk of the whole log has met.
+
+    ``end_offset`` is after the lost end, if there is one: that is then the last of ``damage``.
+    """
+
+    min_offset: int
+    end_offset: int
+    records_end: int
+    last_timestamp_ms: int
+    record_count: int
+    damage: tuple[DamagedRange, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedStore:
+    """A store that is checked. ``log`` is where its records are looked up.
+
+    Nothing below ``settled_offset`` changes meanwhile; it is EVERYTHING where nobody has the store open.
+    """
+
+    view: StoreView
+    log: RecordSource
+    sizes: FileSizes
+    walked: WalkedLog
+    topics: LiveTopics
+    abort_found: bool
+    settled_offset: int = EVERYTHING
+
+    @property
+    def paths(self) -> StorePaths:
+        """Where its files are."""
+        return self.view.paths
+
+    @property
+    def filesystem(self) -> ReadFileSystem:
+        """What they are read with."""
+        return self.view.filesystem
+
+    @property
+    def durable(self) -> DurablePositions:
+        """What the writer's newest slot says."""
+        return self.view.checkpoint.durable
+
+    @property
+    def durable_index(self) -> DurableIndex:
+        """What the indexer's newest slot says."""
+        return self.view.checkpoint.durable_index
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing of the store changes meanwhile."""
+        return self.settled_offset == EVERYTHING
+
+    @property
+    def compared_end(self) -> int:
+        """Up to where records are compared with queues."""
+        return min(self.walked.end_offset, self.settled_offset)
+
+    def queue(self, key: QueueKey) -> QueueFiles:
+        """Return the files of a queue, with the units of records that are compared."""
+        return self.view.open_queue(*key, self.walked.min_offset, self.compared_end)
+
+
+def live_topics(view: StoreView) -> LiveTopics:
+    """Return whose records are to have units: those to which the next start would give some."""
+    known = None
+    if not view.filesystem.exists(view.paths.abort):
+        known = topics_there_are((key[0] for key in view.queue_directories()), view.topic_names())
+    return LiveTopics(view.settings.deleted_topics, known)
