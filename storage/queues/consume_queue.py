@@ -12,24 +12,31 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from storage.files.mapped_file_queue import FileEntry, file_path, list_files
 from storage.format.consume_entry import UNIT_SIZE
-from storage.queues.found_end import FoundEnd, found_end_of
 from storage.view.queues.queue_files import BESIDE
-from storage.view.queues.unit_search import Unit, first_unit_at
+from storage.view.queues.unit_search import Unit, end_of_units, first_unit_at
 from storage.view.queues.units import Units, as_units, prefill_units
 
 if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray, File
     from storage.queues.queue_files import OpenQueueFiles
+
+
+class _Searched(NamedTuple):
+    """The units of a queue, for a search."""
+
+    files: list[FileEntry]
+    unit: Callable[[int], Unit]
+    window: Callable[[int, int], tuple[ByteArray, int]]
 
 
 class ConsumeQueue:
@@ -45,7 +52,7 @@ class ConsumeQueue:
         self._last_path: tuple[int, Path] | None = None
         self._tail: tuple[int, File] | None = None  # written to last: its start; good in its epoch
         self._tail_epoch = -1
-        self._found_end: FoundEnd | None = None
+        self._found_end: tuple[int, int] | None = None  # for a limit, until it is written to
         self._found_first: tuple[int, int, int] | None = (
             None  # for a log's begin and the first file's
         )
@@ -72,17 +79,6 @@ class ConsumeQueue:
     def file_starts(self) -> list[int]:
         """Byte offsets at which files start, ascending."""
         return sorted(self._starts)
-
-    def lost_units(self) -> Iterator[tuple[int, int]]:
-        """Yield the queue offsets which the ends of files lost: cut short, or zeros to the last unit.
-
-        With the unit before them, which the cut may have hit. The last file is not looked at: where it ends, the queue does.
-        """
-        for start in self.file_starts[:-1]:
-            begin, end = start // UNIT_SIZE, (start + self._file_size) // UNIT_SIZE
-            if self.unit(end - 1).size == 0:
-                written = np.flatnonzero(as_units(self.read(begin, end - begin))["size"])
-                yield begin + (int(written[-1]) if len(written) else 0), end
 
     @property
     def first_offset(self) -> int:
@@ -175,10 +171,6 @@ class ConsumeQueue:
             return self._read(queue_offset, count)
 
     def _read(self, queue_offset: int, count: int) -> bytes:
-        known = self._found_end if self._tail is None else None
-        if known is not None and known.following is not None and queue_offset >= known.end:
-            begin, end = (queue_offset - known.end) * UNIT_SIZE, count * UNIT_SIZE
-            return known.following[begin : begin + end].ljust(end, b"\0")
         parts = []
         position = queue_offset * UNIT_SIZE
         end = position + count * UNIT_SIZE
@@ -246,14 +238,16 @@ class ConsumeQueue:
         What follows is zeros, or units of records beyond the limit.
         """
         last = max(self._starts, default=None)
-        if last is None:
-            return 0
-        found_end = self._found_end if self._tail is None else None
-        if found_end is None or found_end.limit_commit_offset != limit_commit_offset:
-            self._found_end = None
-            data_size = self.data_size(last)
-            found_end = self._found_end = found_end_of(self, data_size, limit_commit_offset)
-        return found_end.end
+        if last is None or limit_commit_offset <= 0:
+            return self.first_offset
+        found = self._found_end if self._tail is None else None
+        if found is None or found[0] != limit_commit_offset:
+            *files, newest = self.files
+            size = -(-self.data_size(last) // UNIT_SIZE) * UNIT_SIZE  # a file is mostly a hole
+            files.append(newest._replace(size=min(size, self._file_size)))
+            end = end_of_units(_Searched(files, self.unit, self.window), limit_commit_offset)
+            found = self._found_end = limit_commit_offset, end
+        return found[1]
 
     def find_first(self, min_commit_offset: int) -> int:
         """Return the queue offset of the first unit whose record the log still has."""
@@ -314,10 +308,6 @@ class ConsumeQueue:
         """Make the queue end at ``queue_offset``: later files go, the rest of its file is zeroed."""
         self._found_first = None
         end = queue_offset * UNIT_SIZE
-        found_end = self._found_end if self._tail is None else None
-        if found_end is not None and end > found_end.start and found_end.ends_at(queue_offset):
-            self.next_offset = queue_offset
-            return
         self._found_end = None
         for start in sorted(self._starts, reverse=True):
             if start >= end and start > min(self._starts):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.queues.consume_queue import ConsumeQueue
 from storage.queues.queue_files import OpenQueueFiles
-from storage.queues.unit_count import LostUnits, UnitCount
+from storage.queues.unit_count import UnitCount
 from storage.view.layout import queues_of_topic, queues_on_disk
 from storage.view.log.commit_log import EVERYTHING
 from storage.view.queues.queue_files import QueueFiles
@@ -134,19 +134,17 @@ class QueueTable:
         """
         file_size = self._files.file_size
         count = expired = 0
-        lost: list[LostUnits] = []
         for key in dict.fromkeys([*self._queues, *self.on_disk()]):
             queue = self._queues.get(key) or self._as_found(key)
             starts = queue.file_starts
             if not starts:
                 continue
             if starts[-1] - starts[0] != (len(starts) - 1) * file_size:
-                return UnitCount(-1, lost)
+                return UnitCount(-1)
             end = queue.find_end(limit_commit_offset)
             count += end - queue.first_offset
             expired += len(queue.expired_files(min_commit_offset, end)) * queue.units_per_file
-            lost += [LostUnits(*key, *each) for each in queue.lost_units()]
-        return UnitCount(count, lost, expired, file_size // UNIT_SIZE)
+        return UnitCount(count, expired, file_size // UNIT_SIZE)
 
     def newest_record_end(self) -> int:
         """Return where the last record ends that has a unit in any queue, 0 without units."""

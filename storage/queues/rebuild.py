@@ -1,6 +1,6 @@
 """The writer's rebuild of queues: units on disk that are not what the log says are written again from it.
 
-The start, the running writer and the scrub call ``rebuild_units``. A death in the middle leaves some units
+The running writer calls ``rebuild_units``, for readers and for the scrub. A death in the middle leaves some units
 rebuilt and others not.
 """
 
@@ -21,13 +21,12 @@ from storage.view.settings import load_settings
 from storage.workers import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
     from storage.files.filesystem import FileSystem
     from storage.queues.consume_queue import ConsumeQueue
     from storage.queues.dispatch import DispatchWorker
     from storage.queues.queue_table import QueueTable
-    from storage.queues.unit_count import LostUnits
     from storage.view.layout import StorePaths
     from storage.view.log.parts import RecordSource
     from storage.workers import Workers
@@ -93,29 +92,6 @@ def _correct_units(queue: ConsumeQueue, queue_offset: int, made: Units) -> int:
         if not queue.overwrite(queue_offset + first, corrected.tobytes()):
             return 0
     return len(wrong)
-
-
-def rebuild_lost_units(
-    log: RecordSource,
-    queues: QueueTable,
-    lost: Sequence[LostUnits],
-    *,
-    commit_range: tuple[int, int],
-    since: Mapping[str, int],
-) -> int:
-    """Rebuild the ends of files that were cut short, or zeroed; durable. Returns how many units.
-
-    After a crash in the middle of it some may be missing still: readers and the scrub have them rebuilt.
-    """
-    written = 0
-    for each in lost:
-        queue = queues.get(each.topic, each.queue_id)
-        queue.next_offset = queue.find_end(commit_range[1])
-        written += rebuild_units(
-            log, queues, *each, commit_range=commit_range, since=since.get(each.topic, 0)
-        )
-    queues.sync()
-    return written
 
 
 class QueueRebuild(Worker):

@@ -5,23 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class LostUnits(NamedTuple):
-    """Queue offsets ``[begin, end)`` of a queue that the end of a file was to hold, and does not."""
-
-    topic: str
-    queue_id: int
-    begin: int
-    end: int
-
-
 class UnitCount(NamedTuple):
-    """How many units queue files hold, those that their ends lost included; and the lost ones.
+    """How many units queue files hold.
 
     ``expired`` of them are in files that retention deletes, each with ``file_units``.
     """
 
     units: int
-    lost: list[LostUnits]
     expired: int = 0
     file_units: int = 1
 

@@ -21,10 +21,8 @@ from storage.errors import NotAStore
 from storage.kernels.columns import STORE_TIMESTAMP
 from storage.queues.queue_repair import QueueRepair
 from storage.queues.queue_table import QueueTable
-from storage.queues.rebuild import rebuild_lost_units
 from storage.queues.unit_count import UnitCount
 from storage.view.live_topics import LiveTopics, topics_there_are
-from storage.view.log.files import ListedLog
 from storage.view.log.lost_end import find_lost_end
 from storage.view.log.recovery_cases import DirectoryState, Start, decide_start
 from storage.view.log.walk import DamagedRange, End, RecordRun, walk_log
@@ -105,7 +103,7 @@ def recover(
     held = (
         queues.count_units(durable.dispatched_offset, files.first_offset)
         if durable.trusted and inside
-        else UnitCount(-1, [])
+        else UnitCount(-1)
     )
     start = decide_start(
         DirectoryState(
@@ -127,15 +125,6 @@ def recover(
         )
     if start is Start.NEW:
         return _nothing(start, 0)
-    if held.lost and start is not Start.FULL:
-        rebuilt = rebuild_lost_units(
-            ListedLog(files.filesystem, files.directory),
-            queues,
-            held.lost,
-            commit_range=(files.first_offset, durable.dispatched_offset),
-            since=deleted_topics,
-        )
-        _LOG.warning("%d units at the ends of consume queue files were rebuilt", rebuilt)
     if start is Start.CLEAN:
         _remove_after(files, durable.flushed_offset)
         if queues.is_cut:

@@ -173,7 +173,7 @@ def _units_counted_as_promised(patch: Patch) -> None:
         return found
 
     patch.setattr(DurableSlots, "load", noted)
-    patch.setattr(QueueTable, "count_units", lambda *_: UnitCount(promised[0], []))
+    patch.setattr(QueueTable, "count_units", lambda *_: UnitCount(promised[0]))
 
 
 def _pool_forgets_what_was_written(patch: Patch) -> None:
