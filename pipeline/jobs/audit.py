@@ -98,7 +98,7 @@ class _Store(NamedTuple):
         )  # fmt: skip
 
 
-class _Compared(NamedTuple):
+class _Audited(NamedTuple):
     """What tasks know of a store."""
 
     view: StoreView
@@ -106,7 +106,7 @@ class _Compared(NamedTuple):
     end_offset: int
 
 
-class _Task(NamedTuple):
+class _AuditTask(NamedTuple):
     """Pieces of logs, or an index file of a store."""
 
     pieces: tuple[LogPiece, ...] = ()
@@ -162,18 +162,18 @@ def audit_stores(
     out = None if findings_to is None else _new_directory(findings_to)
     pieces = {name: pieces_of(store.plan, piece_bytes) for name, store in opened.items()}
     work = [
-        _Task(pieces=group)
+        _AuditTask(pieces=group)
         for group in in_tasks(
             spark, [each for some in pieces.values() for each in some], TASK_BYTES
         )
     ]
     work += [
-        _Task(index_file=(name, file))
+        _AuditTask(index_file=(name, file))
         for name, store in opened.items()
         for file in store.index_files
     ]
     compared = {
-        name: _Compared(store.view, store.topics, store.checked().compared_end)
+        name: _Audited(store.view, store.topics, store.checked().compared_end)
         for name, store in opened.items()
     }
     total = sum(piece.cost for some in pieces.values() for piece in some)
@@ -227,7 +227,7 @@ def _new_directory(target: str | Path) -> Path:
     return path
 
 
-def _run(task: _Task, *, stores: dict[str, _Compared], count: Callable[[int], None]) -> _Done:
+def _run(task: _AuditTask, *, stores: dict[str, _Audited], count: Callable[[int], None]) -> _Done:
     done = _Done({}, {})
     if task.index_file is not None:
         name, file = task.index_file

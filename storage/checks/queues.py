@@ -1,7 +1,7 @@
-"""Consume queues: their units compared with the records of a range of the log, and what is not served for its damage.
+"""Consume queues: their units compared with the records of a range of the log, and messages that are not served.
 
-``check_range`` looks at a range, and ranges are added up in the order of the log; ``queue_findings`` then names what
-is wrong of each queue.
+``check_range`` looks at a range, and ranges are added up in the order of the log; ``queue_findings`` then
+names what is wrong of each queue.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The writer's rebuild of queues: units on disk that are not what the log says are written again from it.
 
-The running writer calls ``rebuild_units``, for readers and for the scrub. A death in the middle leaves some units
-rebuilt and others not.
+The running writer calls ``rebuild_units``, for readers and for the scrub. A death in the middle leaves some
+units rebuilt and others not.
 """
 
 from __future__ import annotations
