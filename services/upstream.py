@@ -137,6 +137,11 @@ class Upstream:
             found = self._methods[path] = self._channel.unary_unary(path, None, None)
         return partial(found, metadata=self._endpoint.metadata())
 
+    def stream(self, path: str) -> Any:
+        """Return the callable for a method with streams both ways, of bytes."""
+        method = self._channel.stream_stream(path, None, None)
+        return partial(method, metadata=self._endpoint.metadata())
+
     async def answers(self, path: str, request: Message) -> AsyncIterator[bytes]:
         """Yield the answers of a method that streams them; waits for a service that does not answer yet."""
         stream = self._channel.unary_stream(path, None, None)(

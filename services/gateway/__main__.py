@@ -12,9 +12,10 @@ from services.accounts.opening import remote_accounts, without_accounts
 from services.accounts.page_guard import page_guard
 from services.config.flags import load
 from services.config.settings import GatewaySettings
+from services.gateway.acknowledgements import StreamedAcknowledging
 from services.gateway.messaging import Upstreams
 from services.gateway.port import GatewayPort
-from services.gateway.sends.batches import BatchCalls, HalfBatches
+from services.gateway.sends.batch_stream import BatchStream, HalfBatches
 from services.metrics.service import ServiceMetrics
 from services.rpc.ports import check_free
 from services.traces import open_traces
@@ -95,13 +96,13 @@ def _upstreams(
     settings: GatewaySettings, writing: ServiceAddress, reading: ServiceAddress
 ) -> Upstreams:
     """Return the writer and the reader, over channels."""
-    writer, batches, halves = Upstream(writing), Upstream(writing), Upstream(writing)
+    writer, halves = Upstream(writing), Upstream(writing)
     reader = Upstream(reading)
     return Upstreams(
         writer=writer,
-        batches=BatchCalls(batches, batches.renew),
+        batches=BatchStream(writing),
         halves=HalfBatches(halves, halves.renew),
-        reader=reader,
+        reader=StreamedAcknowledging(reader, Upstream(reading)),
         waiting=WaitingCalls(reading),
         others_with_clients=(writer, reader) if settings.splits_routes else (),
     )

@@ -19,7 +19,7 @@ from services.gateway.metrics import GatewayCollector
 from services.gateway.recalls import MessageRecalls
 from services.gateway.receives import LEASES, Receiving
 from services.gateway.routes import Routes, SplitEndpoints, endpoints_of
-from services.gateway.sends.batches import Batches
+from services.gateway.sends.batch_stream import Batches
 from services.gateway.sends.message_sends import MessageSends
 from services.gateway.sends.sender import Sender, WaitingRoom
 from services.gateway.servicer import MessagingServicer

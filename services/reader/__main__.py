@@ -16,7 +16,7 @@ from services.config.settings import ReaderSettings
 from services.gateway.clients import LIST_CLIENTS
 from services.gateway.messaging import Messaging, Upstreams
 from services.gateway.port import GatewayPort
-from services.gateway.sends.batches import BatchCalls, HalfBatches
+from services.gateway.sends.batch_stream import BatchStream, HalfBatches
 from services.metrics.service import ServiceMetrics
 from services.reader.budget import Budget
 from services.reader.catch_up import CatchUp
@@ -191,10 +191,10 @@ def _upstreams(at_writer: ServiceAddress, contracts: Sequence[Contract]) -> Upst
     Where it serves such clients on its own port (``contracts``), they are listed with those of the gateway's.
     """
     here = InProcessService(contracts)
-    writer, batches, halves = Upstream(at_writer), Upstream(at_writer), Upstream(at_writer)
+    writer, halves = Upstream(at_writer), Upstream(at_writer)
     return Upstreams(
         writer=writer,
-        batches=BatchCalls(batches, batches.renew),
+        batches=BatchStream(at_writer),
         halves=HalfBatches(halves, halves.renew),
         reader=here,
         waiting=here,

@@ -21,7 +21,7 @@ from services.accounts.page_guard import page_guard
 from services.config.flags import load
 from services.config.settings import WriterSettings
 from services.gateway.messaging import Messaging, Upstreams
-from services.gateway.sends.batches import BatchCalls, HalfBatches
+from services.gateway.sends.batch_stream import BatchCalls, HalfBatches
 from services.gateway.v2 import service_pb2
 from services.metrics.service import ServiceMetrics
 from services.rpc.calls import Interceptor

@@ -20,7 +20,7 @@ from services.gateway.messages.sent_messages import (
 )
 from services.gateway.messages.statuses import OK, CallRefused
 from services.gateway.recalls import MessageRecalls, delivery_ms
-from services.gateway.sends.batches import HALF_QUEUE
+from services.gateway.sends.batch_stream import HALF_QUEUE
 from services.gateway.sends.sender import ANSWER_SECONDS_MAX, TIMER_QUEUE, Sender
 from services.gateway.topics import KnownTopic, TopicCache
 from services.gateway.v2 import definition_pb2 as v2

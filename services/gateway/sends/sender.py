@@ -18,7 +18,7 @@ from typing import Final
 from penstock.v1 import writer_pb2
 from services import logs
 from services.gateway.messages.statuses import CallRefused
-from services.gateway.sends.batches import Batches, NotNow, Unanswered
+from services.gateway.sends.batch_stream import Batches, NotNow, Unanswered
 from services.gateway.v2 import definition_pb2 as v2
 from storage.clock import suspended_ms
 from storage.format.names import TIMER_TOPIC
@@ -171,6 +171,7 @@ class Sender:
 
     def _fail(self, batch: list[HandedOver], error: Exception) -> None:
         """Refuse a batch at a fault of this program's, which must not stop the others."""
+        self._batches.give_up()
         logs.get_logger().error("batch failed", exc_info=error)
         for sending in batch:
             _refuse(sending, CallRefused(v2.INTERNAL_SERVER_ERROR, "internal error"))

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.v1 import writer_pb2
 from services.gateway.messages.statuses import CallRefused
-from services.gateway.sends.batches import NotNow, Unanswered
+from services.gateway.sends.batch_stream import NotNow, Unanswered
 from services.gateway.sends.sender import Sender, WaitingRoom
 from services.gateway.v2 import definition_pb2 as v2
 from storage.message import ProducerSequence
@@ -23,6 +23,7 @@ class FakeStream:
         self.stored: list[bytes] = []
         self.asked: list[tuple[list[bytes], ProducerSequence]] = []
         self.errors: dict[bytes, list[Exception]] = {}
+        self.closed = 0
 
     async def store(
         self, records: Sequence[bytes], producer: ProducerSequence
@@ -38,6 +39,9 @@ class FakeStream:
             topic="t", queue_id=0, first_queue_offset=first, count=len(records)
         )
         return writer_pb2.ProduceBatchResponse(ranges=[one])
+
+    def give_up(self) -> None:
+        self.closed += 1
 
 
 @pytest.fixture(name="stream")
@@ -114,7 +118,7 @@ async def test_a_fault_of_ours_ends_its_batch_and_no_other(stream: FakeStream) -
     sender = sender_of(stream)
 
     assert await send(sender, b"a") == v2.INTERNAL_SERVER_ERROR
-    assert await send(sender, b"b") == [0]
+    assert (await send(sender, b"b"), stream.closed) == ([0], 1)
 
 
 async def test_more_than_may_wait_is_told_to_slow_down(stream: FakeStream) -> None:

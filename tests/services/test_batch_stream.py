@@ -8,11 +8,13 @@ from typing import Any, Final
 
 import grpc
 import pytest
+from frame_outcomes import answer_with
 from free_ports import free_port
 
+from penstock.v1 import writer_pb2
 from services.gateway import transactions
-from services.gateway.sends import batches as batch_calls
-from services.gateway.sends.batches import BatchCalls, Unanswered
+from services.gateway.sends import batch_stream
+from services.gateway.sends.batch_stream import BatchStream, NotNow, Unanswered
 from services.gateway.transactions import OrphanedTransactions
 from services.upstream import ServiceAddress, Upstream
 from storage.message import ProducerSequence
@@ -30,10 +32,10 @@ class FakeWriter:
         self.ended_watches = 0
         self._server = grpc.aio.server()
         watch = grpc.unary_stream_rpc_method_handler(self._watch)
-        produce = grpc.unary_unary_rpc_method_handler(self._produce)
+        produce = grpc.stream_stream_rpc_method_handler(self._produce)
         for service, methods in (
             ("penstock.v1.Transactions", {"WatchChecks": watch}),
-            ("penstock.v1.Writer", {"ProduceBatch": produce}),
+            ("penstock.v1.Writer", {"ProduceStream": produce}),
         ):
             handlers = grpc.method_handlers_generic_handler(service, methods)
             self._server.add_generic_rpc_handlers((handlers,))
@@ -55,11 +57,12 @@ class FakeWriter:
         finally:
             self.ended_watches += 1
 
-    async def _produce(self, _request: bytes, context: Any) -> bytes:
+    async def _produce(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
         self.producers.append(context.peer())
-        if self.is_silent:
-            await asyncio.Event().wait()
-        return b""
+        async for _ in requests:
+            if not self.is_silent:
+                stored = writer_pb2.ProduceBatchResponse()
+                yield answer_with(stored=stored).SerializeToString()
 
 
 class Published:
@@ -78,11 +81,10 @@ async def until(count: list[str], least: int) -> None:
 async def test_a_renewed_connection_for_batches_ends_no_watch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(batch_calls, "SILENT_SECONDS", 0.3)
+    monkeypatch.setattr(batch_stream, "SILENT_SECONDS", 0.3)
     writer, nothing = FakeWriter(), Published()
     address = f"127.0.0.1:{await writer.start('127.0.0.1:0')}"
-    upstream, own = Upstream(ServiceAddress(address)), Upstream(ServiceAddress(address))
-    batches = BatchCalls(own, own.renew)
+    upstream, batches = Upstream(ServiceAddress(address)), BatchStream(ServiceAddress(address))
     telemetry: Any = nothing
     orphaned = OrphanedTransactions(upstream, telemetry)
     orphaned.tick()
@@ -103,19 +105,20 @@ async def test_a_renewed_connection_for_batches_ends_no_watch(
     await writer.stop()
 
 
-async def test_what_found_no_connection_goes_out_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_calls, "SILENT_SECONDS", 0.2)
+async def test_what_was_written_to_no_connection_is_not_stored_and_goes_out_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(batch_stream, "SILENT_SECONDS", 0.2)
     address = f"127.0.0.1:{free_port()}"
-    own, writer = Upstream(ServiceAddress(address)), FakeWriter()
-    batches = BatchCalls(own, own.renew)
+    batches, writer = BatchStream(ServiceAddress(address)), FakeWriter()
     for _ in range(2):
-        with pytest.raises(Unanswered):
+        with pytest.raises(NotNow):
             await batches.store([b"record"], SEQUENCE)
     await writer.start(address)
-    monkeypatch.setattr(batch_calls, "SILENT_SECONDS", 20)
+    monkeypatch.setattr(batch_stream, "SILENT_SECONDS", 20)
     await batches.store([b"record"], SEQUENCE)
 
-    assert len(writer.producers) == 1
+    assert len(writer.producers) == 1  # by the call that waited for the connection
     await batches.close()
     await writer.stop()
 
