@@ -13,7 +13,7 @@ SHELL  := /bin/bash
 # Every service and worker of a test would compile all of its modules again at its start.
 unexport PYTHONDONTWRITEBYTECODE
 
-KERNEL_SOURCES := $(wildcard storage/kernels/*.py storage/kernels/*/*.py storage/format/*.py storage/format/*/*.py services/writer/plain_requests.py)
+KERNEL_SOURCES := $(wildcard storage/kernels/*.py storage/kernels/*/*.py storage/format/*.py storage/format/*/*.py services/varint_kernels.py services/writer/plain_requests.py services/gateway/messages/plain_sends/*.py)
 PROTO_SOURCES  := $(wildcard protos/penstock/v1/*.proto protos/services/gateway/v2/*.proto)
 # They try a share of their steps in `make test`, and all of them with ALL_STEPS=1.
 STEP_TESTS = $(shell grep -rl "^from steps_to_try" tests --include "test_*.py" | grep -v tests/faults/ | sort)
@@ -146,7 +146,7 @@ $(STAMPS)/installed: requirements.lock pyproject.toml | $(BIN)/python
 
 $(STAMPS)/kernels: $(STAMPS)/installed $(KERNEL_SOURCES)
 	@echo "compiling the kernels (once: a minute or two on two idle cores)"
-	@$(BIN)/python -m storage.kernels services.writer.plain_requests
+	@$(BIN)/python -m storage.kernels services.writer.plain_requests services.gateway.messages.plain_sends.request_kernels services.gateway.messages.plain_sends.record_kernels
 	@touch $@
 
 # Its dependencies are not ours.

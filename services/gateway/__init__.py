@@ -2,6 +2,6 @@
 
 ``port`` mounts ``messaging``, which composes ``servicer``, one method a call, from ``routes``, ``sends`` to
 the writer, ``receives`` and ``acknowledgements`` of the reader, ``transactions``, ``telemetry`` and
-``sessions``. ``messages`` translates messages. ``v2`` is generated from
+``sessions``. ``messages`` translates messages, plain sends by kernels. ``v2`` is generated from
 ``protos/services/gateway/v2``. Nothing here imports the engine, a writer or a reader.
 """

@@ -156,7 +156,7 @@ def record_of(
             max(0, min(system.orphaned_transaction_recovery_duration.seconds, RECOVERY_SECONDS_MAX))
         )
     block = properties.encode_properties(pairs)
-    block += _stamp_of_topic(topic, system.delivery_attempt, stamp)
+    block += stamp_of_topic(topic, system.delivery_attempt, stamp)
     if len(block) > properties.PROPERTIES_SIZE_MAX - PROPERTY_CRC_SIZE:
         raise CallRefused(
             v2.MESSAGE_PROPERTIES_TOO_LARGE, f"the properties have {len(block)} bytes"
@@ -166,7 +166,7 @@ def record_of(
 
 
 @lru_cache(maxsize=1024)
-def _stamp_of_topic(topic: str, delivery_attempt: int, stamp: Stamp) -> bytes:
+def stamp_of_topic(topic: str, delivery_attempt: int, stamp: Stamp) -> bytes:
     """Return the properties that the gateway adds to each message of a topic, as a block."""
     return properties.encode_properties(
         {

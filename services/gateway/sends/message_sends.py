@@ -1,4 +1,4 @@
-"""Messages that clients send: their queues, their records, and the answers."""
+"""Messages that clients send: plain ones by kernels, all others through protobuf's objects."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from services.gateway.callers import in_band, seconds_left
+from services.gateway.messages.plain_sends.sends import PlainSends, answer_of
 from services.gateway.messages.queue_choice import queue_of_message_group
 from services.gateway.messages.sent_messages import (
     Stamp,
@@ -51,15 +52,39 @@ class MessageSends:
         self._halves = halves
         self._recalls = recalls
         self._stamp = stamp
+        self._plain = PlainSends(stamp)
         self._request_bytes_max = request_bytes_max
         self._turns: defaultdict[str, itertools.count[int]] = defaultdict(itertools.count)
         self._loop = asyncio.get_running_loop()
 
     async def send(self, request: bytes, context: Context) -> bytes:
         """Store the messages of a serialized SendMessageRequest, all or none; return the answer's bytes."""
+        answer = await self._send_plain(request, context)
+        if answer is not None:
+            return answer
         parse = service_pb2.SendMessageRequest.FromString
         sent = await self._send(parsed(parse, request, self._request_bytes_max), context)
         return sent.SerializeToString()
+
+    async def _send_plain(self, request: bytes, context: Context) -> bytes | None:
+        """Store the message of a plain request; None, and nothing stored, if ``_send`` has to decide."""
+        name = self._plain.read(request, born_host=host_of_peer(context.peer()))
+        topic = None if name is None else self._topics.fresh(name)
+        if topic is None or v2.NORMAL not in topic.accepts or not topic.write_queue_count:
+            return None
+        queue_id = next(self._turn_of(topic.name)) % topic.write_queue_count
+        record = self._plain.record(topic.name, queue_id, now_ms=time.time_ns() // 1_000_000)
+        if record is None:
+            return None
+        message_id = self._plain.message_id()
+        until = self._loop.time() + seconds_left(context, ANSWER_SECONDS_MAX)
+        try:
+            [queue_offset] = await self._sender.store([(topic.name, queue_id)], [record], until)
+        except CallRefused as refused:
+            if refused.code in _TOPIC_CHANGED:
+                return None
+            return service_pb2.SendMessageResponse(status=refused.status).SerializeToString()
+        return answer_of(message_id, queue_offset)
 
     @in_band(service_pb2.SendMessageResponse)
     async def _send(
