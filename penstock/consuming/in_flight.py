@@ -73,15 +73,17 @@ class InFlightCalls:
         future = stub.future(call.request, timeout=timeout_s)
 
         def end(done: Any) -> None:
-            outcome, is_followed = self._outcome(done), False
-            # First, as the one that waits keeps this thread from running once it is woken.
+            outcome, following = self._outcome(done), None
             if not isinstance(outcome, Exception) and not self._is_cancelled:
                 with suppress(Exception):  # without a successor the one that waits makes the call
                     following = successor(purpose, outcome)
-                    if following is not None:
-                        self._begin(purpose, following, timeout_s, successor)
-                        is_followed = True
-            self._taken(Answered(purpose, call, outcome, is_followed))
+            # Before its successor is sent, whose answer may come in another thread at once.
+            self._take(Answered(purpose, call, outcome, following is not None))
+            if (
+                following is not None
+            ):  # sent before the one that waits keeps this thread from running
+                self._send(purpose, following, timeout_s, successor)
+            self._woken.set()
 
         self._running.add(future)
         future.add_done_callback(end)

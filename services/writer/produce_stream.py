@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from services import wire
 from services.rpc import status
@@ -22,7 +22,13 @@ SMALL_BYTES: Final = 16 << 10  # of a frame's records, which are of too few queu
 TOGETHER_BYTES: Final = 128 << 10  # of small frames
 
 
-class ProduceStream(FrameStream[BatchResult | StoreError]):
+class _Ended(NamedTuple):
+    """In place of an outcome: what ends the stream."""
+
+    error: Exception
+
+
+class ProduceStream(FrameStream[BatchResult | StoreError | _Ended]):
     """Receives and answers at once; outcomes are kept in the order of their frames.
 
     Small frames that come in one turn of the loop are appended together in the next: frames of one message share
@@ -53,18 +59,9 @@ class ProduceStream(FrameStream[BatchResult | StoreError]):
         self._loop = asyncio.get_running_loop()
         self._gathered: list[memoryview] = []
         self._gathered_bytes = 0
-        self._closed: StoreClosed | None = None  # met by frames that were gathered
-
-    async def serve(self) -> None:
-        """Do what a stream of frames does. Raises StoreClosed where a frame met it."""
-        await super().serve()
-        if self._closed is not None:
-            raise self._closed
 
     def _take(self, frame: bytes) -> Awaitable[None] | None:
         """Append a frame, now or at the end of this turn. Raises StoreClosed, DecodeError, which end the stream."""
-        if self._closed is not None:
-            raise self._closed
         records, producer = batch_frames.batch_request(frame)
         if producer is None and 0 < len(records) <= SMALL_BYTES:
             self._gather(records)
@@ -83,17 +80,17 @@ class ProduceStream(FrameStream[BatchResult | StoreError]):
 
     def _append_gathered(self) -> None:
         batches, self._gathered, self._gathered_bytes = self._gathered, [], 0
-        results = self._append_together(batches) if len(batches) > 1 else None
-        if results is not None:
-            self._outcomes.extend(results)
-            self._come.set()
-            return
         try:
+            results = self._append_together(batches) if len(batches) > 1 else None
+            if results is not None:
+                self._outcomes.extend(results)
+                self._come.set()
+                return
             for records in batches:
                 large = self._append_frame(records, None)
                 assert large is None
-        except StoreClosed as closed:
-            self._closed = closed
+        except Exception as error:  # noqa: BLE001  raised once the frames before are answered
+            self._put(_Ended(error))
 
     def _append_frame(
         self, records: memoryview, producer: ProducerSequence | None
@@ -122,8 +119,10 @@ class ProduceStream(FrameStream[BatchResult | StoreError]):
         assert isinstance(refusal, StoreError)  # as both kinds of errors are made
         self._put(refusal)
 
-    async def _known(self, outcome: BatchResult | StoreError) -> None:
+    async def _known(self, outcome: BatchResult | StoreError | _Ended) -> None:
         """Return when the first batch is safe, or never will be; a large answer is written here."""
+        if isinstance(outcome, _Ended):
+            raise outcome.error
         if isinstance(outcome, StoreError):
             return
         try:
@@ -136,7 +135,9 @@ class ProduceStream(FrameStream[BatchResult | StoreError]):
             await self._context.write(await run_large(batch_frames.stream_stored, outcome))
             self._remove()
 
-    def _answer_of(self, outcome: BatchResult | StoreError) -> bytes | None:
+    def _answer_of(self, outcome: BatchResult | StoreError | _Ended) -> bytes | None:
+        if isinstance(outcome, _Ended):
+            return None
         if isinstance(outcome, StoreError):
             return batch_frames.stream_failure(wire.failure_of(outcome))
         if self._acks.has(outcome.end_commit_offset) and len(outcome.ranges) <= wire.SLICE_ITEMS:

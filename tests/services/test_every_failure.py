@@ -140,7 +140,7 @@ TOUCH_NO_FILE = {
     "Check", "List", "Watch", "ServerReflectionInfo",
 }  # fmt: skip
 NOT_FAILING = {  # what the services do by themselves, whether anybody calls or not
-    "status", "failure", "place", "close", "is_held", "add_ack_listener", "resume", "expire",
+    "status", "failure", "check_place", "close", "is_held", "add_ack_listener", "resume", "expire",
     "refresh", "add_listener", "nearest_ms", "sync", "save_offsets", "compact", "find_kept",
 }  # fmt: skip
 

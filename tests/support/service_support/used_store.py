@@ -26,7 +26,6 @@ class MetricsPage:
         assert len({family.name for family in found}) == len(found)  # each family stands once
         return cls(text, {family.name: family for family in found})
 
-    @property
     def value(self, name: str, **labels: str) -> float:
         """The sum of the samples of a name that have these labels; there is one at least."""
         found = [
