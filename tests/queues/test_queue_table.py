@@ -106,7 +106,7 @@ def test_a_start_after_a_kill_looks_at_each_queue_once(
     assert listed.pop(directory) <= 3  # by who looks at all topics
     assert len(listed) == listed.total() == COUNT
     assert COUNT - 16 <= len(again) <= again.total() <= COUNT + 1  # the last one is synced for all
-    assert at_start.total() <= 2 * COUNT  # dispatch opens some before they are counted
+    assert at_start.total() <= 3 * COUNT  # dispatch opens some before, on a busy machine all
 
 
 def _opened(filesystem: _Listings) -> Counter[Path]:

@@ -37,7 +37,7 @@ def rows_of(topic: str, queue_id: int, begin: int, end: int) -> list[Row]:
 def drained(query: Query, count: int) -> list[Row]:
     """Trigger until so many rows have come: an idle look does not wait for what becomes visible."""
     rows: list[Row] = []
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while len(rows) < count and time.monotonic() < until:
         rows += query.drain()
     return rows
