@@ -55,15 +55,11 @@ def write_varint(dst: Any, at: int, value: int) -> int:
 
 
 @inner
-def write_given_number(dst: Any, at: int, field: int, value: int) -> int:
-    """Write a number's field, also where it is 0; return the position after it."""
-    return write_varint(dst, write_varint(dst, at, i64(field << 3 | VARINT)), value)
-
-
-@inner
 def write_number(dst: Any, at: int, field: int, value: int) -> int:
     """Write a number's field, left out where it is 0; return the position after it."""
-    return i64(at) if value == 0 else write_given_number(dst, at, field, value)
+    if value == 0:
+        return i64(at)
+    return write_varint(dst, write_varint(dst, at, i64(field << 3 | VARINT)), value)
 
 
 @inner

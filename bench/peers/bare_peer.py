@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from bench.peers import software
-from bench.peers.peer import Peer, wait_for_port
+from bench.peers.peer import Peer
 
 
 class BarePeer(Peer):
@@ -21,11 +21,6 @@ class BarePeer(Peer):
         """Build the Go client."""
         software.go_client()
         return "transport"
-
-    def start(self) -> None:
-        """Start the server."""
-        self.start_again()
-        wait_for_port(self.port, self.processes[-1])
 
     def start_again(self) -> None:
         """Start the server and leave it to itself."""

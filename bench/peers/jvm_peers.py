@@ -69,8 +69,7 @@ class KafkaPeer(Peer):
         if self.is_sync:
             settings["log.flush.interval.messages"] = 1
         self._settings = set_up_kafka(self.directory, self.port, free_port(), settings)
-        self.start_again()
-        wait_for_port(self.port, self.processes[-1])
+        super().start()
 
     def start_again(self) -> None:
         """Start the broker and leave it to itself."""

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Sequence
 
 from bench.peers import software
-from bench.peers.peer import Peer, wait_for_port
+from bench.peers.peer import Peer
 
 
 class NatsPeer(Peer):
@@ -29,8 +29,7 @@ class NatsPeer(Peer):
             f'jetstream {{ store_dir: "{self.directory}/store", max_file_store: 200GB, '
             f"sync_interval: {sync} }}\n"
         )
-        self.start_again()
-        wait_for_port(self.port, self.processes[-1])
+        super().start()
 
     def start_again(self) -> None:
         """Start the server and leave it to itself."""
@@ -55,11 +54,6 @@ class RedisPeer(Peer):
         told = subprocess.run([server, "--version"], capture_output=True, text=True, check=True)
         words = told.stdout.split()
         return next(word.removeprefix("v=") for word in words if word.startswith("v="))
-
-    def start(self) -> None:
-        """Start the server."""
-        self.start_again()
-        wait_for_port(self.port, self.processes[-1])
 
     def start_again(self) -> None:
         """Start the server and leave it to itself."""

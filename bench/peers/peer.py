@@ -44,9 +44,10 @@ class Peer(ABC):
     def prepare(cls) -> str:
         """Fetch and compile what is needed; return the version. Raises ToolMissing."""
 
-    @abstractmethod
     def start(self) -> None:
         """Start the server and return when it accepts connections."""
+        self.start_again()
+        wait_for_port(self.port, self.processes[-1])
 
     @abstractmethod
     def start_again(self) -> None:

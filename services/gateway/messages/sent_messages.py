@@ -23,8 +23,6 @@ RECOVERY_SECONDS_MAX: Final = 3600  # until a producer is asked about a transact
 DELAY_DAYS_MAX: Final = 40
 DELAY_MS_MAX: Final = DELAY_DAYS_MAX * 86_400_000
 MESSAGES_MAX: Final = 4096  # of one request; a client sends 32 at most
-SHORT_MAX: Final = 4 << 10  # characters of all texts of a message that no limit concerns
-_NOBODYS_NAMES: Final = names.INTERNAL | properties.STORE_ONLY
 
 
 class Stamp(NamedTuple):
@@ -66,8 +64,7 @@ def check_message(message: v2.Message, accepted: Sequence[v2.MessageType], body_
             v2.MESSAGE_BODY_TOO_LARGE,
             f"the body has {len(message.body)} bytes; the most is {body_max}",
         )
-    if not has_usual_texts(message):
-        _check_texts(message)
+    _check_texts(message)
     kind = type_of(message)
     if kind not in accepted:
         raise CallRefused(
@@ -78,33 +75,6 @@ def check_message(message: v2.Message, accepted: Sequence[v2.MessageType], body_
         raise CallRefused(
             v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, "a message of a transaction cannot be delayed"
         )
-
-
-def has_usual_texts(message: v2.Message) -> bool:
-    """Whether the texts of a message are short and visible ASCII, as nearly all are: none breaks a rule."""
-    system = message.system_properties
-    if system.HasField("message_group"):
-        return False
-    tag, message_id, keys, user = (
-        system.tag,
-        system.message_id,
-        system.keys,
-        message.user_properties,
-    )
-    all_texts = "".join(
-        (message_id, tag, *keys, *user, *user.values(), system.born_host, system.trace_context)
-    )
-    return (
-        len(all_texts) <= SHORT_MAX
-        and all_texts.isascii()
-        and all_texts.isprintable()
-        and "|" not in tag
-        and (not tag.isspace() if tag else not system.HasField("tag"))
-        and all(map(str.strip, (message_id, *keys, *user)))
-        and len(user) <= PROPERTY_COUNT_MAX
-        and _NOBODYS_NAMES.isdisjoint(user)
-        and properties.TRANSIENT_PREFIX not in all_texts
-    )
 
 
 def _check_texts(message: v2.Message) -> None:

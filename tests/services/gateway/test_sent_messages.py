@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from services.gateway.messages.queue_choice import consistent_hash, queue_of_message_group
 from services.gateway.messages.sent_messages import (
     Stamp,
-    _check_texts,
     check_message,
-    has_usual_texts,
     record_of,
     topic_of_messages,
 )
@@ -204,31 +202,3 @@ def test_one_queue_more_moves_a_group_there_or_nowhere(message_group: str, count
 
     assert 0 <= before < count
     assert after in (before, count)
-
-
-texts = st.text(st.sampled_from("a |\x01\x7fé"), max_size=2) | st.sampled_from(
-    ["TAGS", "__RMQ.TRANSIENT.x", "INNER_BASE", "x" * 5_000]
-)
-
-
-@given(
-    st.builds(
-        lambda system, user: v2.Message(
-            body=b"b", system_properties=v2.SystemProperties(**system), user_properties=user
-        ),
-        st.fixed_dictionaries(
-            {"message_id": texts},
-            optional={
-                "tag": texts,
-                "keys": st.lists(texts, max_size=2),
-                "message_group": texts,
-                "born_host": texts,
-                "trace_context": texts,
-            },
-        ),
-        st.dictionaries(texts, texts, max_size=2),
-    )
-)
-def test_usual_texts_break_no_rule(made: v2.Message) -> None:
-    if has_usual_texts(made):
-        _check_texts(made)
