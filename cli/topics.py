@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PERMISSIONS: Final = {0: "none", 2: "write", 4: "read", 6: "read, write"}
 
-_ADVICE: Final = re.compile(r", to be stored there|; (let them|lower the) [a-z ]+")  # of a refusal
+_ADVICE: Final = re.compile(r"; (let them|lower the) [a-z ]+")  # of a refusal
 
 app = typer.Typer(help="Create, list, describe, change and delete topics.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="Name of the topic.", autocompletion=topic_names)]

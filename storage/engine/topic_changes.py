@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from storage.engine.topic_shrink import Count, UpcomingIn, check_shrink
+from storage.engine.topic_shrink import check_shrink
 from storage.errors import (
     InvalidMessage,
     StoreBusy,
@@ -49,7 +49,7 @@ INSISTED_S: Final = 0.02
 class TopicChanges:
     """Changes the topics of one engine; safe to call from several threads.
 
-    While ``lock`` is held no topic changes; it is taken before the appender's, and after those of who counts what is to come.
+    While ``lock`` is held no topic changes; it is taken before the appender's.
     """
 
     def __init__(self, engine: Engine, appender: Appender, clock: Clock) -> None:
@@ -59,11 +59,6 @@ class TopicChanges:
         self._clock = clock
         self._topics = engine.topics
         self._settings = engine.settings
-        self._upcoming: dict[str, UpcomingIn] = {}
-
-    def count_upcoming(self, kind: str, upcoming_in: UpcomingIn) -> None:
-        """Have read queues stay while ``upcoming_in`` counts messages that are to come there, called ``kind``."""
-        self._upcoming[kind] = upcoming_in
 
     def create(self, groups: Sequence[Sequence[NewTopic]]) -> list[Created]:
         """Add topics, of each group all or none; durable on return. Refusals are in their group's place."""
@@ -104,43 +99,25 @@ class TopicChanges:
         With fewer read queues nothing is appended between the look at what they hold and the change.
         Raises TopicNotFound, InvalidMessage, and without ``force`` QueuesInUse.
         """
-        given = {
-            "read_queue_count": read_queue_count,
-            "write_queue_count": write_queue_count,
-            "perm": perm,
-        }
-        while (topic := self._changed(name, given, attributes, force=force)) is None:
-            pass  # it got more read queues than were looked at
-        return topic
-
-    def _changed(
-        self, name: str, given: Mapping[str, int | None], attributes: Mapping[str, str], *,
-        force: bool,
-    ) -> TopicConfig | None:  # fmt: skip
-        """Do what ``update`` does; None, with nothing done, if somebody else has added read queues meanwhile."""
-        engine, read_queue_count = self._engine, given["read_queue_count"]
+        engine = self._engine
         with ExitStack() as held:
-            upcoming: dict[str, Count] = {}
-            known = self._topics.get(name)
-            if not force and (read_queue_count or known.read_queue_count) < known.read_queue_count:
-                going = range(read_queue_count or 0, known.read_queue_count)
-                upcoming = {
-                    kind: held.enter_context(upcoming_in(name, going, self.deleted_at(name)))
-                    for kind, upcoming_in in self._upcoming.items()
-                }
             held.enter_context(self.lock)
             self._appender.check_open()
-            topic = self._topics.changed(name, **given, attributes=attributes)
+            topic = self._topics.changed(
+                name,
+                read_queue_count=read_queue_count,
+                write_queue_count=write_queue_count,
+                perm=perm,
+                attributes=attributes,
+            )
             before = self._topics.get(name)
             if not force and topic.read_queue_count < before.read_queue_count:
-                if before.read_queue_count > known.read_queue_count:
-                    return None
                 offsets = ConsumerOffsets(engine.filesystem, engine.paths.config, self._clock)
                 engine.settle()  # so that appends wait for what came since only
                 held.enter_context(self._appender.lock)
                 self._appender.check_open()
                 engine.settle()
-                check_shrink(before, topic, offsets, engine.queues, engine.log.min_offset, upcoming)
+                check_shrink(before, topic, offsets, engine.queues, engine.log.min_offset)
             with self._failing(StoreError):
                 self._topics.replace(topic, now_ms=self._clock.now_ms())
             self._publish()

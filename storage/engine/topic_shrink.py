@@ -1,7 +1,4 @@
-"""Whether read queues of a topic may go: nobody reads or writes there, and no messages are to come.
-
-To come are messages that are stored already: delayed ones, and those of transactions that have not ended.
-Who keeps them counts them (``UpcomingIn``).
+"""Whether read queues of a topic may go: nobody reads or writes there.
 
 Groups' progress is what ``consumerOffset.json`` has, so a message under a lease counts as unread: a group's
 offset is never above the first of them. It may be a few seconds old: more counts then of a group it has;
@@ -11,8 +8,6 @@ meanwhile, and all that was is dispatched.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from storage.errors import QueuesInUse
@@ -23,12 +18,6 @@ if TYPE_CHECKING:
     from storage.tables.topics import TopicConfig
 
 NAMED_MAX: Final = 8  # of the queues in a refusal
-
-
-Count = Callable[[], Mapping[int, int]]
-"""Returns how many messages are to come, by queue id; called while nothing is appended and all is dispatched."""
-UpcomingIn = Callable[[str, range, int], AbstractContextManager[Count]]
-"""Given a topic, queue ids, and the commit offset before which no record belongs to the topic; what takes long is done on entry, before anything is locked."""
 
 
 class QueueLag(NamedTuple):
@@ -48,12 +37,8 @@ def check_shrink(
     offsets: ConsumerOffsets,
     queues: QueueTable,
     min_commit_offset: int,
-    upcoming: Mapping[str, Count],
 ) -> None:
-    """Raise QueuesInUse if a change takes queues away from those who read them, with who and how much.
-
-    ``upcoming`` counts messages that are to come, by what they are called.
-    """
+    """Raise QueuesInUse if a change takes queues away from those who read them, with who and how much."""
     count = after.read_queue_count
     if count >= before.read_queue_count:
         return
@@ -61,24 +46,11 @@ def check_shrink(
         problem = f"{after.write_queue_count} queues are written to and {count} would be read"
         raise QueuesInUse(before.name, f"{problem}; lower the write queues first")
     going = range(count, before.read_queue_count)
-    problems = []
     lags = unread(before.name, going, offsets, queues, min_commit_offset)
     if lags:
-        problems.append(f"{_named(list(map(str, lags)))}; let them be read first")
-    coming = [
-        f"{messages} {kind if messages > 1 else kind.replace('messages', 'message', 1)} for queue {queue_id}"
-        for kind, counts in upcoming.items()
-        for queue_id, messages in sorted(counts().items())
-    ]
-    if coming:
-        problems.append(f"{_named(coming)}, to be stored there; let them come first")
-    if problems:
-        raise QueuesInUse(before.name, "; ".join(problems))
-
-
-def _named(each: list[str]) -> str:
-    more = f", and {len(each) - NAMED_MAX} more" if len(each) > NAMED_MAX else ""
-    return ", ".join(each[:NAMED_MAX]) + more
+        more = f", and {len(lags) - NAMED_MAX} more" if len(lags) > NAMED_MAX else ""
+        named = ", ".join(map(str, lags[:NAMED_MAX])) + more
+        raise QueuesInUse(before.name, f"{named}; let them be read first")
 
 
 def unread(

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from storage.errors import StoreError
 from storage.log.followers import DurableNeed
 from storage.timers.parking import Parking
 from storage.timers.recalls import Recalls
-from storage.timers.upcoming import upcoming_in
 from storage.timers.worker import TimerWorker
 
 if TYPE_CHECKING:
@@ -42,8 +40,6 @@ class DelayedMessages:
         engine.on_dispatched = self._worker.dispatched
         needs = DurableNeed(self._worker.needed_offset, engine.log)
         engine.followers.register("timers", needs)
-        waiting = partial(self._worker.guarded, self._worker.waiting)
-        topics.count_upcoming("delayed messages", partial(upcoming_in, engine, waiting))
 
     def start(self) -> None:
         """Begin to deliver."""

@@ -121,11 +121,6 @@ class PendingTimers:
         """Return a queue offset that no pending row is before, None without rows."""
         return min((block.base_offset for block in self.blocks), default=None)
 
-    def queue_offsets(self) -> Longs:
-        """Return the queue offsets of all rows, in any order."""
-        found = [block.queue_offsets(block.head, len(block.rows)) for block in self.blocks]
-        return np.concatenate([np.empty(0, np.int64), *found])
-
     def due(self, now_ms: int, count_max: int) -> Due:
         """Return up to ``count_max`` rows that are due, the first by time; they stay until ``take``."""
         found = []

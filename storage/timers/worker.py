@@ -22,7 +22,6 @@ import numpy as np
 
 from storage.engine.parked_queue import ParkedLog, ParkedQueue
 from storage.errors import StoreBusy, StoreFull
-from storage.format.consume_entry import DELAY_LEVELS_MS, SCHEDULE_TOPIC
 from storage.format.names import TIMER_TOPIC
 from storage.format.properties import TIMER_DEL_UNIQKEY
 from storage.format.timer_files import SECOND_MS, out_ms
@@ -30,7 +29,6 @@ from storage.kernels.timers.delivery import DELIVERY_PAIRS_MAX, DUE_MS, IS_LOST,
 from storage.timers.delivery import (
     Delivery,
     DeliveryCounts,
-    Longs,
     TimerStatus,
     delivered_since,
 )
@@ -166,15 +164,6 @@ class TimerWorker(Worker):
             if (queue := queues.known(topic, queue_id)) is not None and offset < queue.next_offset
         ]
         return min(offsets, default=None)
-
-    def waiting(self) -> tuple[Longs, dict[tuple[str, int], int]]:
-        """Return the pending offsets of the timer topic, and where what follows in each queue begins; as a step."""
-        if not self._is_loaded:
-            self._log.look()
-            self._load()
-        levels = range(1, len(DELAY_LEVELS_MS) + 1)
-        ends = {(SCHEDULE_TOPIC, each - 1): self._levels.offsets.get(each, 0) for each in levels}
-        return self._pending.queue_offsets(), {(TIMER_TOPIC, 0): self._next_offset, **ends}
 
     # ---- steps
 

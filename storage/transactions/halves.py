@@ -179,16 +179,6 @@ class HalfTable:
         """Return how many transactions are pending."""
         return len(self._transactions)
 
-    def counts_of(self, topic: str, queue_ids: range, min_commit_offset: int) -> dict[int, int]:
-        """Return how many halves from a commit offset on are for each of some queues of a topic, those without any left out."""
-        return Counter(
-            half.queue_id
-            for half in self._halves.values()
-            if half.topic == topic
-            and half.queue_id in queue_ids
-            and half.commit_offset >= min_commit_offset
-        )
-
 
 class CheckNotes:
     """Notes by transaction id. Whoever uses them holds the lock of ``Transactions``, but for ``troubles``."""

@@ -11,7 +11,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from storage.engine.appender import Appender
     from storage.engine.engine import Engine
     from storage.engine.topic_changes import TopicChanges
-    from storage.engine.topic_shrink import Count
     from storage.kernels.columns import ByteArray
     from storage.log.batches import Prepared
 
@@ -102,7 +101,6 @@ class Transactions:
         self.progress = KeptProgress(self.log, self.table, self.decided, self.guard)
         self._is_recovered = False
         engine.followers.register("transactions", DurableNeed(self.needed_offset, engine.log))
-        topics.count_upcoming("messages of pending transactions", self.upcoming_in)
 
     # ---- start and end
 
@@ -151,12 +149,6 @@ class Transactions:
         """Return the commit offset of the oldest pending half, None without any, 0 before ``recover``; waits for nobody."""
         first = self.table.first
         return (None if first is None else first.commit_offset) if self._is_recovered else 0
-
-    @contextmanager
-    def upcoming_in(self, topic: str, queue_ids: range, min_commit_offset: int) -> Iterator[Count]:
-        """Count messages for queues of a topic that a commit would store; nothing is stored or ended meanwhile."""
-        with self.guard:
-            yield lambda: self.table.counts_of(topic, queue_ids, min_commit_offset)
 
     # ---- storing halves
 
