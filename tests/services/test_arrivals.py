@@ -50,25 +50,6 @@ async def settled(task: asyncio.Task[bool]) -> None:
     await asyncio.wait([task], timeout=0.05)
 
 
-async def test_who_waits_for_a_key_sleeps_while_others_change() -> None:
-    changes = Changes()
-    arrivals = Arrivals(changes, changes)
-    mine = asyncio.create_task(arrivals.wait_for_key("mine", arrivals.moment, 60))
-    theirs = asyncio.create_task(arrivals.wait_for_key("theirs", arrivals.moment, 60))
-    anything = asyncio.create_task(arrivals.wait(arrivals.word, 60))
-    await asyncio.sleep(0)
-
-    changes.change("theirs")
-    assert await theirs
-    await anything
-    await settled(mine)
-    assert not mine.done()
-
-    changes.change("mine")
-    assert await mine
-    arrivals.close()
-
-
 @pytest.mark.parametrize("says", [True, False])
 async def test_nobody_misses_a_change(says: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys change in a thread in any rhythm; whoever waits for one sees each change of it in the end."""

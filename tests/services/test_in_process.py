@@ -9,11 +9,8 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2
 
-from services.gateway.messages.statuses import refusal_of
-from services.gateway.v2 import definition_pb2 as v2
 from services.rpc.in_process import InProcessService
 from services.rpc.server import Contract
-from services.rpc.status import InvalidArgument
 
 CHECK = "/grpc.health.v1.Health/Check"
 REQUEST = health_pb2.HealthCheckRequest(service="s")
@@ -42,25 +39,6 @@ async def refusal(check: Any, **options: Any) -> grpc.aio.AioRpcError:
     return refused.value
 
 
-async def test_a_message_is_answered_as_bytes() -> None:
-    async def check(request: Any, context: Any) -> Any:
-        assert (request.service, context.time_remaining()) == ("s", None)
-        return SERVING
-
-    assert await service(check).call(CHECK, REQUEST) == SERVING.SerializeToString()
-
-
-async def test_a_refusal_has_the_details_that_a_channel_carries() -> None:
-    async def check(_request: Any, _context: Any) -> None:
-        raise InvalidArgument("sql_expression", "ends at 7")
-
-    error = await refusal(check)
-
-    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert refusal_of(error).code == v2.ILLEGAL_FILTER_EXPRESSION
-    assert "ends at 7" in (error.details() or "")
-
-
 async def test_a_fault_shows_nothing_of_itself() -> None:
     async def check(_request: Any, _context: Any) -> None:
         raise RuntimeError("secret")
@@ -68,24 +46,6 @@ async def test_a_fault_shows_nothing_of_itself() -> None:
     error = await refusal(check)
 
     assert (error.code(), error.details()) == (grpc.StatusCode.INTERNAL, "internal error")
-
-
-async def test_a_caller_that_goes_ends_the_call() -> None:
-    called, ended = asyncio.Event(), asyncio.Event()
-
-    async def check(_request: Any, _context: Any) -> None:
-        called.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-
-    call = asyncio.create_task(service(check).call(CHECK, REQUEST))
-    await called.wait()
-    call.cancel()
-    await asyncio.wait_for(ended.wait(), 30)
-
-    assert await asyncio.gather(call, return_exceptions=True) != [None]
 
 
 async def test_an_answer_that_does_not_come_in_time_is_given_up() -> None:

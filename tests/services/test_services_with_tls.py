@@ -13,7 +13,6 @@ import structlog
 from certificates import Certificates
 from free_ports import free_address
 from messaging_bed import CLIENT, message, receive_request
-from real_processes import until
 from service_settings import (
     gateway_settings,
     indexer_settings,
@@ -67,29 +66,6 @@ def _services(
 ) -> Iterator[Services]:
     with ExitStack() as stack:
         yield Services(tmp_path_factory.mktemp("tls") / "store", certificates, stack)
-
-
-def test_a_client_sends_reads_and_looks_up(services: Services, certificates: Certificates) -> None:
-    with Client(**services.addresses, tls=certificates.alice) as client:
-        client.wait_ready()
-        client.create_topic("orders", queues=1)
-        client.produce("orders", b"one", keys=["k"])
-        with client.producer() as producer:
-            producer.send("orders", b"two")
-        assert [each.body for each in client.consume("orders", follow=False)] == [b"one", b"two"]
-        assert [each.body for each in client.query_by_key("orders", "k")] == [b"one"]
-
-
-def test_dead_letters_go_from_the_reader_to_the_writer(
-    services: Services, certificates: Certificates
-) -> None:
-    with Client(**services.addresses, tls=certificates.alice) as client:
-        client.create_topic("letters", queues=1)
-        client.create_group("readers", retry_max_times=0)
-        client.produce("letters", b"dear")
-        received = client.receive("letters", group="readers", wait_ms=5_000)
-        assert client.dead_letter(received) == []
-        until(lambda: "%DLQ%readers" in {topic.name for topic in client.topics()})
 
 
 def test_a_gateway_elsewhere_calls_writer_and_reader(

@@ -39,21 +39,6 @@ def details_of(error: errors.StoreError) -> dict[str, object]:
     return found
 
 
-def test_an_invalid_field_is_a_bad_request_naming_it() -> None:
-    details = details_of(errors.InvalidMessage("tag", "holds |"))
-    (violation,) = details["BadRequest"].field_violations
-    assert (violation.field, violation.description) == ("tag", "holds |")
-    assert details["ErrorInfo"].reason == "INVALID_MESSAGE"
-    assert details["ErrorInfo"].metadata["request_id"] == "request-7"
-
-
-def test_an_invalid_batch_names_its_record() -> None:
-    details = details_of(errors.InvalidBatch(3, "bad CRC"))
-    assert details["BadRequest"].field_violations[0].field == "records[3]"
-    assert details["ErrorInfo"].metadata["record_index"] == "3"
-    assert failure_of(errors.InvalidBatch(3, "bad CRC")).record_index == 3
-
-
 def test_busy_and_full_say_when_to_try_again() -> None:
     busy = errors.StoreBusy("pool full", retry_delay_ms=40)
     assert details_of(busy)["RetryInfo"].retry_delay.ToMilliseconds() == 40

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from service_settings import reader_settings, writer_settings
 
-from penstock import Client, RecordBatch, TopicNotFound
+from penstock import Client, RecordBatch
 from penstock.credentials import Credentials
 from penstock.tracing import TRACEPARENT, consumer_span
 from penstock.v1 import writer_pb2, writer_pb2_grpc
@@ -96,20 +96,6 @@ def test_calls_are_spans_of_the_callers_trace_with_what_they_do(tmp_path, collec
     assert "bills" in spans[1].status.message
 
 
-def test_a_traced_call_logs_its_ids(tmp_path, collector, capfd):
-    settings = writer_settings(
-        tmp_path / "store", traces_endpoint=collector.address, access_log="all"
-    )
-    with (
-        BackgroundService(serve_writer, settings) as writer,
-        grpc.insecure_channel(writer.address) as channel,
-    ):
-        writer_pb2_grpc.WriterStub(channel).ListTopics(
-            writer_pb2.ListTopicsRequest(), metadata=[("traceparent", PARENT)]
-        )
-    assert "penstock.v1.Writer/ListTopics" in collector.taken()
-
-
 @pytest.fixture
 def application():
     """An application that has set OpenTelemetry up."""
@@ -153,16 +139,6 @@ def test_a_message_carries_its_producers_span_and_the_consumers_links_to_it(tmp_
     assert not outside.links
     assert TRACEPARENT not in records[3].properties
     assert called.attributes["messaging.destination.name"] == "orders"
-
-
-def test_without_a_topic_the_error_is_the_calls_own(tmp_path, collector):
-    settings = writer_settings(tmp_path / "store", traces_endpoint=collector.address)
-    with (
-        BackgroundService(serve_writer, settings) as writer,
-        Client(writer=writer.address) as client,
-        pytest.raises(TopicNotFound),
-    ):
-        client.produce("none", b"x")
 
 
 def test_what_nobody_is_known_by_is_not_traced(tmp_path, collector):

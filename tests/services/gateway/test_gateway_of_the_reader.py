@@ -135,19 +135,6 @@ def test_an_address_that_is_taken_ends_the_start(tmp_path: Path) -> None:
             loop.run(serve_reader(taken, asyncio.Event(), lambda *_: None))
 
 
-def test_a_message_is_sent_received_and_acknowledged(bed: MessagingBed) -> None:
-    topic = bed.topic()
-    assert bed.send(topic, b"one").code == v2.OK
-    [received] = bed.receive(topic, GROUP)
-    handle = received.system_properties.receipt_handle
-
-    assert received.body == b"one"
-    assert bed.change(topic, GROUP, handle, 60) == v2.OK
-    assert bed.acknowledge(topic, GROUP, handle) == v2.OK
-    assert bed.acknowledge(topic, GROUP, handle) == v2.INVALID_RECEIPT_HANDLE
-    assert bed.receive(topic, GROUP, long_polling_timeout=NEXT_S) == []
-
-
 @pytest.mark.parametrize("auto_renew", [True, False], ids=["push", "simple"])
 def test_a_poll_whose_client_has_gone_takes_nothing(bed: MessagingBed, auto_renew: bool) -> None:
     """What it leased would come after 30 s, or, renewed, not for as long as the client lives."""

@@ -9,12 +9,10 @@ from typing import Any
 
 import grpc
 import pytest
-from engine_store import record
 from real_processes import until
 from three_services import ThreeServices, in_time, three_services
 
 from penstock.v1 import common_pb2, indexer_pb2, reader_pb2, writer_pb2
-from services.reader.records import record_message
 from storage.format.compression import compress
 from storage.format.properties import encode_properties
 from storage.format.record import decode_record, encode_for_batch
@@ -208,17 +206,6 @@ def test_a_damaged_record_is_data_loss_of_itself_alone(services: ThreeServices) 
             reader_pb2.GetMessageRequest(commit_offset=stored[1].commit_offset), timeout=20
         )
     assert caught.value.code() is grpc.StatusCode.DATA_LOSS
-
-
-@pytest.mark.parametrize(
-    ("stored", "keys"),
-    [("a b", ["a", "b"]), ("a\tb  c", ["a\tb", "c"]), ("a\u00a0b", ["a\u00a0b"]), ("", [])],
-)
-def test_keys_are_separated_by_spaces_and_no_other_white_space(
-    stored: str, keys: list[str]
-) -> None:
-    """Else keys that are found by key come out as others."""
-    assert list(record_message(decode_record(record(keys=stored))).keys) == keys
 
 
 def streamed(services: ThreeServices, **fields: Any) -> list[reader_pb2.PullResponse]:

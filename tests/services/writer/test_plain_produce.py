@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import example, given, settings
@@ -23,7 +22,6 @@ from services.writer.plain_requests import PlainRequests
 from services.writer.servicer import WriterServicer
 from storage import errors
 from storage.config import StoreConfig
-from storage.kernels import message_slices
 from storage.message import ProducerSequence
 from storage.writer import StoreWriter
 
@@ -320,48 +318,3 @@ def test_everything_else_is_left_alone(two: Two, request_: bytes) -> None:
     assert put_plain(two.short, request_) is None
     assert put_plain(two.short, serialized(message()), "[2001:db8::7]:5") is None
     assert two.short.appended_offset == begin
-
-
-KERNELS = (
-    kernels.read_request,
-    message_slices.measure_plain,
-    message_slices.write_plain,
-    kernels.write_answer,
-)
-TWINS = tuple(each.py_func for each in KERNELS)
-
-
-def buffer_of(request: bytes, fill: int = 0) -> Any:
-    data = np.full(kernels.BUFFER_SIZE, fill, np.uint8)
-    begin = kernels.REQUEST_AT
-    data[begin : begin + len(request)] = np.frombuffer(request, np.uint8)
-    return data
-
-
-@given(requests | damaged_requests() | st.binary(max_size=40), st.booleans(), st.data())
-@settings(max_examples=examples_to_try(150, 2), deadline=None)
-@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
-def test_kernels_do_what_their_twins_do(request: bytes, property_crc: bool, data: Any) -> None:
-    if len(request) > 2000:
-        return
-    places = [data.draw(st.integers(0, 2**62)) for _ in range(6)]
-    position = data.draw(st.integers(0, 40))
-    left = []
-    for read, measure, write, answer in (KERNELS, TWINS):
-        buffer = buffer_of(request)
-        buffer[: kernels.ANSWER_AT] = np.arange(kernels.ANSWER_AT)
-        fields = np.zeros(message_slices.FIELD_COUNT, np.int64)
-        dst = np.full(1200, 0xEE, np.uint8)
-        found = [bool(read(buffer, len(request), fields))]
-        if found[0] and (size := int(measure(buffer, 3000, property_crc, fields)[0])) >= 0:
-            with np.errstate(over="ignore"):
-                fits = write(dst, position, buffer, fields, *places, property_crc)
-                found += [size, fits]
-                if fits:
-                    found += [int(place) for place in answer(buffer, fields)]
-            assert fits == (size <= dst.size - position)
-            end = position + size if fits else position
-            assert (dst[:position] == 0xEE).all()
-            assert (dst[end:] == 0xEE).all()
-        left.append((found, dst.tobytes(), buffer.tobytes(), fields.tolist()))
-    assert left[0] == left[1]
