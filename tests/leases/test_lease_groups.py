@@ -43,23 +43,6 @@ def lose_end(directory: Path, before: Path) -> None:
 # ---- order
 
 
-def test_the_next_of_a_message_group_waits_for_the_one_before(tmp_path: Path) -> None:
-    store = of_groups(tmp_path / "store", "aabab")
-    first = store.receive(32, ORDERLY)
-    assert bodies(first) == [0, 2]
-    assert store.receive(32, ORDERLY).record_count == 0
-
-    store.acknowledge(first.receipt_handles[:HANDLE])
-
-    second = store.receive(32, ORDERLY)
-    assert bodies(second) == [1]
-    store.change(second.receipt_handles, 0)
-    again = store.receive(32, ORDERLY)
-    assert (bodies(again), again.attempts.tolist()) == ([1], [2])
-    store.clock.pass_ms(60_000)
-    assert bodies(store.receive(32, ORDERLY)) == [1, 2]
-
-
 def test_a_message_that_is_given_up_lets_the_next_one_through(tmp_path: Path) -> None:
     store = of_groups(tmp_path / "store", "aa")
     batch = store.receive(1, ORDERLY)
@@ -121,24 +104,6 @@ def test_a_group_that_becomes_orderly_or_not_goes_on(tmp_path: Path) -> None:
     assert bodies(store.receive(8)) == [3]
 
 
-def test_a_line_keeps_its_order_whatever_the_order_of_the_journal(tmp_path: Path) -> None:
-    """States of one receive are noted together, blocked ones first; a new journal notes state by state."""
-    store = of_groups(tmp_path / "received", "aabb")
-    assert bodies(store.receive(1, ORDERLY)) == [0]
-    assert bodies(store.receive(8, ORDERLY)) == [2]
-    store.kill()
-    assert bodies(store.receive(8, ORDERLY)) == []
-
-    store = of_groups(tmp_path / "compacted", "aaa")
-    first = store.receive(8, ORDERLY)
-    assert bodies(first) == [0]
-    store.acknowledge(first.receipt_handles)
-    assert bodies(store.receive(8, ORDERLY)) == [1]
-    store.leases.compact(always=True)
-    store.kill()
-    assert bodies(store.receive(8, ORDERLY)) == []
-
-
 # ---- owners
 
 
@@ -186,30 +151,6 @@ def test_a_lease_is_not_renewed_for_ever(tmp_path: Path) -> None:
     assert store.acknowledge(batch.receipt_handles) == []
     store.kill()
     assert store.leases.progress(group, TOPIC)[0].group_offset == 1
-
-
-# ---- dead letters
-
-
-def test_a_message_that_was_handed_out_often_enough_is_named_as_dead(store: LeaseStore) -> None:
-    group = with_retries(1)
-    for attempt in (1, 2):
-        batch = store.receive(2, group)
-        assert batch.attempts.tolist() == [attempt] * 2
-        store.change(batch.receipt_handles, 0)
-
-    batch = store.receive(2, group)
-
-    (dead,) = batch.dead
-    assert (dead.topic, dead.queue_id, dead.queue_offsets.tolist()) == (TOPIC, 0, [0, 1])
-    assert bodies(batch) == [2, 3]
-    records = [store.reader.message(int(offset)) for offset in dead.commit_offsets]
-    assert [bytes(record).count(b"orders") for record in records] == [1, 1]
-    assert store.receive(2, group).dead == ()
-    store.clock.pass_ms(30_000)
-    assert store.receive(2, group).dead[0].queue_offsets.tolist() == [0, 1]
-    store.leases.end_dead_letters(GROUP.name, TOPIC, batch.dead)
-    assert store.leases.progress(group, TOPIC)[0].group_offset == 2
 
 
 # ---- what a broker left

@@ -38,13 +38,6 @@ def comes_again(store: LeaseStore, after_ms: int, group: GroupConfig = GROUP) ->
     return again
 
 
-def test_after_a_lease_and_after_one_that_was_changed(store: LeaseStore) -> None:
-    store.receive(lease_ms=LEASE_MS)
-    again = comes_again(store, LEASE_MS)
-    assert store.change(again.receipt_handles, 1_234) == []
-    comes_again(store, 1_234)
-
-
 def test_after_it_was_given_back_as_often_as_it_was_handed_out(store: LeaseStore) -> None:
     received = store.receive(group=STEPS, lease_ms=LEASE_MS)
     for delay_ms in (700, 9_000, 9_000):
@@ -76,12 +69,3 @@ def test_what_comes_again_in_some_queues(tmp_path: Path) -> None:
     assert store.change(received.receipt_handles, 300) == []
     assert heard == [(GROUP.name, TOPIC)]
     assert (nearest_ms(0), nearest_ms()) == (store.clock.ms + 300, due_ms)
-
-
-def test_a_handle_is_good_until_the_message_comes_again(store: LeaseStore) -> None:
-    """As RocketMQ's clients expect it of a message whose time they changed."""
-    received = store.receive(group=STEPS, lease_ms=LEASE_MS)
-    store.leases.give_back(STEPS, TOPIC, received.receipt_handles)
-    assert store.acknowledge(received.receipt_handles) == []
-    store.clock.pass_ms(LEASE_MS)
-    assert store.receive(group=STEPS).record_count == 0

@@ -8,7 +8,7 @@ from engine_store import small_config
 from lease_store import GROUP, ORDERLY, TOPIC, LeaseStore, bodies, put, put_messages
 
 from storage import Message, MessageStore
-from storage.errors import InvalidMessage, StoreLocked, TopicNotFound
+from storage.errors import InvalidMessage, StoreLocked
 from storage.format.record import decode_record
 from storage.leases.values import HandleProblem
 from storage.tables.groups import GroupConfig
@@ -25,30 +25,6 @@ def store(tmp_path: Path) -> LeaseStore:
 def bodies_at(data: np.ndarray, positions: np.ndarray) -> list[bytes]:
     """Return the bodies of the records at positions."""
     return [bytes(decode_record(data.data, int(position)).body) for position in positions]
-
-
-def test_each_message_is_handed_out_once_while_its_lease_lasts(store: LeaseStore) -> None:
-    found = []
-    while (batch := store.receive(16)).record_count:
-        found += bodies(batch)
-
-    assert sorted(found) == list(range(100))
-    store.clock.pass_ms(59_999)
-    assert store.receive().record_count == 0
-
-
-def test_handles_are_refused_after_their_time_and_after_an_acknowledgement(
-    store: LeaseStore,
-) -> None:
-    batch = store.receive(3)
-    first, second, third = (batch.receipt_handles[i * HANDLE :][:HANDLE] for i in range(3))
-    assert store.acknowledge(first + first) == [(1, HandleProblem.ACKNOWLEDGED)]
-    assert store.acknowledge(first) == [(0, HandleProblem.ACKNOWLEDGED)]
-    store.clock.pass_ms(60_000)
-    assert store.acknowledge(second) == [(0, HandleProblem.EXPIRED)]
-    while store.receive().record_count:
-        pass
-    assert store.acknowledge(third) == [(0, HandleProblem.EXPIRED)]
 
 
 def test_forged_and_foreign_handles_are_refused(store: LeaseStore) -> None:
@@ -138,11 +114,6 @@ def test_one_process_keeps_leases(store: LeaseStore, tmp_path: Path) -> None:
 
     with pytest.raises(StoreLocked):
         other.receive(1)
-
-
-def test_an_unknown_topic(store: LeaseStore) -> None:
-    with pytest.raises(TopicNotFound):
-        store.leases.receive(GROUP, "nothing")
 
 
 def test_a_queue_of_an_orderly_group_has_no_more_rows_than_it_may(tmp_path: Path) -> None:

@@ -233,15 +233,6 @@ def test_a_repeat_is_answered_when_its_topic_is_gone(
         writer.put([Message("t", b"a")], producer=first(4))
 
 
-def test_sequences_may_come_in_any_order(writer: StoreWriter) -> None:
-    for sequence in (5, 2, 9, 1):
-        [stored] = writer.put([Message("t", b"%d" % sequence)], producer=first(sequence))
-        assert not stored.repeated
-    for sequence in (1, 2, 5, 9):
-        [stored] = writer.put([Message("t", b"%d" % sequence)], producer=again(sequence))
-        assert stored.repeated
-
-
 def test_what_the_window_has_forgotten_is_refused_and_not_stored_again(
     writer: StoreWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:

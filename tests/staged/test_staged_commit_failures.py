@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import threading
-from pathlib import Path
-from typing import Any
 
 import pytest
 from engine_store import LOG_FILE_SIZE, check_queues_match_log, small_config
@@ -310,37 +308,23 @@ def test_doctor_names_what_is_open_and_what_of_it_is_lost(writer, filesystem, tm
     assert ("damage", "the stage of attempt 'a', which is decided, is lost") in found()
 
 
-BODIES = [b"%d " % n + b"x" * 20_000 for n in range(10)]
-
-
-class _FullForTheLog(OsFileSystem):
-    """Makes no log file while ``is_full``."""
-
-    is_full = False
-
-    def create(self, path: Path, size: int, **options: Any) -> Any:
-        if self.is_full and "commitlog" in str(path):
-            raise StoreFull(f"no space left for {path}")
-        return super().create(path, size, **options)
-
-
-def test_a_step_completes_what_a_full_disk_stopped(tmp_path: Path) -> None:
-    filesystem, workers = _FullForTheLog(), SteppedWorkers()
+def test_a_step_completes_what_a_full_disk_stopped(filesystem, tmp_path):
+    workers = SteppedWorkers()
     with StoreWriter.open(
         tmp_path / "s", small_config(), filesystem=filesystem, workers=workers
     ) as writer:
         writer.create_topic("t", 2)
-        stage(writer.staged, "app", 0, "a", [[body] for body in BODIES])
-        filesystem.is_full = True
+        stage(writer.staged, "app", 0, "a", [big(i) for i in range(10)])
+        filesystem.full = "commitlog"
         with pytest.raises(StoreFull):
             writer.staged.commit("app", 0, ["a"])
         workers.step("staged")
         assert writer.staged.status()[0].open[0].decided
-        filesystem.is_full = False
+        filesystem.full = ""
         workers.step("staged")
         assert not writer.staged.status()[0].open
         assert writer.staged.commit("app", 0, ["a"])[1]
-    assert bodies_on_disk(tmp_path / "s") == BODIES
+    assert bodies_on_disk(tmp_path / "s") == big(*range(10))
 
 
 def test_a_stage_that_is_lost_after_the_decision_is_reported_and_nothing_else_stops(

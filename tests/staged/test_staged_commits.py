@@ -1,16 +1,14 @@
 """Staged commits: invisible until decided, then stored once, whatever is repeated."""
 
 import pytest
-from engine_store import append, check_queues_match_log, record, records_on_disk, small_config
+from engine_store import record, small_config
 from staged_records import bodies_on_disk, stage, staged
 
 from storage.errors import (
-    CommitDecided,
     InvalidBatch,
     InvalidMessage,
     QueueNotFound,
     StageExists,
-    StageNotFound,
     StoreClosed,
     TopicNotFound,
 )
@@ -52,13 +50,6 @@ def test_a_repeated_commit_answers_with_the_first_outcome_also_after_a_restart(t
     assert bodies_on_disk(tmp_path / "store") == bodies(1)
 
 
-def test_versions_may_come_in_any_order_and_each_counts_once(writer, tmp_path):
-    for version in (10, 3, 4, 10, 3):
-        stage(writer.staged, "app", version, "a", [bodies(version)])
-        writer.staged.commit("app", version, ["a"])
-    assert bodies_on_disk(tmp_path / "store") == bodies(10, 3, 4)
-
-
 def test_stages_outlive_a_restart_and_unsealed_ones_do_not(tmp_path):
     with StoreWriter.open(tmp_path / "store", small_config()) as writer:
         writer.create_topic("t", 1)
@@ -71,16 +62,6 @@ def test_stages_outlive_a_restart_and_unsealed_ones_do_not(tmp_path):
         assert writer.staged.commit("app", 0, ["a"])[0].record_count == 1
 
 
-def test_what_a_commit_names_must_be_staged(writer):
-    stage(writer.staged, "app", 0, "a", [bodies(1)])
-    with pytest.raises(StageNotFound, match="attempt 'b' of version 0 of 'app'"):
-        writer.staged.commit("app", 0, ["a", "b"])
-    with pytest.raises(StageNotFound):
-        writer.staged.commit("nobody", 0, ["a"])
-    assert writer.appended_offset == 0
-    assert writer.staged.commit("app", 0, ["a"])[0].record_count == 1
-
-
 def test_an_attempt_is_staged_once(writer):
     stage(writer.staged, "app", 0, "a", [bodies(1)])
     with pytest.raises(StageExists):
@@ -90,25 +71,6 @@ def test_an_attempt_is_staged_once(writer):
         writer.staged.stage("app", 0, "b")
     running.discard()
     assert writer.staged.stage("app", 0, "b") is not None
-
-
-def test_an_abort_removes_the_named_attempts(writer, tmp_path):
-    for attempt in "abc":
-        stage(writer.staged, "app", 0, attempt, [bodies(1)])
-    assert writer.staged.abort("app", 0, ["a", "unknown"]) == 1
-    assert writer.staged.abort("app", 0, None) == 2
-    assert not list((tmp_path / "store" / "staged").rglob("*.stage"))
-    stage(writer.staged, "app", 0, "d", [bodies(1)])
-    writer.staged.commit("app", 0, ["d"])
-    with pytest.raises(CommitDecided):
-        writer.staged.abort("app", 0, ["d"])
-
-
-def test_a_staged_commit_of_nothing_is_committed_too(writer):
-    outcome, old = writer.staged.commit("app", 0, [])
-    assert (outcome.record_count, old) == (0, False)
-    assert writer.staged.commit("app", 0, [])[1]
-    assert writer.appended_offset == 0
 
 
 @pytest.mark.parametrize(
@@ -145,17 +107,6 @@ def test_ids_never_become_paths(writer, tmp_path):
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"store"}
     assert len(list((tmp_path / "store" / "staged").iterdir())) == 3
-
-
-def test_other_producers_go_between_and_the_queues_agree(writer, tmp_path):
-    append(writer, record(queue_id=1, body=b"before"))
-    stage(writer.staged, "app", 0, "a", [bodies(*range(50))], queue_count=4)
-    writer.staged.commit("app", 0, ["a"])
-    append(writer, record(queue_id=1, body=b"after"))
-    writer.close()
-    assert check_queues_match_log(tmp_path / "store") == 52
-    keys = {each.properties["UNIQ_KEY"] for each in records_on_disk(tmp_path / "store")[1:-1]}
-    assert len(keys) == 50
 
 
 def test_an_attempt_that_was_given_up_takes_nothing_more(writer):
