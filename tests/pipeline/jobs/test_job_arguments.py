@@ -141,20 +141,6 @@ def test_a_time_of_an_export_that_has_no_unix_time_names_its_option(tmp_path: Pa
             pipeline.export(None, golden_store("basic"), tmp_path / "new", **times)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("given", "problem"),
-    [
-        ({}, "give either 'endpoint'"),
-        ({"endpoint": "x:1", "target": "y"}, "give either 'endpoint'"),
-        ({"endpoint": "x:1"}, "option 'to_topic': missing"),
-        ({"topics": [], "target": "y"}, "names no topic"),
-    ],
-)
-def test_a_replay_goes_to_one_place(given: dict[str, Any], problem: str) -> None:
-    with pytest.raises(InvalidOption, match=problem):
-        pipeline.replay(None, golden_store("basic"), **{"topics": "orders", **given})
-
-
 LOCKS = [(new_directory, PipelineError), (held_export, InvalidOption)]
 
 

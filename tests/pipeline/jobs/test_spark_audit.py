@@ -17,15 +17,9 @@ from typer.testing import CliRunner
 
 from pipeline import audit, audit_stores
 from pipeline.errors import InvalidOption
-from pipeline.jobs.audit import AuditReport
 from storage import Message, MessageStore
-from storage.clock import SystemClock
-from storage.files.filesystem import OsFileSystem
-from storage.format.index import IndexHeader
-from storage.indexer import StoreIndexer
 from storage.offline import doctor
 from storage.view.store_view import StoreView
-from storage.writer import StoreWriter
 
 SPARK: Any = LocalSpark()
 SMALL = 1 << 17  # several pieces of each small store
@@ -124,25 +118,6 @@ def test_all_findings_become_rows_however_few_are_named(spark: Any, tmp_path: Pa
         audit_stores(spark, stores, findings_to=tmp_path / "rows")
 
 
-def test_a_topic_that_was_deleted_and_made_again_is_in_order(tmp_path: Path) -> None:
-    """Records from before the deletion have no units, and none are asked for."""
-    config = small_config(index_slot_count=100, index_entry_count=400)
-    with MessageStore.open(tmp_path / "store", config) as store:
-        for topic in ("gone", "again", "kept"):
-            store.create_topic(topic, 1)
-            for number in range(20):
-                store.put(Message(topic=topic, queue_id=0, body=b"%d" % number))
-        for topic in ("gone", "again"):
-            store.writer.delete_topic(topic)
-        store.create_topic("again", 1)
-        for _ in range(5):
-            store.put(Message(topic="again", queue_id=0, body=b"new"))
-
-    report = audit(SPARK, tmp_path / "store")
-    assert report.findings == ()
-    assert (report.records, report.units) == (65, 25)
-
-
 def test_a_store_that_is_written_to_is_in_order(tmp_path: Path) -> None:
     """Dispatch and indexer lag, files roll, entries are half put: none of it is damage."""
     config = small_config(index_slot_count=100, index_entry_count=400)
@@ -170,80 +145,6 @@ def test_a_store_that_is_written_to_is_in_order(tmp_path: Path) -> None:
             thread.join()
     assert [report.findings for report in reports] == [()] * 15
     assert reports[-1].records > reports[0].records
-
-
-KEYED = small_config(index_slot_count=20, index_entry_count=100)
-
-
-def put_keyed(writer: StoreWriter, count: int) -> None:
-    writer.put(
-        [
-            Message(
-                topic="t", queue_id=0, body=b"x", keys=("all", f"k{n}"), properties={"n": f"{n}"}
-            )
-            for n in range(count)
-        ]
-    )
-    assert writer.wait_acknowledged(writer.appended_offset, 10)
-
-
-def index_confirmed(store: Path) -> None:
-    with StoreIndexer.open(store, KEYED, filesystem=OsFileSystem(), clock=SystemClock()) as indexer:
-        while indexer.step():
-            pass
-
-
-def index_of(store: Path) -> list[Path]:
-    return sorted((store / "index").iterdir())
-
-
-def entry_count(files: list[Path]) -> int:
-    return sum(IndexHeader.decode(file.read_bytes()[:40]).next_entry - 1 for file in files)
-
-
-def audit_here(store: Path) -> AuditReport:
-    return audit(SPARK, store, piece_bytes=4_096)
-
-
-@pytest.fixture
-def keyed(tmp_path: Path) -> Path:
-    """A stopped store whose index has many files, some of which end inside of a record."""
-    with StoreWriter.open(tmp_path / "store", KEYED) as writer:
-        writer.create_topic("t", 1)
-        put_keyed(writer, 160)
-        index_confirmed(tmp_path / "store")
-    return tmp_path / "store"
-
-
-def test_lost_newest_index_files_are_named_and_come_back(keyed: Path) -> None:
-    assert audit_here(keyed).findings == ()
-    files = index_of(keyed)
-    keys = entry_count(files)
-    assert len(files) > 3 and keys == audit_here(keyed).keys
-    for file in files[-2:]:
-        file.unlink()
-
-    found = audit_here(keyed).findings
-
-    assert [each["kind"] for each in found] == ["index-file-missing"] * 2
-    assert {each["file"] for each in found} == {f"index/{file.name}" for file in files[-2:]}
-    with StoreWriter.open(keyed, KEYED):
-        index_confirmed(keyed)
-    report = audit_here(keyed)
-    assert (report.findings, report.keys) == ((), keys)
-
-
-def test_an_indexer_that_lags_or_never_ran_is_not_a_finding(keyed: Path, tmp_path: Path) -> None:
-    with StoreWriter.open(keyed, KEYED) as writer:
-        put_keyed(writer, 50)
-    with StoreWriter.open(tmp_path / "never", KEYED) as writer:
-        writer.create_topic("t", 1)
-        put_keyed(writer, 50)
-
-    reports = [audit_here(keyed), audit_here(tmp_path / "never")]
-
-    assert [report.findings for report in reports] == [(), ()]
-    assert [report.keys for report in reports] == [entry_count(index_of(keyed)), 0]
 
 
 def test_the_command_prints_json_and_exits_by_what_it_finds(spark: Any, tmp_path: Path) -> None:

@@ -19,8 +19,6 @@ from pipeline.source.plan import plan_messages
 from pipeline.source.read import Reader
 from pipeline.source.source import wanted_columns
 from storage.format.consume_entry import UNIT_SIZE
-from storage.view.queues.rebuilt_units import RebuiltUnits
-from storage.view.queues.unit_search import Unit
 
 SCHEMA = StructType(
     [
@@ -68,21 +66,3 @@ def test_any_flipped_bit_of_a_unit_costs_nothing(
         assert read(store) == expected(whole), bit
         assert some(store) == {n: whole.bodies[n] for n in range(480, 520)}, bit
         flip(store, queue_offset, bit)
-
-
-def test_the_units_of_a_lost_file_are_replaced_as_arrays(
-    whole: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = tmp_path / "s"
-    shutil.copytree(whole.directory, store)
-    sorted((store / "consumequeue" / "t" / "1").iterdir())[1].unlink()
-    asked: list[int] = []
-    unit = RebuiltUnits.unit
-
-    def counted(self: RebuiltUnits, number: int) -> Unit | None:
-        asked.append(number)
-        return unit(self, number)
-
-    monkeypatch.setattr(RebuiltUnits, "unit", counted)
-    assert some(store) == {n: whole.bodies[n] for n in range(480, 520)}
-    assert 1 <= len(asked) < 10

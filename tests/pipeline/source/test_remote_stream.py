@@ -55,36 +55,6 @@ def live(tmp_path: Path) -> Iterator[tuple[MessageStore, ReaderProcess]]:
 Live = tuple[MessageStore, ReaderProcess]
 
 
-def test_without_a_selection_every_queue_is_read_and_new_topics_come(live: Live) -> None:
-    store, reader = live
-    put(store, "t", 0, 3)
-    query = Query(stream_of(reader, startingOffsets="earliest"))
-    assert query.drain() == rows_of("t", 0, 0, 3)
-    store.create_topic("new", 1)
-    put(store, "new", 0, 4)
-    assert drained(query, 4) == rows_of("new", 0, 0, 4)
-    assert query.step() is None
-
-
-def test_a_restarted_reader_loses_and_doubles_nothing(live: Live) -> None:
-    """Gone while a batch is planned and while it runs; back at the same address."""
-    store, reader = live
-    query = Query(stream_of(reader, subscribe="t", startingOffsets="earliest"))
-    seen: list[Row] = []
-    for turn in range(3):
-        put(store, "t", turn, 100)
-        seen += drained(query, 100)
-        reader.kill()
-        reader.start()
-    put(store, "t", 0, 10)
-    seen += drained(query, 10)
-
-    assert query.step() is None
-    assert sorted(seen) == (
-        rows_of("t", 0, 0, 110) + rows_of("t", 1, 0, 100) + rows_of("t", 2, 0, 100)
-    )
-
-
 def test_the_checkpoint_of_a_stream_of_files_serves_here_and_back(
     tmp_path: Path, live: Live
 ) -> None:
@@ -140,23 +110,3 @@ def test_another_store_at_the_address_is_refused(tmp_path: Path, live: Live) -> 
             there = Query(stream_of(elsewhere, startingOffsets="earliest"), query.start)
             with pytest.raises(WrongCheckpoint):
                 there.step()
-
-
-def test_a_deleted_log_file_is_lost_data(tmp_path: Path) -> None:
-    """What retention took before it was read: an error, or on from the oldest."""
-    with MessageStore.open(tmp_path / "s", small_config()) as store:
-        store.create_topic("t", 1)
-        put(store, "t", 0, 5)
-        with ReaderProcess(tmp_path / "s") as reader:
-            query = Query(stream_of(reader, subscribe="t", startingOffsets="earliest"))
-            query.drain()
-            for _ in range(20):
-                put(store, "t", 0, 50, 200)
-    min((tmp_path / "s" / "commitlog").iterdir()).unlink()
-    with ReaderProcess(tmp_path / "s") as reader:
-        with pytest.raises(DataLost, match="failOnDataLoss"):
-            Query(stream_of(reader, subscribe="t"), query.start).step()
-        going_on = stream_of(reader, subscribe="t", failOnDataLoss="false")
-        rows = Query(going_on, query.start).drain()
-
-    assert rows == rows_of("t", 0, 1005 - len(rows), 1005) and 0 < len(rows) < 1000

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden import golden_copy, golden_dump, golden_store
+from golden import golden_dump, golden_store
 from steps_to_try import steps_to_try
 
 from pipeline.source.options import parse_options
@@ -70,28 +70,6 @@ def test_filter_then_unfiltered_on_one_dataframe(spark: Any) -> None:
     assert few.alias("a").join(df.filter("topic = 'orders'").alias("b"), "topic").count() == 0
 
 
-def test_a_header_only_read_touches_no_body(spark: Any, tmp_path: Path) -> None:
-    """With every body destroyed the walk of a header-only read finds nothing wrong."""
-    broken = golden_copy("slow", tmp_path)
-    for log in (broken / "commitlog").iterdir():
-        data = bytearray(log.read_bytes())
-        for line in messages("slow"):
-            at = line["commitLogOffset"] - int(log.name)
-            if 0 <= at < len(data):
-                data[at + 88 : at + 88 + line["bodyLength"]] = b"#" * line["bodyLength"]
-        log.write_bytes(data)
-    plan = StorePlan(StoreView.open(golden_store("slow")))
-    piece = next(plan.log_pieces(*plan.bounds[:2], 1 << 30, None))
-    from storage.view.log.walk import RecordRun, walk_range
-
-    data = (broken / "commitlog" / piece.file.path.name).read_bytes()
-    import numpy as np
-
-    array = np.frombuffer(data, np.uint8)
-    steps = list(walk_range(array, piece.file_start, piece.begin, piece.end, checks=0))
-    assert [type(step) for step in steps] == [RecordRun]
-
-
 def test_an_empty_store_and_an_empty_topic(spark: Any, store: Path, tmp_path: Path) -> None:
     MessageStore.open(tmp_path / "new").close()
 
@@ -133,32 +111,6 @@ def test_blank_records_at_the_ends_of_files(spark: Any, tmp_path: Path) -> None:
     for options in ({}, {"maxPartitionBytes": "10k"}, {"subscribe": "t"}):
         rows = load(spark, tmp_path / "s", **options).selectExpr("properties['n']", "_corrupt")
         assert sorted(rows.collect()) == sorted((str(n), None) for n in range(60))
-
-
-def test_a_file_deleted_under_a_plan_fails_or_is_left_out_as_the_option_says(
-    spark: Any, tmp_path: Path
-) -> None:
-    """failOnDataLoss says which; the error names the file."""
-    copy = golden_copy(BASIC, tmp_path)
-    first = sorted((copy / "commitlog").iterdir())[0]
-    from pipeline.errors import DataLost
-    from pipeline.source.columns import Columns
-    from pipeline.source.decode import pa
-    from pipeline.source.read import Reader
-
-    columns = Columns(("queueId",), pa.schema([("queueId", pa.int32())]))
-    for loses, raises in (("true", True), ("false", False)):
-        options = parse_options({"store": str(copy), "failOnDataLoss": loses})
-        if first.exists():
-            tasks = plan_messages(options)
-            first.unlink()
-        reader = Reader(options, columns)
-        if raises:
-            with pytest.raises(DataLost, match=first.name):
-                list(reader.read(tasks[0]))
-        else:
-            left = sum(len(batch) for batch in reader.read(tasks[0]))
-            assert 0 < left < len(messages(BASIC))
 
 
 @pytest.mark.parametrize(

@@ -19,16 +19,7 @@ import pytest
 from engine_store import small_config
 from golden import CLEAN, KILLED, golden_copy, golden_store
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from pyspark.sql.types import (
-    BinaryType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from spark_schemas import schema_of
 from steps_to_try import cases_to_try, steps_to_try
 from stream_query import Query, Row, through_json
 
@@ -41,20 +32,6 @@ from pipeline.source.source import wanted_columns
 from pipeline.source.stream.stream import StreamReader, make_stream_reader
 from storage import Message, MessageStore
 from storage.view.store_view import StoreView
-
-TYPES = {
-    "string": StringType(),
-    "int": IntegerType(),
-    "bigint": LongType(),
-    "binary": BinaryType(),
-    "timestamp": TimestampType(),
-    "map<string,string>": MapType(StringType(), StringType()),
-}
-
-
-def schema_of(*names: str) -> StructType:
-    return StructType([StructField(name, TYPES[MESSAGE_COLUMNS[name]]) for name in names])
-
 
 SCHEMA = schema_of("topic", "queueId", "queueOffset")
 TICK_S = 0.05  # of a directory's time in memory: a look within one sees no change
