@@ -1,11 +1,10 @@
-"""What processes hold and use: memory, processor time, and how much of some files is in the page cache."""
+"""What processes use: processor time, and how much of some files is in the page cache."""
 
 from __future__ import annotations
 
 import ctypes
 import mmap
 import os
-import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,10 +15,8 @@ import numpy as np
 from storage.files.allocator import WARM_FILES
 
 PAGE: Final = mmap.PAGESIZE
-INTERVAL_S: Final = 1.0
 WARM_WAIT_S: Final = 60.0
 TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
-FIELDS: Final = ("RssAnon:", "RssShmem:", "RssFile:")
 
 
 def cpu_seconds(process_ids: Iterable[int]) -> float:
@@ -45,62 +42,6 @@ def descendants(root: int) -> set[int]:
     while grown := {pid for pid, parent in parents.items() if parent in found} - found:
         found |= grown
     return found - {root}
-
-
-def resident_bytes(root: int, *, without: int = 0) -> tuple[int, int]:
-    """Return what a process and its descendants have resident: all of it, and without mapped files.
-
-    Pages that several of them share count several times.
-    """
-    total = anonymous = 0
-    for pid in ({root} | descendants(root)) - {without}:
-        try:
-            lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-        except OSError:
-            continue
-        found = [int(line.split()[1]) << 10 for line in lines if line.startswith(FIELDS)]
-        total += sum(found)
-        anonymous += sum(
-            int(line.split()[1]) << 10 for line in lines if line.startswith("RssAnon:")
-        )
-    return total, anonymous
-
-
-class PeakMemory:
-    """Looks every second while it is entered; ``total`` and ``anonymous`` are the highest seen.
-
-    Not while ``paused``. A child process ``without`` is left out.
-    """
-
-    def __init__(self, *, without: int = 0) -> None:
-        self._without = without
-        self.total = self.anonymous = 0
-        self.paused = False
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> PeakMemory:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._stop.wait(INTERVAL_S):
-            if self.paused:
-                continue
-            total, anonymous = resident_bytes(os.getpid(), without=self._without)
-            self.total, self.anonymous = max(self.total, total), max(self.anonymous, anonymous)
-
-
-def forget(paths: Iterable[Path]) -> None:
-    """Drop files from the page cache."""
-    for path in paths:
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def cached_bytes(paths: Iterable[Path]) -> int:
