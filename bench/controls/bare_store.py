@@ -1,7 +1,7 @@
 """The writer's and the reader's methods on the services' transport, where nothing is checked or stored.
 
-What a client reaches here bounds what it can reach on Penstock (``python -m bench.peers --peer bare``).
-Records have one size. The argument is the port.
+What a client reaches here bounds what it can reach on Penstock (``python -m bench.peers --peer bare``,
+``bench.latency.trickle``). Records have one size. The argument is the port.
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ import numpy as np
 
 from bench.controls import bare_server
 from bench.controls.echo import RESPONSE_BYTES, UNARY_ANSWER
-from penstock.v1 import reader_pb2
+from penstock.v1 import reader_pb2, writer_pb2
 from services import loops, wire
 from services.config.settings import WriterSettings
 from services.rpc.frame_stream import FrameStream
 from services.rpc.served_call import Handler
 from services.writer.batch_frames import batch_records, stream_stored
 from services.writer.produce_stream import MESSAGE_BYTES
+from storage.format.record import encode_for_batch
 from storage.format.record_layout import QUEUE_OFFSET_POSITION
 from storage.message import BatchResult, QueueRange
 
+_HOST: Final = "127.0.0.1:1"
 _OFFSET: Final = slice(QUEUE_OFFSET_POSITION, QUEUE_OFFSET_POSITION + 8)
 
 
@@ -78,7 +80,11 @@ class _BareStore:
             queue.put_nowait(bytearray(records))
         return count
 
-    async def produce(self, _request: bytes, _context: Any) -> bytes:
+    async def produce(self, request: bytes, _context: Any) -> bytes:
+        if self._following:
+            for each in writer_pb2.ProduceRequest.FromString(request).messages:
+                record = encode_for_batch(each.topic, each.queue_id, each.body, b"", 0, 0, 0, _HOST)
+                self.take(memoryview(record))
         return UNARY_ANSWER
 
     async def produce_stream(self, context: Any) -> None:
@@ -107,7 +113,7 @@ class _BareStore:
         return end
 
 
-async def _serve(port: str) -> None:
+async def _serve(port: str = "0") -> None:
     store = _BareStore()
     handlers = {
         "penstock.v1.Writer": {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -17,8 +16,6 @@ UNARY: Final = "/penstock.bench.Echo/Unary"
 SIZED: Final = "/penstock.bench.Echo/Sized"  # an answer of so many bytes
 SINK: Final = "/penstock.bench.Echo/Sink"
 SOURCE: Final = "/penstock.bench.Echo/Source"
-HAND_ON: Final = "/penstock.bench.Echo/HandOn"  # to those who follow
-FOLLOW: Final = "/penstock.bench.Echo/Follow"
 RESPONSE_BYTES: Final = 1 << 20
 BATCH_RECORDS: Final = 64  # which the sink says it has stored of each frame
 # As long as the writer's answers, and read as they are.
@@ -43,7 +40,6 @@ SINK_ANSWER: Final = writer_pb2.ProduceStreamResponse(
 class _Echo:
     def __init__(self) -> None:
         self._response = bytes(RESPONSE_BYTES)
-        self._following: set[asyncio.Queue[bytes]] = set()
 
     async def unary(self, _request: bytes, _context: Any) -> bytes:
         return UNARY_ANSWER
@@ -59,20 +55,6 @@ class _Echo:
         for _ in range(int(request)):
             await context.write(self._response)
 
-    async def hand_on(self, request: bytes, _context: Any) -> bytes:
-        for queue in self._following:
-            queue.put_nowait(request)
-        return UNARY_ANSWER
-
-    async def follow(self, _request: bytes, context: Any) -> None:
-        queue: asyncio.Queue[bytes] = asyncio.Queue()
-        self._following.add(queue)
-        try:
-            while True:
-                await context.write(await queue.get())
-        finally:
-            self._following.discard(queue)
-
 
 async def _serve(rpc_server: str) -> None:
     echo = _Echo()
@@ -81,8 +63,6 @@ async def _serve(rpc_server: str) -> None:
         "Sized": Handler(takes_stream=False, run=echo.sized),
         "Sink": Handler(takes_stream=True, run=echo.sink),
         "Source": Handler(takes_stream=False, run=echo.source),
-        "HandOn": Handler(takes_stream=False, run=echo.hand_on),
-        "Follow": Handler(takes_stream=False, run=echo.follow),
     }
     settings = WriterSettings(store=Path("unused"), rpc_server=rpc_server)
     await bare_server.serve("echo", settings, {"penstock.bench.Echo": handlers})

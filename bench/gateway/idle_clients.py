@@ -140,7 +140,7 @@ def run(*, clients: int = CLIENTS, seconds: float = SECONDS) -> list[Figure]:
     """Start the services and the control, and let clients wait at both."""
     open_files.raise_limit()
     with (
-        drivers.process("bench.controls.idle_server") as (empty, empty_id),
+        drivers.process("bench.controls.push_server") as (empty, empty_id),
         drivers.scratch_store() as store,
         drivers.service("writer", store) as (writer, _),
         drivers.reader_with_gateway(store, writer) as (gateway, gateway_id),

@@ -3,8 +3,8 @@
 The producer is a process of its own (``bench.latency.paced_producer``), the consumer is this one; each
 message carries when it was sent. Counted are the processor seconds of writer, reader and indexer, once
 the writer has warmed its files, and the time from the call to the record in the consumer's hands. The
-control is one bare server to which the same calls are made, and which hands each on to a stream: what
-gRPC costs where nothing is stored, indexed or shared.
+control is one bare server for the same calls, which hands each record on to the stream: what gRPC costs
+where nothing is stored, indexed or shared.
 """
 
 from __future__ import annotations
@@ -19,15 +19,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import grpc
-
 from bench import drivers
-from bench.controls import echo
 from bench.figures import Figure, beside, command
 from bench.latency.paced_producer import BODY_BYTES, sent_at_s
 from bench.resident import cpu_seconds, wait_until_warmed
 from penstock import AsyncClient
-from penstock.v1 import writer_pb2
 from services import loops
 from services.config.settings import WriterSettings
 from storage.files.allocator import WARM_FILES
@@ -69,14 +65,6 @@ async def follow_queues(client: AsyncClient) -> AsyncIterator[bytes]:
     async with client.consume(TOPIC) as consumer:
         async for record in consumer:
             yield record.body
-
-
-async def follow_control(address: str) -> AsyncIterator[bytes]:
-    """Give the bodies of the messages that the control hands on."""
-    async with grpc.aio.insecure_channel(address, drivers.CLIENT_OPTIONS) as channel:
-        calls: Any = channel  # bytes in, bytes out
-        async for request in calls.unary_stream(echo.FOLLOW)(b""):
-            yield writer_pb2.ProduceRequest.FromString(request).messages[0].body
 
 
 async def time_round(
@@ -150,15 +138,12 @@ async def _ours(count: int, *, streams: bool) -> Round:
 
 
 async def _control(count: int) -> Round:
-    with drivers.process("bench.controls.echo") as (address, process_id):
-        return await time_round(
-            follow_control(address),
-            address,
-            echo.HAND_ON,
-            {"control": process_id},
-            queues=1,
-            count=count,
-        )
+    with drivers.process("bench.controls.bare_store") as (address, process_id):
+        async with AsyncClient(reader=address) as client:
+            return await time_round(
+                follow_stream(client), address, PRODUCE, {"control": process_id},
+                queues=1, count=count,
+            )  # fmt: skip
 
 
 def run(*, rounds: int = ROUNDS, seconds: float = SECONDS) -> list[Figure]:
