@@ -7,14 +7,17 @@ idle reader nothing. Who waits for one key only, such as a queue, is left asleep
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Hashable
+import time
+from collections.abc import Callable, Collection, Hashable
 from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
+from storage.checkpoint.positions import CheckpointFile, Role
 from storage.errors import StoreError
 from storage.workers import FunctionWorker
 
 _LOOK_SECONDS: Final = 1.0  # even without a wake-up: files a broker wrote, or a replaced checkpoint
+_NO_PAGE_SECONDS: Final = 0.05
 _TROUBLE_SECONDS: Final = 0.1  # of rest where what is announced cannot be read for now
 
 
@@ -29,6 +32,42 @@ class Announcing(Protocol):
     def wait_for_change(self, seen_word: int, timeout_s: float) -> int:
         """Sleep until the word differs from the one seen or time is up; return it."""
         ...
+
+
+class PageSteps:
+    """The steps of the writer or of the indexer, by its word in the checkpoint page; ``page`` returns that.
+
+    Where there is no page, ``look`` is called every 50 ms, and there may be more after each.
+    """
+
+    def __init__(
+        self,
+        page: Callable[[], CheckpointFile | None],
+        role: Role,
+        look: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._page = page
+        self._is_writer = role is Role.WRITER
+        self._look = look
+
+    @property
+    def change_word(self) -> int:
+        """Differs after every step."""
+        page = self._page()
+        if page is None:
+            return 0
+        return page.writer_word if self._is_writer else page.indexer_word
+
+    def wait_for_change(self, seen_word: int, timeout_s: float) -> int:
+        """Sleep until there is another step, or time is up."""
+        page = self._page()
+        if page is not None:
+            wait = page.wait_for_writer if self._is_writer else page.wait_for_indexer
+            return wait(seen_word, timeout_s)
+        time.sleep(_NO_PAGE_SECONDS)
+        with suppress(StoreError, OSError):  # the next read meets it, too
+            self._look()
+        return self.change_word
 
 
 class ChangedKeys(Protocol):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Final
 
 from penstock.v1 import indexer_pb2
 from services import process
 from services.accounts.opening import read_accounts
 from services.accounts.page_guard import page_guard
-from services.arrivals import Arrivals
+from services.arrivals import Arrivals, PageSteps
 from services.config.flags import load
 from services.config.settings import IndexerSettings
 from services.indexer.metrics import IndexerCollector
@@ -32,22 +31,6 @@ from storage.indexer import StoreIndexer
 SERVICE: Final = "indexer"
 WRITER_HAS_MADE: Final = ("checkpoint", "config/penstock.json")
 _LOOK_SECONDS: Final = 0.2
-
-
-class IndexerSteps:
-    """The steps of the indexer, to wait on: its word in the checkpoint page."""
-
-    def __init__(self, store: Path) -> None:
-        self._checkpoint = CheckpointFile.open(OsFileSystem(), store / CHECKPOINT_FILE, Role.READER)
-
-    @property
-    def change_word(self) -> int:
-        """Differs after every step of the indexer."""
-        return self._checkpoint.indexer_word
-
-    def wait_for_change(self, seen_word: int, timeout_s: float) -> int:
-        """Sleep until the indexer has made a step."""
-        return self._checkpoint.wait_for_indexer(seen_word, timeout_s)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -96,7 +79,8 @@ async def _serve(
         clock=SystemClock(),
     )
     draining = asyncio.Event()
-    arrivals = Arrivals(IndexerSteps(settings.store))
+    page = CheckpointFile.open(OsFileSystem(), settings.store / CHECKPOINT_FILE, Role.READER)
+    arrivals = Arrivals(PageSteps(lambda: page, Role.INDEXER))
     try:
         store.start()
         servicer = IndexerServicer(store, arrivals, draining)

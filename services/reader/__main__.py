@@ -10,7 +10,7 @@ from penstock.v1 import groups_pb2, leases_pb2, reader_pb2, traffic_pb2
 from services import process
 from services.accounts.opening import gateway_interceptors, read_accounts
 from services.accounts.page_guard import page_guard
-from services.arrivals import Arrivals
+from services.arrivals import Arrivals, PageSteps
 from services.config.flags import load
 from services.config.settings import ReaderSettings
 from services.gateway.clients import LIST_CLIENTS
@@ -23,9 +23,9 @@ from services.reader.catch_up import CatchUp
 from services.reader.leasing import Leasing
 from services.reader.metrics import GroupLags, ReaderCollector
 from services.reader.pulls import Pulls
+from services.reader.queue_changes import QueueChanges
 from services.reader.read_threads import ReadThreads
 from services.reader.servicer import ReaderServicer
-from services.reader.source import Source
 from services.reader.traffic import Traffic
 from services.reader.traffic_servicer import SentTrafficServicer
 from services.rpc.calls import Interceptor
@@ -36,6 +36,7 @@ from services.rpc.server import Contract, RpcServer
 from services.settings_servicer import settings_contract
 from services.traces import open_traces
 from services.upstream import ServiceAddress, Upstream
+from storage.checkpoint.positions import Role
 from storage.reader import StoreReader
 
 SERVICE: Final = "reader"
@@ -87,26 +88,28 @@ async def _serve(
         return
     accounts, authentication = read_accounts(settings)
     writer = ServiceAddress(settings.writer_address, settings.tls_of_calls, accounts.metadata)
-    source = Source(await asyncio.to_thread(StoreReader.open, settings.store))
+    store = await asyncio.to_thread(StoreReader.open, settings.store)
     reads, looks = ReadThreads(_THREADS), ReadThreads(1)
     draining = asyncio.Event()
-    arrivals = Arrivals(source, source.queue_changes)
-    index_arrivals = Arrivals(source.index_progress)
+    arrivals = Arrivals(
+        PageSteps(lambda: store.positions, Role.WRITER, store.refresh), QueueChanges(store)
+    )
+    index_arrivals = Arrivals(PageSteps(lambda: store.positions, Role.INDEXER))
     leasing: Leasing | None = None
     messaging: Messaging | None = None
     gateway: GatewayPort | None = None
     try:
-        catch_up = CatchUp(source, arrivals, index_arrivals, draining)
+        catch_up = CatchUp(store, arrivals, index_arrivals, draining)
         budget, traffic = Budget(settings.stream_bytes_max), Traffic()
-        leasing = Leasing(
-            source.reader, settings, writer, arrivals, catch_up, reads, draining, traffic
+        leasing = Leasing(store, settings, writer, arrivals, catch_up, reads, draining, traffic)
+        lags = GroupLags(store, leasing)
+        metrics.add(
+            ReaderCollector(store, catch_up, leasing, traffic, arrivals, budget, lags, looks)
         )
-        lags = GroupLags(source.reader, leasing)
-        metrics.add(ReaderCollector(source, leasing, traffic, arrivals, budget, lags, looks))
         servicer = ReaderServicer(
-            source,
+            store,
             Pulls(
-                source.reader,
+                store,
                 arrivals,
                 catch_up,
                 reads,
@@ -174,14 +177,14 @@ async def _serve(
         for serving in (gateway, messaging):
             if serving is not None:
                 await serving.close()
-        source.reader.end()
+        store.end()
         for threads in (reads, looks):
             await asyncio.to_thread(threads.end, _END_SECONDS)
         if leasing is not None:
             await leasing.close()
         arrivals.close()
         index_arrivals.close()
-        source.close()
+        store.close()
 
 
 def _upstreams(at_writer: ServiceAddress, contracts: Sequence[Contract]) -> Upstreams:

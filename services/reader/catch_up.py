@@ -14,29 +14,40 @@ from collections.abc import Callable
 from typing import Final
 
 from services.arrivals import Arrivals
-from services.reader.source import Source
 from services.rpc.servicer import Context
+from storage.files.directory_lock import LockRole
+from storage.reader import StoreReader
 
 SECONDS_MAX: Final = 3.0
 DEADLINE_MARGIN_SECONDS: Final = 0.05  # of a caller's deadline, kept for the answer's way back
 _ASK_SECONDS: Final = 0.02  # after which an indexer that has missed it is asked again
 _LOOK_SECONDS: Final = 0.1  # the process that is waited for may have died
+_INDEX_LAG_BYTES_MAX: Final = 64 << 20  # an indexer that lags more is not waited for
 
 
 class CatchUp:
     """All methods run on the event loop."""
 
     def __init__(
-        self, store: Source, arrivals: Arrivals, index_arrivals: Arrivals, draining: asyncio.Event
+        self,
+        reader: StoreReader,
+        arrivals: Arrivals,
+        index_arrivals: Arrivals,
+        draining: asyncio.Event,
     ) -> None:
-        self._store = store
+        self._reader = reader
         self._arrivals = arrivals
         self._index_arrivals = index_arrivals
         self._draining = draining
 
     def pending(self) -> int:
-        """Return what to wait for before the end of a queue is reported; 0: nothing."""
-        return self._store.pending_offset()
+        """Return the end of what was appended if it is to become visible soon, else 0."""
+        end = self._appended_offset()
+        return end if end > self._reader.visible_offset and self.writer_is_alive() else 0
+
+    def writer_is_alive(self) -> bool:
+        """Whether a writer has the store."""
+        return self._is_held(LockRole.WRITER)
 
     async def visible(self, end_commit_offset: int, context: Context) -> None:
         """Return when everything before the offset is visible, or waiting for it is of no use."""
@@ -44,7 +55,7 @@ class CatchUp:
 
     async def everything_visible(self, context: Context) -> None:
         """Return when everything appended by now is visible, or waiting for it is of no use."""
-        if pending := self._store.pending_offset():
+        if pending := self.pending():
             await self.visible(pending, context)
 
     async def everything_found_by_key(self, context: Context) -> None:
@@ -52,28 +63,49 @@ class CatchUp:
 
         The index does not wait for dispatch, and what it names too early is in no answer.
         """
-        store = self._store
-        to_see, to_index = store.pending_offset(), store.pending_index_offset()
+        reader = self._reader
+        to_see, to_index = self.pending(), self._pending_index_offset()
         until = _deadline(context)
         if to_see:
             await self._visible(to_see, until)
         if to_index:
 
             def is_indexed() -> bool:
-                if store.indexed_offset >= to_index or not store.pending_index_offset():
+                if reader.indexed_offset >= to_index or not self._pending_index_offset():
                     return True
-                store.ask_for_index()
+                if (positions := reader.positions) is not None:
+                    positions.indexer_wake.knock()  # it may miss that
                 return False
 
             await self._wait(is_indexed, self._index_arrivals, until, look_s=_ASK_SECONDS)
 
     async def _visible(self, end_commit_offset: int, until: float) -> None:
-        store = self._store
         await self._wait(
-            lambda: store.visible_offset >= end_commit_offset or not store.pending_offset(),
+            lambda: self._reader.visible_offset >= end_commit_offset or not self.pending(),
             self._arrivals,
             until,
         )
+
+    def _appended_offset(self) -> int:
+        """Return the end of what a running writer of ours has appended, 0 without one."""
+        positions = self._reader.positions
+        if positions is None or not positions.writer_is_current:
+            return 0
+        return positions.appended_offset if positions.writer_is_writable else 0
+
+    def _pending_index_offset(self) -> int:
+        """Return the end of what was appended if it is to be indexed soon, else 0."""
+        end, indexed_offset = self._appended_offset(), self._reader.indexed_offset
+        if not indexed_offset < end <= indexed_offset + _INDEX_LAG_BYTES_MAX:
+            return 0
+        # Its lock and not its word in the page: it has said nothing yet while it only starts.
+        return end if self.writer_is_alive() and self._is_held(LockRole.INDEXER) else 0
+
+    def _is_held(self, role: LockRole) -> bool:
+        try:
+            return self._reader.is_held(role)
+        except OSError:
+            return False
 
     async def _wait(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -14,12 +14,9 @@ from storage.errors import StoreClosed
 from storage.format.message_id import encode_message_id
 from storage.format.names import DLQ_PREFIX
 from storage.format.properties import (
-    KEYS,
     NAME_END,
     ORIGIN_MESSAGE_ID,
     PROPERTY_END,
-    UNIQ_KEY,
-    split_keys,
 )
 from storage.format.record import Record, decode_record
 from storage.leases.queues import NOWHERE
@@ -28,15 +25,6 @@ from storage.reader import StoreReader
 
 _LETTERS: Final = 1_024  # that are read at once
 _LETTER_BYTES: Final = 4 << 20
-
-
-class _Letter(NamedTuple):
-    """What a dead letter has of the message that it is a copy of."""
-
-    origin_id: str
-    key: str
-    is_unique: bool
-    stored_ms: int
 
 
 class MessageTracks:
@@ -63,12 +51,14 @@ class MessageTracks:
                 f"is {request.commit_offset}, and the queue has the message of {record.commit_offset} there: the"
                 " topic was deleted and created again since",
             )
-        letter = _letter_of(record)
+        origin_id = _origin_id(record)
         response = leases_pb2.TrackMessageResponse()
         for track in self._tracks(topic, queue_id, queue_offset):
             state, commit_offset = track.state, None
             if state in (TrackState.DONE, TrackState.DEAD):
-                commit_offset = self._dead_letter(track.group, letter, is_wanted)
+                commit_offset = self._dead_letter(
+                    track.group, origin_id, record.store_timestamp_ms, is_wanted
+                )
                 state = state if commit_offset is None else TrackState.DEAD
             response.groups.add(
                 group=track.group,
@@ -103,47 +93,25 @@ class MessageTracks:
         return [tracks[group] for group in sorted(tracks)]
 
     def _dead_letter(
-        self, group: str, letter: _Letter, is_wanted: Callable[[], bool]
+        self, group: str, origin_id: str, stored_ms: int, is_wanted: Callable[[], bool]
     ) -> int | None:
-        """Return the commit offset of a group's dead letter, None if there is none."""
+        """Look through what was stored in a group's dead letters since the message was.
+
+        Returns the commit offset of the message's dead letter, None if there is none.
+        """
         topic = f"{DLQ_PREFIX}{group}"
         if topic not in self._reader.topics:
             return None
-        if letter.key and self._reader.indexed_offset >= self._reader.visible_offset:
-            found, is_covered = self._found_by_key(topic, letter, is_wanted)
-            if found is not None or is_covered:
-                return found
-        return self._found_by_scan(topic, letter, is_wanted)
-
-    def _found_by_key(
-        self, topic: str, letter: _Letter, is_wanted: Callable[[], bool]
-    ) -> tuple[int | None, bool]:
-        """Also return whether the index is whole."""
-        token, is_covered = "", True
-        while True:
-            _check(is_wanted)
-            page = self._reader.query_by_key(
-                topic, letter.key, unique=letter.is_unique, page_token=token
-            )
-            found = _letter_among(page.slices, letter)
-            token, is_covered = page.next_page_token, is_covered and not page.uncovered
-            if found is not None or not token:
-                return found, is_covered
-
-    def _found_by_scan(
-        self, topic: str, letter: _Letter, is_wanted: Callable[[], bool]
-    ) -> int | None:
-        """Look through what was stored in the group's dead letters since the message was."""
-        needle = f"{ORIGIN_MESSAGE_ID}{chr(NAME_END)}{letter.origin_id}{chr(PROPERTY_END)}".encode()
+        needle = f"{ORIGIN_MESSAGE_ID}{chr(NAME_END)}{origin_id}{chr(PROPERTY_END)}".encode()
         for queue_id in self._queues.queue_ids(topic):
             _, end = self._queues.bounds(topic, queue_id)
-            at = self._reader.offset_by_time(topic, queue_id, timestamp_ms=letter.stored_ms)
+            at = self._reader.offset_by_time(topic, queue_id, timestamp_ms=stored_ms)
             while at < end:
                 _check(is_wanted)
                 offsets = np.arange(at, min(at + _LETTERS, end))
                 records = self._queues.records_at(topic, queue_id, offsets, max_bytes=_LETTER_BYTES)
                 views = [view for view in records.slices if needle in bytes(view)]
-                found = _letter_among(views, letter)
+                found = _letter_among(views, origin_id)
                 if found is not None:
                     return found
                 if not records.looked_at:  # nothing more of this queue is shown
@@ -152,23 +120,19 @@ class MessageTracks:
         return None
 
 
-def _letter_of(record: Record) -> _Letter:
+def _origin_id(record: Record) -> str:
     """Return what to know a dead letter of a record by: see ``storage.engine.dead_letters``."""
     own_id = encode_message_id(record.store_host, record.commit_offset)
-    origin_id = record.properties.get(ORIGIN_MESSAGE_ID, own_id)
-    unique_key = record.properties.get(UNIQ_KEY, "")
-    keys = split_keys(record.properties.get(KEYS, ""))
-    key = unique_key or (keys[0] if keys else "")
-    return _Letter(origin_id, key, bool(unique_key), record.store_timestamp_ms)
+    return record.properties.get(ORIGIN_MESSAGE_ID, own_id)
 
 
-def _letter_among(views: Sequence[memoryview], letter: _Letter) -> int | None:
+def _letter_among(views: Sequence[memoryview], origin_id: str) -> int | None:
     """Return the commit offset of the record that is a copy of a message, None if none is."""
     for view in views:
         position = 0
         while position < len(view):
             record = decode_record(view, position)
-            if record.properties.get(ORIGIN_MESSAGE_ID) == letter.origin_id:
+            if record.properties.get(ORIGIN_MESSAGE_ID) == origin_id:
                 return record.commit_offset
             position += record.total_size
     return None

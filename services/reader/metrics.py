@@ -24,8 +24,8 @@ from services.metrics.exposition import (
 )
 from services.metrics.names import flag, is_system
 from services.reader.budget import Budget
+from services.reader.catch_up import CatchUp
 from services.reader.leasing import Leasing
-from services.reader.source import Source
 from services.reader.traffic import Traffic
 from storage.errors import QueueNotFound, TopicNotFound
 from storage.format.names import RETRY_PREFIX
@@ -157,10 +157,11 @@ class ReaderCollector:
     """
 
     def __init__(
-        self, source: Source, leasing: Leasing, traffic: Traffic, arrivals: Arrivals, budget: Budget,
-        lags: GroupLags, thread: Executor,
+        self, reader: StoreReader, catch_up: CatchUp, leasing: Leasing, traffic: Traffic,
+        arrivals: Arrivals, budget: Budget, lags: GroupLags, thread: Executor,
     ) -> None:  # fmt: skip
-        self._source = source
+        self._reader = reader
+        self._catch_up = catch_up
         self._leasing = leasing
         self._traffic = traffic
         self._arrivals = arrivals
@@ -193,18 +194,20 @@ class ReaderCollector:
         )  # fmt: skip
 
     def _state(self) -> Iterator[Metric]:
-        status = self._source.status()
+        visible_offset = self._reader.visible_offset
         yield gauge(
-            "penstock_writer_alive", "1 while a writer has the store.", status["writer_alive"]
+            "penstock_writer_alive",
+            "1 while a writer has the store.",
+            self._catch_up.writer_is_alive(),
         )
         yield gauge(
             "penstock_visible_offset_bytes",
             "Commit offset up to which records are served.",
-            status["visible_offset"],
+            visible_offset,
         )
         yield gauge(
             "penstock_index_behind_bytes", "Bytes of the log that are visible and not found by key yet.",
-            max(0, status["visible_offset"] - status["indexed_offset"]),
+            max(0, visible_offset - self._reader.indexed_offset),
         )  # fmt: skip
         pulls, receives = self._arrivals.waiting_count, self._leasing.waiting_count
         yield gauges(

@@ -14,14 +14,15 @@ from services.reader.catch_up import CatchUp
 from services.reader.leases import ReaderLeases
 from services.reader.pulls import PullQuestion, Pulls
 from services.reader.records import ask_decoded, record_message
-from services.reader.source import Source
 from services.reader.traffic import Traffic
 from services.rpc.servicer import Context
 from services.rpc.status import InvalidArgument
 from storage.errors import StoreClosed, TopicNotFound
+from storage.format.names import group_name_problem
 from storage.format.record import decode_record
 from storage.leases.values import OffsetCommit
 from storage.message import KeyQueryResult
+from storage.reader import StoreReader
 from storage.view.queues.extent import QueueExtent
 
 QUERY_MESSAGES_DEFAULT: Final = 32
@@ -52,7 +53,7 @@ class ReaderServicer:
 
     def __init__(
         self,
-        source: Source,
+        reader: StoreReader,
         pulls: Pulls,
         catch_up: CatchUp,
         leases: ReaderLeases,
@@ -61,8 +62,7 @@ class ReaderServicer:
         pull_bytes_max: int,
         wait_ms_max: int,
     ) -> None:
-        self._source = source
-        self._reader = source.reader
+        self._reader = reader
         self._pulls = pulls
         self._catch_up = catch_up
         self._leases = leases
@@ -136,14 +136,19 @@ class ReaderServicer:
         self, _request: reader_pb2.ListGroupsRequest, _context: Context
     ) -> reader_pb2.ListGroupsResponse:
         """Return the names of all groups with progress."""
-        return reader_pb2.ListGroupsResponse(groups=await self._pulls.run(self._source.groups))
+        return reader_pb2.ListGroupsResponse(
+            groups=await self._pulls.run(self._reader.consumer_offsets.groups)
+        )
 
     async def get_reader_status(
         self, _request: reader_pb2.GetReaderStatusRequest, _context: Context
     ) -> reader_pb2.ReaderStatus:
         """Return what can be read now."""
         return reader_pb2.ReaderStatus(
-            **self._source.status(),
+            min_commit_offset=self._reader.min_commit_offset,
+            visible_offset=self._reader.visible_offset,
+            indexed_offset=self._reader.indexed_offset,
+            writer_alive=self._catch_up.writer_is_alive(),
             sent_record_count=self._traffic.record_count,
             sent_bytes=self._traffic.size,
         )
@@ -211,13 +216,16 @@ class ReaderServicer:
     def _queues(
         self, request: reader_pb2.ListQueuesRequest, is_wanted: Callable[[], bool]
     ) -> bytes:
-        status = self._source.status()  # first: what the queues say is then at least that much
         head = reader_pb2.ListQueuesResponse(
             topics=self._reader.all_topics(),
-            min_commit_offset=status["min_commit_offset"],
-            visible_offset=status["visible_offset"],
+            min_commit_offset=self._reader.min_commit_offset,
+            visible_offset=self._reader.visible_offset,  # before the queues: they say at least that much
             store_id=self._reader.store_id,
-            described=map(wire.topic_message, self._source.described(request.topics)),
+            described=[
+                wire.topic_message(topic)
+                for name in sorted(set(request.topics))
+                if (topic := self._reader.topics.find(name)) is not None
+            ],
         )
         extents = self._reader.queue_extents(
             frozenset(request.topics) or None,
@@ -250,11 +258,11 @@ class ReaderServicer:
     def _progress(
         self, request: reader_pb2.FetchOffsetsRequest, is_wanted: Callable[[], bool]
     ) -> reader_pb2.FetchOffsetsResponse:
+        if problem := group_name_problem(request.group):
+            raise InvalidArgument("group", problem)
         response = reader_pb2.FetchOffsetsResponse()
-        progress = {
-            topic: dict(at)
-            for topic, at in self._source.group_offsets(request.group, is_wanted).items()
-        }
+        committed = self._reader.committed_offsets(request.group, is_wanted=is_wanted)
+        progress = {topic: dict(at) for topic, at in committed.items()}
         for queue in self._leases.progress_of(request.group):  # newer than what was saved of it
             progress.setdefault(queue.topic, {})[queue.queue_id] = queue.group_offset
         for topic, offsets in sorted(progress.items()):

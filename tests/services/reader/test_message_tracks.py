@@ -79,17 +79,10 @@ def test_each_group_that_reads_the_queue_is_named_and_no_other(
     }
 
 
-@pytest.mark.parametrize(
-    "fields", [{}, {"keys": ["k"]}, {"unique_key": "u"}], ids=["plain", "key", "unique"]
-)
-@pytest.mark.parametrize("is_indexed", [True, False])
 def test_a_dead_letter_is_found_among_others_of_the_same_key(
-    services: ThreeServices, topic: str, monkeypatch, fields: dict[str, object], is_indexed: bool
+    services: ThreeServices, topic: str
 ) -> None:
-    """By the index, and where that is behind in the dead letters themselves."""
-    if not is_indexed:
-        monkeypatch.setattr("storage.reader.StoreReader.indexed_offset", property(lambda _: 0))
-    put(services, topic, b"a", b"b", b"c", **fields)
+    put(services, topic, b"a", b"b", b"c", keys=["k"])
     consumer = Consumer(services, f"{topic}-group", topic)
     a, b, c = consumer.receive()
     consumer.dead_letter(a, b)
