@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from cli import completion, profiles
-from cli.commands import COMMANDS, PASSED_THROUGH, WITHOUT_PROFILE, listed, loaded
+from cli.commands import COMMANDS, PASSED_THROUGH, WITHOUT_PROFILE, loaded
 from cli.failures import CommandFailed, ExitCode, describe
 from cli.session import DEFAULT_TIMEOUT_S, Session, check_address
 from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
@@ -35,7 +35,7 @@ class PenstockGroup(TyperGroup):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.commands = {**{name: listed(name) for name in COMMANDS}, **self.commands}
+        self.commands = {**dict.fromkeys(COMMANDS), **self.commands}
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Move global options to the front, so that ``penstock topic list --json`` works too."""
@@ -47,11 +47,11 @@ class PenstockGroup(TyperGroup):
         except CommandFailed as error:  # of a profile
             raise _reported(error) from None
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Import the command that is called."""
-        if args[0] in COMMANDS:
-            self.commands[args[0]] = loaded(args[0], COMMON_OPTIONS)
-        return super().resolve_command(ctx, args)
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Import a command when it is asked for."""
+        if cmd_name in COMMANDS:
+            self.commands[cmd_name] = loaded(cmd_name, COMMON_OPTIONS)
+        return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; never a traceback unless --debug asks for it."""

@@ -122,11 +122,8 @@ def show(context: typer.Context, name: Known) -> None:
     profiles = load_profiles()
     profiles.get(name)
     shown = _shown(profiles, name)
-    session = session_of(context)
-    if session.as_json:
-        session.show([shown])
-    else:
-        session.show([{"option": option, "value": value} for option, value in shown.items()])
+    rows = [{"option": option, "value": value} for option, value in shown.items()]
+    session_of(context).show(rows, json_rows=[shown])
 
 
 @app.command()

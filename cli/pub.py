@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,16 +25,6 @@ if TYPE_CHECKING:
     from penstock import Client
 
 Numbered = tuple[int, Outgoing]
-
-
-class Later(NamedTuple):
-    """When one message is to be delivered."""
-
-    deliver_at_ms: int | None
-    delay_s: float | None
-
-
-NOW: Final = Later(None, None)
 
 
 def pub(
@@ -93,8 +83,9 @@ def pub(
     source = lines if json_lines is None else json_lines
     if only and source is None:
         raise CommandFailed("--only LINES needs --lines or --json-lines", ExitCode.USAGE)
-    later = _later(delay, at)
-    if source is not None and later != NOW:
+    if delay is not None and at is not None:
+        raise CommandFailed("give one of --delay and --at", ExitCode.USAGE)
+    if source is not None and (delay is not None or at is not None):
         raise CommandFailed("--delay and --at are for one message", ExitCode.USAGE)
     wanted = _ranges(only) if only else ALL_LINES
     common = Outgoing(b"", tuple(key or ()), tag, name_values(properties, "--property"), queue)
@@ -111,7 +102,9 @@ def pub(
             send_lines(session, client, topic, messages, wanted)
         else:
             content = file.read_bytes() if file is not None else os.fsencode(body or "")
-            _one(session, client, topic, content, common, later)
+            deliver_at_ms = None if at is None else parse_delivery_ms(at)
+            delay_s = None if delay is None else parse_duration_s(delay)
+            _one(session, client, topic, content, common, deliver_at_ms, delay_s)
 
 
 def _ranges(text: str) -> LineRanges:
@@ -121,16 +114,14 @@ def _ranges(text: str) -> LineRanges:
         raise CommandFailed(f"--only: {error}", ExitCode.USAGE) from None
 
 
-def _later(delay: str | None, at: str | None) -> Later:
-    if delay is not None and at is not None:
-        raise CommandFailed("give one of --delay and --at", ExitCode.USAGE)
-    if delay is not None:
-        return Later(None, parse_duration_s(delay))
-    return NOW if at is None else Later(parse_delivery_ms(at), None)
-
-
 def _one(
-    session: Session, client: Client, topic: str, body: bytes, common: Outgoing, later: Later
+    session: Session,
+    client: Client,
+    topic: str,
+    body: bytes,
+    common: Outgoing,
+    deliver_at_ms: int | None,
+    delay_s: float | None,
 ) -> None:
     stored = client.produce(
         topic,
@@ -139,15 +130,15 @@ def _one(
         tag=common.tag,
         properties=common.properties,
         queue_id=common.queue_id,
-        deliver_at=later.deliver_at_ms,
-        delay=later.delay_s,
+        deliver_at=deliver_at_ms,
+        delay=delay_s,
     )
-    due_ms = later.deliver_at_ms or stored.store_timestamp_ms + round((later.delay_s or 0) * 1_000)
+    due_ms = deliver_at_ms or stored.store_timestamp_ms + round((delay_s or 0) * 1_000)
     waits = stored.queue_offset < 0
     place = f"at offset [cyan]{stored.queue_offset}[/]"
     if waits:
         place = f"when it is due, at {local_time_text(due_ms)}"
-    elif later.deliver_at_ms is not None:
+    elif deliver_at_ms is not None:
         print("penstock: --at has passed: delivered at once", file=sys.stderr)  # noqa: T201
     recall = f"; to take it back: penstock recall with this handle:\n{stored.recall_handle}"
     session.say(

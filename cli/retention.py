@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from cli.failures import CommandFailed, ExitCode
-from cli.session import counted, print_json, session_of
+from cli.records import time_text
+from cli.session import counted, session_of
+from services.sizes import size_text
 from storage.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -62,19 +64,12 @@ def retention(
             }
             if not session.as_json:
                 session.console().print(_outcome(report, age_ms, **deleted))
-    if session.as_json:
-        print_json(as_json(report) | deleted)
-        return
     session.show(
-        [_row(report, file) for file in report.files], title=_title(report), empty="no files"
+        [_row(report, file) for file in report.files],
+        json_rows=[dataclasses.asdict(report) | deleted],
+        title=_title(report),
+        empty="no files",
     )
-
-
-def as_json(report: RetentionReport) -> dict[str, Any]:
-    """Return a report with its files as plain values."""
-    from dataclasses import asdict
-
-    return asdict(report)
 
 
 def _old(report: RetentionReport, age_ms: int) -> list[RetainedFile]:
@@ -91,7 +86,7 @@ def _would_go(report: RetentionReport, age_ms: int) -> str:
     old = _old(report, age_ms)
     free = list(itertools.takewhile(lambda file: not file.held_by, old))
     size_bytes = sum(file.size_bytes for file in free)
-    return f"{counted(len(free), 'file')}, {_size_text(size_bytes)}{_held(old)}"
+    return f"{counted(len(free), 'file')}, {size_text(size_bytes)}{_held(old)}"
 
 
 def _outcome(
@@ -103,7 +98,7 @@ def _outcome(
     if not deleted_now_file_count and not left:
         held = f"; none but the newest can be older than {_age_text(age_ms)}"
     return (
-        f"{counted(deleted_now_file_count, 'file')} deleted, {_size_text(deleted_now_bytes)}{so_far}{held};"
+        f"{counted(deleted_now_file_count, 'file')} deleted, {size_text(deleted_now_bytes)}{so_far}{held};"
         f" the log begins at {report.min_commit_offset:,}"
     )
 
@@ -112,10 +107,6 @@ def _held(files: Sequence[RetainedFile]) -> str:
     names = sorted({name for file in files for name in file.held_by})
     count = sum(bool(file.held_by) for file in files)
     return f"; {counted(count, 'file')} held by {', '.join(names)}" if names else ""
-
-
-def _size_text(size_bytes: int) -> str:
-    return f"{size_bytes / BYTES_PER_MIB:,.1f} MiB"
 
 
 def _age_text(age_ms: int) -> str:
@@ -142,15 +133,11 @@ def _row(report: RetentionReport, file: RetainedFile) -> dict[str, Any]:
     return {
         "begins at": file.start_offset,
         "MiB": round(file.size_bytes / BYTES_PER_MIB, 1),
-        "modified": _time(file.modified_ms),
+        "modified": time_text(file.modified_ms),
         "goes": "stays: the newest"
         if file.is_newest
-        else _time(file.expires_ms)
+        else time_text(file.expires_ms)
         if file.expires_ms
         else "never",
         "held by": ", ".join(f"{name} from {report.holds[name]:,}" for name in file.held_by),
     }
-
-
-def _time(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.commands import CALLERS, COMMANDS
+from cli.commands import CALLERS
 from cli.failures import CommandFailed, ExitCode, nobody_answers
 from cli.session import check_address, session_of
 from penstock.addresses import DEFAULT_GATEWAY
@@ -19,31 +19,34 @@ COMMON_TO_CALLERS: Final = (
     "writer", "reader", "indexer", "tls_ca", "tls_cert", "tls_key", "tls_server_name",
 )  # fmt: skip
 SERVICES: Final = {
-    "serve": "services.supervisor",
-    **{
-        name: f"services.{name}.__main__"
-        for name in ("writer", "reader", "indexer", "gateway", "console")
-    },
+    "serve": "Run all services under one supervisor.",
+    "writer": "Run the writer: the one process that appends.",
+    "reader": "Run the reader: serves what is stored.",
+    "indexer": "Run the indexer: builds the index files.",
+    "gateway": "Run the gateway: serves RocketMQ's own clients.",
+    "console": "Run the console: pages for a browser.",
 }
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands; a service parses its own options, so that its --help is complete."""
-    for name, module in SERVICES.items():
+    for name, line in SERVICES.items():
         app.command(
             name,
-            help=COMMANDS[name].line,
+            help=line,
             add_help_option=False,
             context_settings={
                 "allow_extra_args": True,
                 "ignore_unknown_options": True,
                 "allow_interspersed_args": False,
             },
-        )(_runner(name, module))
+        )(_runner(name))
     app.command("health")(health)
 
 
-def _runner(name: str, module: str) -> Callable[[typer.Context], None]:
+def _runner(name: str) -> Callable[[typer.Context], None]:
+    module = "services.supervisor" if name == "serve" else f"services.{name}.__main__"
+
     def run(context: typer.Context) -> None:
         entry = importlib.import_module(module).main
         before = _options_before(context) if name in CALLERS else []

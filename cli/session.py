@@ -6,7 +6,7 @@ import codecs
 import contextlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -112,13 +112,14 @@ class Session:
         self,
         rows: Sequence[dict[str, Any]],
         *,
+        json_rows: Iterable[dict[str, Any]] | None = None,
         title: str = "",
         empty: str = "nothing",
         numbers: Sequence[str] = (),
     ) -> None:
-        """Print rows as a table whose columns are the keys, or as JSON lines."""
+        """Print rows as a table whose columns are the keys, or as JSON lines, of ``json_rows`` if given."""
         if self.as_json:
-            for row in rows:
+            for row in rows if json_rows is None else json_rows:
                 print_json(row)
             return
         console = self.console()

@@ -10,7 +10,7 @@ import typer
 
 from cli.completion import topic_names
 from cli.failures import CommandFailed, ExitCode
-from cli.session import counted, print_json, session_of
+from cli.session import counted, session_of
 
 if TYPE_CHECKING:
     from penstock import Client, Topic
@@ -50,10 +50,6 @@ def list_topics(context: typer.Context) -> None:
     session = session_of(context)
     with session.client() as client:
         topics = client.topics()
-    if session.as_json:
-        for topic in topics:
-            print_json(_json(topic))
-        return
     session.show(
         [
             {
@@ -65,6 +61,7 @@ def list_topics(context: typer.Context) -> None:
             }
             for topic in topics
         ],
+        json_rows=map(_json, topics),
         empty="no topics yet: penstock topic create NAME --queues 8",
     )
 
@@ -79,12 +76,11 @@ def describe(context: typer.Context, name: Name) -> None:
         {"queue": queue_id, "min_offset": begin, "max_offset": end, "messages": end - begin}
         for queue_id, (begin, end) in sorted(found.queues.items())
     ]
-    if session.as_json:
-        print_json(_json(found.topic) | {"queues": queues})
-        return
     total = sum(queue["messages"] for queue in queues)
     title = f"{name}: {_settings_text(found.topic)}; {counted(total, 'message')}"
-    session.show(queues, title=title, empty="no queues")
+    session.show(
+        queues, json_rows=[_json(found.topic) | {"queues": queues}], title=title, empty="no queues"
+    )
 
 
 @app.command()

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cli.failures import CommandFailed, ExitCode
-from cli.session import counted, print_json, session_of
+from cli.session import counted, session_of
 
 app = typer.Typer(help="Create, list, change and delete policies of users.", no_args_is_help=True)
 User = Annotated[str, typer.Argument(help="Name of the user.")]
@@ -74,10 +74,6 @@ def list_policies(
     session = session_of(context)
     with session.client() as client:
         policies = client.policies(user)
-    if session.as_json:
-        for policy in policies:
-            print_json(dataclasses.asdict(policy))
-        return
     session.show(
         [
             {
@@ -90,6 +86,7 @@ def list_policies(
             }
             for policy in policies
         ],
+        json_rows=map(dataclasses.asdict, policies),
         empty="no policies: penstock acl create USER RESOURCE --actions ACTIONS",
     )
 

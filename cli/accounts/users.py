@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.failures import CommandFailed, ExitCode
-from cli.session import counted, print_json, session_of
+from cli.session import counted, session_of
 
 if TYPE_CHECKING:
     from cli.session import Session
@@ -209,7 +209,4 @@ def _create_offline(store: Path, name: str, kind: UserKind) -> str:
 
 def _show_secret(session: Session, name: str, secret_key: str) -> None:
     keys = {"access_key": name, "secret_key": secret_key}
-    if session.as_json:
-        print_json(keys)
-        return
     session.show([keys], title="The secret key is shown once: keep it.")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli.failures import CommandFailed, ExitCode
-from cli.session import counted, print_json, session_of
+from cli.session import counted, session_of
 from cli.times import UNIT_MS, parse_place
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def create(
             backoff=None if backoff is None else parse_backoff(backoff),
             begin="latest" if latest else None,
         )
-    session.say(f"group [bold]{name}[/]: {_settings_text(group)}", _json(group))
+    session.say(f"group [bold]{name}[/]: {_settings_text(group)}", dataclasses.asdict(group))
 
 
 @app.command("list")
@@ -74,15 +74,13 @@ def list_groups(context: typer.Context) -> None:
         groups = client.group_settings()
         names = {group.name for group in groups}
         others = [name for name in client.groups() if name not in names]
-    if session.as_json:
-        for group in groups:
-            print_json(_json(group))
-        for name in others:
-            print_json({"name": name, "offsets_only": True})
-        return
     session.show(
         [{"group": group.name, "settings": _settings_text(group)} for group in groups]
         + [{"group": name, "settings": "commits offsets only"} for name in others],
+        json_rows=[
+            *map(dataclasses.asdict, groups),
+            *({"name": name, "offsets_only": True} for name in others),
+        ],
         empty="no groups yet: penstock group create NAME",
     )
 
@@ -98,12 +96,10 @@ def describe(
     with session.client() as client:
         found = client.describe_group(name, topic)
     queues = [dataclasses.asdict(each) for each in found.queues]
-    if session.as_json:
-        print_json(_json(found.group) | {"queues": queues})
-        return
     lag = counted(sum(each.lag for each in found.queues), "message")
     session.show(
         [{"queue" if k == "queue_id" else k: v for k, v in each.items()} for each in queues],
+        json_rows=[dataclasses.asdict(found.group) | {"queues": queues}],
         title=f"{name}: {_settings_text(found.group)}; {lag} to go",
         empty=f"{name}: {_settings_text(found.group)}; it has consumed nothing",
     )
@@ -135,7 +131,7 @@ def update(
             backoff=None if backoff is None else parse_backoff(backoff),
             paused=paused,
         )
-    session.say(f"group [bold]{name}[/]: {_settings_text(group)}", _json(group))
+    session.say(f"group [bold]{name}[/]: {_settings_text(group)}", dataclasses.asdict(group))
 
 
 @app.command()
@@ -244,7 +240,3 @@ def _duration_text(duration_ms: int) -> str:
         if duration_ms and duration_ms % unit_ms == 0:
             return f"{duration_ms // unit_ms}{unit}"
     return f"{duration_ms}ms"
-
-
-def _json(group: Group) -> dict[str, Any]:
-    return dataclasses.asdict(group)
