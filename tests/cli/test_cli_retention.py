@@ -40,7 +40,7 @@ def test_retention_shows_what_goes_and_deletes_it_when_asked(run: Penstock, topi
         asked = run("retention", "--now", "--older-than-hours", 0, stdin=stdin)
         assert asked.exit_code == ExitCode.INTERRUPTED and "older than 0 s: " in asked.stdout
         assert re.search(
-            r": \d files?, \d+\.\d MiB(; \d files? held by [a-z, ]+)?\? ", asked.stdout
+            r": \d files?, \d+(\.\d [KMG]i)? ?B(; \d files? held by [a-z, ]+)?\? ", asked.stdout
         )
         assert asked.stderr == "penstock: not confirmed: nothing was done\n"
     assert run("retention", "--older-than-hours", 5).exit_code == ExitCode.USAGE  # without --now
