@@ -8,20 +8,16 @@ who has limits, from the flood's third second on.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import statistics
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, ExitStack
-from typing import Final, NamedTuple
-
-from rich.console import Console
-from rich.table import Table
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack
+from typing import Final
 
 from bench import drivers
-from bench.figures import Figure, show
+from bench.figures import Figure, beside, command
 from bench.latency import flooder
 from bench.latency.trickle import PRODUCE, follow_stream, services, time_round
 from penstock import AsyncClient
@@ -45,16 +41,8 @@ WANTED_RATIO: Final = 2.0
 SETTLED_S: Final = 2.0  # the flood's first calls, all at once, cost the service one long moment
 
 
-class Honest(NamedTuple):
-    """The 99th percentiles of an honest caller, and resident memory of writer and reader after it."""
-
-    produce_ms: float
-    received_ms: float
-    memory_mib: tuple[float, float]
-
-
-async def measure(kind: str, seconds: float) -> Honest:
-    """Time an honest producer and consumer beside a flood."""
+async def measure(kind: str, seconds: float) -> tuple[float, float]:
+    """Return the 99th percentiles of an honest caller beside a flood: of its calls, and until a record is received."""
     with drivers.scratch_store() as store, services(store) as running, ExitStack() as flood:
         (writer, writer_id), (reader, reader_id), _ = running.values()
         async with AsyncClient(writer=writer, reader=reader) as client:
@@ -63,28 +51,20 @@ async def measure(kind: str, seconds: float) -> Honest:
             for _ in range(64):  # for who reads nothing to have something not to read
                 await client.produce(FLOODED, bytes(64 << 10), queue_id=0)
             if kind != ALONE:
-                flood.enter_context(
-                    drivers.command(
-                        [
-                            sys.executable,
-                            "-m",
-                            "bench.latency.flooder",
-                            kind,
-                            writer,
-                            reader,
-                            FLOODED,
-                        ],
-                        says="flood is",
-                    )
-                )
+                flood.enter_context(_flood(kind, writer, reader, FLOODED))
             processes = {"writer": writer_id, "reader": reader_id}
             times: list[float] = []
             round_ = await time_round(
                 follow_stream(client), writer, PRODUCE, processes,
                 queues=1, count=int(PER_SECOND * seconds), per_second=PER_SECOND, calls_ms=times,
             )  # fmt: skip
-            memory_mib = drivers.resident_mib(writer_id), drivers.resident_mib(reader_id)
-            return Honest(statistics.quantiles(times, n=100)[98], round_.p99_ms, memory_mib)
+            return statistics.quantiles(times, n=100)[98], round_.p99_ms
+
+
+def _flood(*arguments: str) -> AbstractContextManager[tuple[str, int]]:
+    """Run a flooder until the end."""
+    command_line = [sys.executable, "-m", "bench.latency.flooder", *arguments]
+    return drivers.command(command_line, says="flood is")
 
 
 async def measure_limited(seconds: float) -> Figure:
@@ -116,28 +96,17 @@ async def measure_limited(seconds: float) -> Figure:
             await _p99_ms(clients, 1.0)
             for _ in range(ROUNDS):
                 alone_ms = await _p99_ms(clients, seconds)
-                with drivers.command(
-                    [
-                        sys.executable, "-m", "bench.latency.flooder", FLOOD, writer, reader, FLOODED,
-                        hostile.name, hostile.secrets[0],
-                    ],
-                    says="flood is",
-                ):  # fmt: skip
+                with _flood(FLOOD, writer, reader, FLOODED, hostile.name, hostile.secrets[0]):
                     await asyncio.sleep(SETTLED_S)
                     pairs.append((await _p99_ms(clients, seconds), alone_ms))
-    ratio = statistics.median(beside_ms / alone_ms for beside_ms, alone_ms in pairs)
-    beside_ms, alone_ms = (statistics.median(each) for each in zip(*pairs, strict=True))
-    return Figure(
-        name=f"p99 of {HONEST} honest clients beside a user with limits, settled: {FLOOD}",
-        value=beside_ms,
-        unit="ms",
-        reached=ratio <= WANTED_RATIO,
-        wanted=f"at most {WANTED_RATIO:g} x alone",
-        limit=alone_ms,
-        limit_name="alone",
-        ratio=ratio,
-        rounds=pairs,
-    )
+    return _figure(f"{HONEST} honest clients, settled, beside a user with limits: {FLOOD}", pairs)
+
+
+def _figure(name: str, pairs: list[tuple[float, float]]) -> Figure:
+    return beside(
+        f"p99 of {name}", "ms", pairs, limit_name="alone", wanted=f"at most {WANTED_RATIO:g} x alone",
+        is_reached=lambda _, ratio: ratio <= WANTED_RATIO,
+    )  # fmt: skip
 
 
 async def _p99_ms(clients: Sequence[AsyncClient], seconds: float) -> float:
@@ -159,27 +128,20 @@ async def _p99_ms(clients: Sequence[AsyncClient], seconds: float) -> float:
     return statistics.quantiles(taken_ms, n=100)[98]
 
 
-def main() -> None:
-    """Run from the command line."""
-    parser = argparse.ArgumentParser(prog="python -m bench.latency.floods")
-    parser.add_argument("--seconds", type=float, default=SECONDS)
-    parser.add_argument("--only", choices=(*flooder.KINDS, LIMITED), action="append")
-    arguments = parser.parse_args()
-    table = Table(title=f"An honest caller of {PER_SECOND} messages a second, p99")
-    for heading in ("beside", "produce", "call to record", "writer, reader"):
-        table.add_column(heading)
-    kinds = arguments.only or [*flooder.KINDS, LIMITED]
-    for kind in (ALONE, *kinds) if kinds != [LIMITED] else ():
-        if kind == LIMITED:
-            continue
-        found = loops.run(measure(kind, arguments.seconds))
-        memory = ", ".join(f"{mib:.0f} MiB" for mib in found.memory_mib)
-        table.add_row(kind, f"{found.produce_ms:.1f} ms", f"{found.received_ms:.1f} ms", memory)
-    if table.row_count:
-        Console().print(table)
-    if LIMITED in kinds:
-        show([loops.run(measure_limited(arguments.seconds))])
+def run(*, seconds: float = SECONDS, only: str = "") -> list[Figure]:
+    """Time honest callers beside each kind of flood, and beside a user with limits; ``only`` one of them."""
+    figures = []
+    kinds = [kind for kind in flooder.KINDS if only in ("", kind)]
+    alone = loops.run(measure(ALONE, seconds)) if kinds else (0.0, 0.0)
+    for kind in kinds:
+        for what, value, limit in zip(
+            ("its calls", "call to record"), loops.run(measure(kind, seconds)), alone, strict=True
+        ):
+            figures.append(_figure(f"an honest caller, {what}, beside {kind}", [(value, limit)]))
+    if only in ("", LIMITED):
+        figures.append(loops.run(measure_limited(seconds)))
+    return figures
 
 
 if __name__ == "__main__":
-    main()
+    command(run)

@@ -8,7 +8,6 @@ calls beside nothing are the control.
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from typing import Any, Final, NamedTuple
 import grpc
 
 from bench import drivers
+from bench.figures import Figure, command
 from penstock.v1 import common_pb2, reader_pb2, staged_commits_pb2, writer_pb2
 from storage.format.properties import encode_properties
 from storage.format.record import encode_for_batch
@@ -52,14 +52,6 @@ class Large(NamedTuple):
     method: str
     request: bytes
     is_stream: bool = False
-
-
-class Stall(NamedTuple):
-    """The longest small call beside a large one, how long that took, and how it ended."""
-
-    longest_ms: float
-    large_ms: float
-    status: str
 
 
 def batch(topic: str) -> bytes:
@@ -124,9 +116,9 @@ def large_calls() -> Iterator[Large]:
 @contextmanager
 def probe(address: str, service: str) -> Iterator[Callable[[], float]]:
     """Make small calls in a process of its own; give what returns the longest one's milliseconds."""
-    command = [sys.executable, "-m", "bench.latency.stalls", "--probe", service, address]
+    small = [sys.executable, "-m", "bench.latency.stalls", "--probe", service, address]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        small, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as running:
         assert running.stdin is not None
         assert running.stdout is not None
@@ -152,8 +144,8 @@ def _make_small_calls(service: str, address: str) -> None:
         print(longest_s * 1e3)
 
 
-def measure(large: Large, address: str) -> Stall:
-    """Make a large call beside small ones."""
+def measure(large: Large, address: str) -> Figure:
+    """Make a large call beside small ones; the figure is the longest of these."""
     with grpc.insecure_channel(address, drivers.CLIENT_OPTIONS) as channel:
         call: Any = channel.stream_stream if large.is_stream else channel.unary_unary
         grpc.channel_ready_future(channel).result(30)
@@ -170,28 +162,18 @@ def measure(large: Large, address: str) -> Stall:
                 status = error.code().name
             large_ms = (time.perf_counter() - began) * 1e3
             time.sleep(0.2)
-            return Stall(longest_ms(), large_ms, status)
+            longest = longest_ms()
+    return Figure(
+        name=f"longest small call beside {large.service}: {large.name}, {large_ms:.0f} ms, {status}",
+        value=longest, unit="ms", wanted=f"{STALL_WANTED_MS:g} ms",
+        reached=longest <= STALL_WANTED_MS,
+    )  # fmt: skip
 
 
-def main() -> None:
-    """Run from the command line."""
-    parser = argparse.ArgumentParser(prog="python -m bench.latency.stalls")
-    parser.add_argument("--probe", nargs=2, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.probe:
-        _make_small_calls(*arguments.probe)
-        return
-    print(
-        f"The longest small call, {STALL_WANTED_MS:g} ms wanted, beside one large one; {QUEUES} queues"
-    )
+def run() -> list[Figure]:
+    """Make each large call in turn, beside small ones."""
     with drivers.scratch_store() as store, _services(store) as addresses:
-        for large in large_calls():
-            stall = measure(large, addresses[large.service])
-            print(
-                f"{stall.longest_ms:6.0f} ms beside {large.service}: {large.name},"
-                f" {stall.large_ms:.0f} ms, {stall.status}",
-                flush=True,
-            )
+        return [measure(large, addresses[large.service]) for large in large_calls()]
 
 
 @contextmanager
@@ -209,4 +191,7 @@ def _services(store: Path) -> Iterator[dict[str, str]]:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["--probe"]:
+        _make_small_calls(*sys.argv[2:])
+    else:
+        command(run)

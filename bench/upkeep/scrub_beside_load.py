@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Final
@@ -86,36 +86,44 @@ async def _scrubbed(side: LoadedWriter) -> tuple[int, int]:
     return status.scrub_completed_ms, status.scrub_position
 
 
-async def _measure(
-    services: Sequence[tuple[str, int]], rounds: int, seconds: float
+async def alternate(
+    services: Sequence[tuple[str, int]], rounds: int, seconds: float, *, scrubs: bool = False
 ) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+    """Return what each round of both sides gave; RuntimeError if the first side ``scrubs`` and has read nothing."""
     frames = produce.batches(produce.BODY_BYTES)
     found = []
     async with AsyncExitStack() as stack:
-        with_scrub, without = [await loaded_writer(stack, *each) for each in services]
-        with_scrub.go_on()
-        before = await _scrubbed(with_scrub)
+        ours, other = [await loaded_writer(stack, *each) for each in services]
+        ours.go_on()
+        before = await _scrubbed(ours)
         for number in range(rounds + 1):
-            order = (with_scrub, without) if number % 2 else (without, with_scrub)
+            order = (ours, other) if number % 2 else (other, ours)
             first, second = [await side.round(frames, seconds) for side in order]
             if number:  # the first round warms up
                 found.append((first, second) if number % 2 else (second, first))
-        with_scrub.go_on()
-        if await _scrubbed(with_scrub) <= before:
+        ours.go_on()
+        if scrubs and await _scrubbed(ours) <= before:
             raise RuntimeError("the scrub has read nothing")
     return found
 
 
-def run(*, rounds: int = ROUNDS, seconds: float = SECONDS) -> list[Figure]:
-    """Measure both sides in turn."""
+@contextmanager
+def two_writers(*flags: Sequence[str]) -> Iterator[list[tuple[str, int]]]:
+    """Run a writer with each flags; give address and process id of each."""
     with ExitStack() as running:
         services = []
-        for flags in (ALWAYS, NEVER):
+        for each in flags:
             store = running.enter_context(drivers.scratch_store())
-            address, process_id = running.enter_context(drivers.service("writer", store, *flags))
+            address, process_id = running.enter_context(drivers.service("writer", store, *each))
             running.callback(os.kill, process_id, signal.SIGCONT)
             services.append((address, process_id))
-        found = loops.run(_measure(services, rounds, seconds))
+        yield services
+
+
+def run(*, rounds: int = ROUNDS, seconds: float = SECONDS) -> list[Figure]:
+    """Measure both sides in turn."""
+    with two_writers(ALWAYS, NEVER) as services:
+        found = loops.run(alternate(services, rounds, seconds, scrubs=True))
     rates = [(with_[0], without[0]) for with_, without in found]
     costs = [(with_[1], without[1]) for with_, without in found]
     return [
