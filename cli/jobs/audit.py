@@ -8,16 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from cli.failures import ExitCode
-from cli.jobs.common import (
-    LOCAL,
-    Master,
-    Quiet,
-    failures_in_one_line,
-    shows_progress,
-    start_spark,
-)
+from cli.jobs.common import LOCAL, Master, Quiet, run_job
 from cli.offline import print_findings
-from cli.session import Session, print_json, session_of
+from cli.session import Session, print_json
 
 
 def audit(
@@ -35,18 +28,10 @@ def audit(
     quiet: Quiet = False,
 ) -> None:
     """Check log, queues and index of each store as doctor does; exit code 7 if anything is found."""
-    session = session_of(context)
-    with failures_in_one_line():
-        from pipeline import audit_stores
-
-        reports = audit_stores(
-            start_spark(session, master),
-            directories,
-            index=index,
-            findings_to=findings,
-            limit=limit,
-            show_progress=shows_progress(session, quiet),
-        )
+    session, reports = run_job(
+        context, "audit_stores", master, directories,
+        index=index, findings_to=findings, limit=limit, quiet=quiet,
+    )  # fmt: skip
     for report in reports:
         _print(session, report)
     if any(report.finding_count for report in reports):

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 import typer
 
 from cli.failures import CommandFailed, ExitCode
+from cli.session import Session, session_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from cli.session import Session
 
 Master = Annotated[str, typer.Option(help="Where Spark runs: local[N], or a cluster's address.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
@@ -24,9 +23,19 @@ _RAISED_IN_A_TASK: Final = re.compile(
 )
 
 
-def shows_progress(session: Session, quiet: bool) -> bool:
-    """Return whether a job is to show its progress."""
-    return not quiet and not session.as_json
+def run_job(
+    context: typer.Context, name: str, master: str, *given: Any, quiet: bool, **options: Any
+) -> tuple[Session, Any]:
+    """Call a function of the pipeline with Spark; return the session of the command, and the report."""
+    session = session_of(context)
+    with failures_in_one_line():
+        import pipeline
+
+        spark = start_spark(session, master)
+        show_progress = not quiet and not session.as_json
+        return session, getattr(pipeline, name)(
+            spark, *given, show_progress=show_progress, **options
+        )
 
 
 def start_spark(session: Session, master: str) -> SparkSession:

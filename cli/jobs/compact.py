@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from cli.jobs.common import LOCAL, Master, Quiet, failures_in_one_line, shows_progress, start_spark
+from cli.jobs.common import LOCAL, Master, Quiet, run_job
 from cli.jobs.merge import LogFileSize
 from cli.jobs.stores import print_damage, print_stores
-from cli.session import session_of
 
 
 def compact(
@@ -41,16 +40,12 @@ def compact(
     quiet: Quiet = False,
 ) -> None:
     """Keep the latest message of each topic and key, in a new store or a Parquet table."""
-    session = session_of(context)
     named = [name for text in topics or [] for name in text.split(",") if name]
-    with failures_in_one_line():
-        from pipeline import compact as run
-
-        report = run(
-            start_spark(session, master), directory, target, topics=named, keep_others=keep_others,
-            keyless=keyless, keep_tombstones=keep_tombstones, format=format_,
-            log_file_size=log_file_size, show_progress=shows_progress(session, quiet),
-        )  # fmt: skip
+    session, report = run_job(
+        context, "compact", master, directory, target, topics=named, keep_others=keep_others,
+        keyless=keyless, keep_tombstones=keep_tombstones, format=format_,
+        log_file_size=log_file_size, quiet=quiet,
+    )  # fmt: skip
     session.say(
         f"{report.keys:,} keys, {report.tombstones:,} of them ended by a tombstone;"
         f" {report.records:,} messages in {report.target}; {report.seconds:.1f} s",

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from cli.failures import ExitCode
-from cli.jobs.common import LOCAL, Master, Quiet, failures_in_one_line, shows_progress, start_spark
-from cli.session import session_of
+from cli.jobs.common import LOCAL, Master, Quiet, run_job
 from cli.times import parse_time_ms
 
 
@@ -52,18 +51,14 @@ def export(
     quiet: Quiet = False,
 ) -> None:
     """Export messages by topic and day, only what is new; exit code 7 if any were damaged."""
-    session = session_of(context)
     since_ms = None if since is None else parse_time_ms(since)
     until_ms = None if until is None else parse_time_ms(until)
-    with failures_in_one_line():
-        from pipeline import export as run
-
-        report = run(
-            start_spark(session, master), directories, to, format=file_format, topics=topic or (),
-            pattern=pattern, since=since_ms, until=until_ms, body=body, catalog=catalog, table=table,
-            file_bytes=file_size << 20, max_records_per_file=max_records,
-            fail_on_data_loss=fail_on_data_loss, show_progress=shows_progress(session, quiet),
-        )  # fmt: skip
+    session, report = run_job(
+        context, "export", master, directories, to, format=file_format, topics=topic or (),
+        pattern=pattern, since=since_ms, until=until_ms, body=body, catalog=catalog, table=table,
+        file_bytes=file_size << 20, max_records_per_file=max_records,
+        fail_on_data_loss=fail_on_data_loss, quiet=quiet,
+    )  # fmt: skip
     damaged = f"; {report.damaged_count:,} damaged left out" if report.damaged_count else ""
     session.say(
         f"{report.target}: {report.rows:,} messages of {report.topics:,} topics in"

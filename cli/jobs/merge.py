@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from cli.jobs.common import LOCAL, Master, Quiet, failures_in_one_line, shows_progress, start_spark
+from cli.jobs.common import LOCAL, Master, Quiet, run_job
 from cli.jobs.stores import print_damage, print_stores
-from cli.session import session_of
 
 LogFileSize = Annotated[
     int | None,
@@ -31,13 +30,9 @@ def merge(
     quiet: Quiet = False,
 ) -> None:
     """Make one new store of several, in the order of their messages' store times."""
-    session = session_of(context)
-    with failures_in_one_line():
-        from pipeline import merge as run
-
-        report = run(
-            start_spark(session, master), directories, target, without=without or [],
-            log_file_size=log_file_size, show_progress=shows_progress(session, quiet),
-        )  # fmt: skip
+    session, report = run_job(
+        context, "merge", master, directories, target,
+        without=without or [], log_file_size=log_file_size, quiet=quiet,
+    )  # fmt: skip
     print_stores(session, [report.store])
     print_damage(session, report.damage)

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from cli.failures import CommandFailed, ExitCode
-from cli.jobs.common import LOCAL, Master, Quiet, failures_in_one_line, shows_progress, start_spark
+from cli.jobs.common import LOCAL, Master, Quiet, run_job
 from cli.jobs.stores import damage_value
-from cli.session import session_of
 
 
 def rebuild(
@@ -40,26 +39,20 @@ def rebuild(
     quiet: Quiet = False,
 ) -> None:
     """Rebuild consume queues and index files from the log; exit code 7 if the log is damaged."""
-    session = session_of(context)
     if in_place == (target is not None):
         raise CommandFailed(
             "give either --to, a new directory, or --in-place, for stores that are stopped",
             ExitCode.USAGE,
         )
-    with failures_in_one_line():
-        from pipeline import rebuild as run_one
-        from pipeline import rebuild_stores
-
-        given: dict[str, Any] = {
-            "what": what, "in_place": in_place, "consume_queue_file_size": queue_file_size,
-            "index_slot_count": index_slots, "index_entry_count": index_entries,
-            "show_progress": shows_progress(session, quiet),
-        }  # fmt: skip
-        spark = start_spark(session, master)
-        if len(directories) == 1:
-            reports = [run_one(spark, directories[0], target, **given)]
-        else:
-            reports = rebuild_stores(spark, directories, target, **given)
+    alone = len(directories) == 1
+    session, reports = run_job(
+        context, "rebuild" if alone else "rebuild_stores", master,
+        directories[0] if alone else directories, target,
+        what=what, in_place=in_place, consume_queue_file_size=queue_file_size,
+        index_slot_count=index_slots, index_entry_count=index_entries, quiet=quiet,
+    )  # fmt: skip
+    if alone:
+        reports = [reports]
     for report in reports:
         session.say(_line(report), _value(report))
     if any(report.damage or report.gaps or report.moved for report in reports):

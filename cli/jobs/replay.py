@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cli.failures import CommandFailed, ExitCode
-from cli.jobs.common import LOCAL, Master, Quiet, failures_in_one_line, shows_progress, start_spark
+from cli.jobs.common import LOCAL, Master, Quiet, run_job
 from cli.jobs.stores import print_stores
 from cli.session import session_of
 from cli.times import parse_time_ms
@@ -41,7 +41,6 @@ def replay(
     quiet: Quiet = False,
 ) -> None:
     """Write messages again, marked, into a topic of a live store or into a new store."""
-    session = session_of(context)
     if (target is None) == (endpoint is None):
         raise CommandFailed(
             "give either --endpoint, the writer of a live store, or --to, a new directory",
@@ -51,15 +50,12 @@ def replay(
         raise CommandFailed("with --endpoint give --to-topic, a topic there", ExitCode.USAGE)
     begin_ms = None if since is None else parse_time_ms(since)
     end_ms = None if until is None else parse_time_ms(until)
-    with failures_in_one_line():
-        from pipeline import replay as run
-
-        report = run(
-            start_spark(session, master), directory, [name for name in topics.split(",") if name],
-            to_topic=to_topic, endpoint=endpoint, tls=session.tls, target=target, begin_ms=begin_ms, end_ms=end_ms,
-            tags=tags, key=key, replay_id=replay_id,
-            show_progress=shows_progress(session, quiet),
-        )  # fmt: skip
+    named = [name for name in topics.split(",") if name]
+    session, report = run_job(
+        context, "replay", master, directory, named, to_topic=to_topic, endpoint=endpoint,
+        tls=session_of(context).tls, target=target, begin_ms=begin_ms, end_ms=end_ms, tags=tags,
+        key=key, replay_id=replay_id, quiet=quiet,
+    )  # fmt: skip
     if report.store is not None:
         print_stores(session, [report.store])
         return

@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from cli.jobs.common import LOCAL, Master, Quiet, failures_in_one_line, shows_progress, start_spark
+from cli.jobs.common import LOCAL, Master, Quiet, run_job
 from cli.jobs.merge import LogFileSize
 from cli.jobs.stores import print_damage, print_stores
-from cli.session import session_of
 
 
 def split(
@@ -33,13 +32,9 @@ def split(
     quiet: Quiet = False,
 ) -> None:
     """Make a new store of each topic of a store, or of each group of topics."""
-    session = session_of(context)
-    with failures_in_one_line():
-        from pipeline import split as run
-
-        report = run(
-            start_spark(session, master), directory, target, topics=topics or [], rest=rest,
-            log_file_size=log_file_size, show_progress=shows_progress(session, quiet),
-        )  # fmt: skip
+    session, report = run_job(
+        context, "split", master, directory, target,
+        topics=topics or [], rest=rest, log_file_size=log_file_size, quiet=quiet,
+    )  # fmt: skip
     print_stores(session, report.stores)
     print_damage(session, [(str(directory), damage) for damage in report.damage])

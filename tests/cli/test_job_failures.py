@@ -79,7 +79,7 @@ def test_a_url_reaches_the_job_as_it_was_typed(
     import pipeline
 
     monkeypatch.setitem(vars(pipeline), "audit_stores" if job == "audit" else job, record)
-    monkeypatch.setattr(f"cli.jobs.{job}.start_spark", lambda *_: None)
+    monkeypatch.setattr("cli.jobs.common.start_spark", lambda *_: None)
     more = ["orders"] if job == "replay" else []
     to = [] if job == "audit" else ["--to", str(tmp_path / "new")]
 
