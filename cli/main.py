@@ -35,7 +35,8 @@ class PenstockGroup(TyperGroup):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.commands = {**dict.fromkeys(COMMANDS), **self.commands}
+        lazy: dict[str, Any] = dict.fromkeys(COMMANDS)
+        self.commands = {**lazy, **self.commands}
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Move global options to the front, so that ``penstock topic list --json`` works too."""
