@@ -182,11 +182,12 @@ def test_a_look_at_more_queues_than_are_kept_says_the_same(
                         each.queue_extents(estimate_bytes=estimate_bytes) for each in (whole, few)
                     ]
                     assert looks[0] == looks[1] != []
-            last = whole.queue_extents()[-1]
-            file = max((tmp_path / "consumequeue/wide/6").iterdir())
-            at = (last.max_offset - 1) * UNIT_SIZE - int(file.name)
-            file.write_bytes(next(flipped(file.read_bytes(), [8 * at + 62])))
-            assert few.queue_extents()[-1] == last
+            last = whole.queue_extents(estimate_bytes=True)[-1]
+    file = max((tmp_path / "consumequeue/wide/6").iterdir())
+    at = (last.max_offset - 1) * UNIT_SIZE - int(file.name)
+    file.write_bytes(next(flipped(file.read_bytes(), [8 * at + 62])))
+    with StoreReader.open(tmp_path) as few:
+        assert few.queue_extents(estimate_bytes=True)[-1] == last
 
 
 def test_queues_share_the_files_that_a_process_may_have_open(
