@@ -8,7 +8,7 @@ in no queue yet are looked up here once and read from the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -137,10 +137,11 @@ class PlannedRange:
 
 
 class StorePlan:
-    """One store as it is now."""
+    """One store as it is now; of its queues those of topics that are wanted, all without ``wants``."""
 
-    def __init__(self, store: StoreView) -> None:
+    def __init__(self, store: StoreView, wants: Callable[[str], bool] | None = None) -> None:
         self.store = store
+        self._wants = wants
         self.bounds = store.bounds
         self.incarnations = store.incarnations()
 
@@ -159,8 +160,8 @@ class StorePlan:
     @cached_property
     def queues(self) -> dict[QueueKey, Queue]:
         """Every queue that has a directory or a record that is not queued yet."""
-        files = self.store.open_queues(*self.queued_range)
-        if self._lost_ends(files):
+        files = self.store.open_queues(*self.queued_range, self._wants)
+        if self._wants is None and self._lost_ends(files):
             files = self._find_lost(files)
         if self.incarnations is not None:
             deleting = self.incarnations.deleting_topic

@@ -6,7 +6,7 @@ the place that it looks at and nothing else, so tasks on other machines look the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from itertools import pairwise
@@ -145,16 +145,25 @@ class StoreView:
 
     def open_queue(self, topic: str, queue_id: int, min_offset: int, end_offset: int) -> QueueFiles:
         """Look where the units of a queue lie that point into ``[min_offset, end_offset)`` of the log."""
-        directory = self.queue_directory(topic, queue_id)
-        return QueueFiles.open(self.filesystem, directory, min_offset, end_offset)
+        where = self.filesystem, self.queue_directory(topic, queue_id), min_offset, end_offset
+        try:
+            return QueueFiles.open(*where)
+        except FileNotFoundError:  # one went since they were listed
+            return QueueFiles.open(*where)
 
-    def open_queues(self, min_offset: int, end_offset: int) -> dict[tuple[str, int], QueueFiles]:
-        """Return the files of each queue, by topic and queue id, sorted."""
+    def open_queues(
+        self, min_offset: int, end_offset: int, wants: Callable[[str], bool] | None = None
+    ) -> dict[tuple[str, int], QueueFiles]:
+        """Return the files of each queue, of all topics or those wanted, by topic and queue id, sorted."""
 
         def opened(key: tuple[str, int]) -> QueueFiles:
             return self.open_queue(*key, min_offset, end_offset)
 
-        keys = [(topic, queue_id) for topic, queue_id, _ in self.queue_directories()]
+        keys = [
+            (topic, queue_id)
+            for topic, queue_id, _ in self.queue_directories()
+            if wants is None or wants(topic)
+        ]
         if not self.location.is_url:
             return {key: opened(key).settled(self.log, key[0]) for key in keys}
         with ThreadPoolExecutor(OPENED_AT_ONCE) as pool:

@@ -1,9 +1,8 @@
-"""A store directory as a stream sees it. Only what changed is looked at again."""
+"""A store directory as a stream sees it: planned anew, as a batch is, when anything of it changed."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -11,15 +10,12 @@ import numpy as np
 
 from pipeline.source.options import Selection, open_store
 from pipeline.source.pieces import Piece
-from pipeline.source.selecting import check_topics
+from pipeline.source.selecting import check_topics, wants
 from pipeline.source.stream.log_view import WHOLE_LOG, Look, Span
 from storage.format.store_time import NO_TIME
 from storage.kernels.columns import COMMIT_OFFSET, SIZE
-from storage.view.incarnations import Incarnations
 from storage.view.log.boundary import next_record
 from storage.view.log.walk import DamagedRange, walk_range
-from storage.view.queue_directories import QueueDirectories
-from storage.view.queues.queue_files import QueueFiles
 from storage.view.queues.record_queues import QueueKey
 from storage.view.queues.time_search import search
 from storage.view.store_plan import PlannedRange, Queue, StorePlan
@@ -38,13 +34,7 @@ class FileView:
         self._files: StoreView | None = None
         self._look: Look | None = None
         self._plan: StorePlan
-        self._files_of: dict[QueueKey, QueueFiles] = {}
-        self._incarnations = Incarnations()
         self._queues: dict[QueueKey, Queue] = {}
-        self._directories = {
-            foreign: QueueDirectories(view.filesystem, view.paths.consume_queue, wants)
-            for foreign, wants in ((False, self._wants), (True, lambda _: True))
-        }
 
     @property
     def name(self) -> str:
@@ -55,12 +45,11 @@ class FileView:
         """Return what can be read now."""
         files = self._watch.poll()
         if self._look is None or files is not self._files:
-            known = files.incarnations()
             while True:
-                spans = self._spans(files, known or Incarnations())
+                spans = self._spans(files)
+                known = files.incarnations()
                 if self._plan.incarnations == known:
-                    break
-                known = self._plan.incarnations  # a topic was deleted meanwhile
+                    break  # no topic was deleted meanwhile
             self._files = files
             deleted_topics = None if known is None else known.deleted_topics
             self._look = Look(self._watch.store_id, spans, deleted_topics)
@@ -71,59 +60,22 @@ class FileView:
         self._watch.close()
 
     def _wants(self, topic: str) -> bool:
-        chosen = self._selection
-        if chosen.pattern is not None:
-            return re.fullmatch(chosen.pattern, topic) is not None
-        if chosen.assigned is not None:
-            return topic in chosen.assigned
-        return topic in chosen.topics
-
-    def _wants_queue(self, key: QueueKey) -> bool:
+        """Return whether queues of a topic may be chosen; records that are not queued yet are of any topic."""
         assigned = self._selection.assigned
-        return self._wants(key[0]) and (assigned is None or key[1] in assigned[key[0]])
+        return topic in assigned if assigned is not None else wants(self._selection, topic, 0)
 
-    def _spans(self, files: StoreView, current: Incarnations) -> dict[QueueKey, Span]:
+    def _spans(self, files: StoreView) -> dict[QueueKey, Span]:
         min_offset, end_offset, _ = files.bounds
         if self._selection.is_everything:
             self._plan = StorePlan(files)
             return {WHOLE_LOG: Span(min_offset, end_offset)}
-        self._files_of = self._grow(files, current)
         if self._watch.is_foreign:
-            queued = max(map(_end_of_units, self._files_of.values()), default=min_offset)
-            files.with_bounds(
-                files.bounds._replace(queued_offset=min(end_offset, max(queued, min_offset)))
-            )
-        self._plan = StorePlan(files)
-        found = self._plan.with_unqueued(self._files_of)
-        self._queues = {key: found[key] for key in sorted(found) if self._wants_queue(key)}
+            queued_offset = max(sum(files.newest_unit(end_offset)), min_offset)
+            files.with_bounds(files.bounds._replace(queued_offset=min(end_offset, queued_offset)))
+        self._plan = StorePlan(files, self._wants)
+        found = self._plan.queues
+        self._queues = {key: found[key] for key in sorted(found) if wants(self._selection, *key)}
         return {key: Span(queue.begin, queue.end) for key, queue in self._queues.items()}
-
-    def _grow(self, files: StoreView, current: Incarnations) -> dict[QueueKey, QueueFiles]:
-        min_offset, end_offset, queued_offset = files.bounds
-        before = self._files.bounds if self._files is not None else None
-        is_same_log = (
-            before is not None
-            and before.min_offset == min_offset
-            and before.end_offset <= end_offset
-        )
-        limit = min(end_offset, queued_offset)
-        found = {}
-        for key in self._directories[self._watch.is_foreign].find():
-            if key[0] == current.deleting_topic:
-                continue
-            is_same = is_same_log and current.of(key[0]) == self._incarnations.of(key[0])
-            known = self._files_of.get(key) if is_same else None
-            try:
-                queue = (
-                    files.open_queue(*key, min_offset, limit)
-                    if known is None
-                    else known.grown(min_offset, limit)
-                )
-            except FileNotFoundError:
-                queue = files.open_queue(*key, min_offset, limit)
-            found[key] = queue if queue is known else queue.settled(files.log, key[0])
-        self._incarnations = current
-        return found
 
     def check_selection(self) -> None:
         """Raise InvalidOption for a topic that neither has a queue nor is in the topic table.
@@ -217,10 +169,3 @@ class FileView:
                 ranges.append(PlannedRange(self._queues[key], begin, end))
         if ranges:
             yield from self._plan.range_pieces(ranges, piece_bytes)
-
-
-def _end_of_units(files: QueueFiles) -> int:
-    if files.begin >= files.end:
-        return 0
-    offset, size, _ = files.unit(files.end - 1)
-    return offset + size
