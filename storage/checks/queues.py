@@ -19,7 +19,6 @@ from storage.files.mapped_file_queue import list_files
 from storage.findings import DAMAGE, NOTE, WARNING, Finding
 from storage.format.consume_entry import PREFILL_SIZE, SCHEDULE_TOPIC, UNIT_SIZE
 from storage.format.names import HALF_REMOVAL_TOPIC, HALF_TOPIC, TIMER_TOPIC, file_name
-from storage.format.record_layout import RECORD_SIZE_MIN
 from storage.kernels.columns import STORE_TIMESTAMP
 from storage.view.log.parts import record_runs
 from storage.view.log.walk import RANGE_ROWS_MAX, DamagedRange, RecordRun
@@ -31,8 +30,8 @@ from storage.view.queues.comparison import (
     uncovered,
     wrong_units,
 )
-from storage.view.queues.placing import QUEUE_OFFSET_LIMIT
 from storage.view.queues.queue_files import UNITS_MAX
+from storage.view.queues.queue_order import QueueOrder
 from storage.view.queues.rebuilt_units import Extent, RebuiltUnits
 from storage.view.queues.runs import QueueRun, runs_of
 from storage.view.queues.units import UnitBuilder, Units, same_units
@@ -154,32 +153,23 @@ class _ComparedQueue:
         self.served_count = 0
         self._store = store
         self._queue = queue = store.queue(key)
-        self._runs = [run for run in runs if 0 <= run.begin < QUEUE_OFFSET_LIMIT]
+        order = QueueOrder(log_begin=store.walked.min_offset)
+        for run in runs:
+            order.take(run, store.walked.damage, queue.holds)
+        self._runs = [run for run in runs if run.commit_offset >= order.since]
         begin = queue.begin
-        if self._runs and queue.files:  # the first unit may be a wrong one
-            begin = min(begin, max(self._runs[0].begin, queue.files[0].start_offset // UNIT_SIZE))
-        self._records_end = self._find_records_end(begin)
+        if order.begin_offset is not None and queue.files:  # the first unit may be a wrong one
+            begin = min(begin, max(order.begin_offset, queue.files[0].start_offset // UNIT_SIZE))
+        self._records_end = max(order.next_offset or 0, begin)  # whether they have units or not
         end = max(queue.end, self._records_end)
         self._extent = Extent(begin, end, store.walked.min_offset, store.compared_end)
         self._rebuilt = RebuiltUnits(
-            store.log, *key, queue, lambda: self._extent, since=lambda: store.topics.since(key[0])
+            store.log,
+            *key,
+            queue,
+            lambda: self._extent,
+            since=lambda: max(store.topics.since(key[0]), order.since),
         )
-
-    def _find_records_end(self, begin: int) -> int:
-        """Return the queue offset after the last record, whether it has a unit or not.
-
-        Of records after the last unit two have to agree, and there has to be room for what is missing before them.
-        """
-        records_end, last_offset = begin, 0
-        end = self._queue.end if self._queue.files else sum(run.begin for run in self._runs[:1])
-        for run in self._runs:
-            is_sure = run.end - run.begin > 1
-            room = (run.commit_offset - last_offset) // RECORD_SIZE_MIN if is_sure else 0
-            if run.begin <= end + room:
-                records_end = max(records_end, run.end)
-                end = max(end, run.end)
-            last_offset = run.last_commit_offset
-        return records_end
 
     def ranges(self, found: list[UnitRange]) -> Iterator[_WrongRange]:
         """Yield what is wrong of what was found, and of the units that no record accounts for.

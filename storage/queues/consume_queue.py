@@ -192,6 +192,11 @@ class ConsumeQueue:
         """Return one unit; zeros where nothing is."""
         return Unit(*as_units(self.read(queue_offset, 1))[0].tolist())
 
+    def holds(self, queue_offset: int, commit_offset: int) -> bool:
+        """Whether the unit there points to a commit offset; a hole is no unit of record 0."""
+        unit = self.unit(queue_offset)
+        return unit.size > 0 and unit.commit_offset == commit_offset
+
     def units(self, first: int, count: int) -> Units:
         """Return ``count`` units from ``first`` on; zeros where no file is."""
         return as_units(self.read(first, count))
@@ -303,6 +308,13 @@ class ConsumeQueue:
             self._files.let_go(path)
             self._files.open_for_writing(path, exists=False)
             self._found_end = self._found_first = None
+
+    def make_files(self, begin: int, end: int) -> None:
+        """Make the files of units ``[begin, end)`` that are not there, each as one hole."""
+        first = begin * UNIT_SIZE
+        for start in range(first - first % self._file_size, end * UNIT_SIZE, self._file_size):
+            if start not in self._starts:
+                self._open_for_writing(start)
 
     def truncate(self, queue_offset: int) -> None:
         """Make the queue end at ``queue_offset``: later files go, the rest of its file is zeroed."""

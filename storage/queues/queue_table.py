@@ -13,7 +13,6 @@ from storage.queues.queue_files import OpenQueueFiles
 from storage.queues.unit_count import UnitCount
 from storage.view.layout import queues_of_topic, queues_on_disk
 from storage.view.log.commit_log import EVERYTHING
-from storage.view.queues.queue_files import QueueFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,13 +118,6 @@ class QueueTable:
         self._listed.clear()
         for queue in self._queues.values():
             queue.forget_end()
-
-    def held(self, key: QueueKey) -> QueueFiles:
-        """List the files of a queue as recovery has found it, to read any unit of them."""
-        queue = self._listed.get(key)
-        if queue is not None:
-            return QueueFiles(self._filesystem, queue.directory, tuple(queue.files))
-        return QueueFiles.whole(self._filesystem, self.directory / key[0] / str(key[1]))
 
     def count_units(self, limit_commit_offset: int, min_commit_offset: int = 0) -> UnitCount:
         """Count the units that all queues' files hold before a commit offset; -1 for a lost file.

@@ -23,6 +23,7 @@ from storage.queues.queue_repair import QueueRepair
 from storage.queues.queue_table import QueueTable
 from storage.queues.unit_count import UnitCount
 from storage.view.live_topics import LiveTopics, topics_there_are
+from storage.view.log.files import ListedLog
 from storage.view.log.lost_end import find_lost_end
 from storage.view.log.recovery_cases import DirectoryState, Start, decide_start
 from storage.view.log.walk import DamagedRange, End, RecordRun, walk_log
@@ -144,6 +145,7 @@ def recover(
     )
     repair = QueueRepair(
         queues,
+        ListedLog(files.filesystem, files.directory),
         begin_offset=begin,
         complete=complete,
         topics=LiveTopics(deleted_topics, known),

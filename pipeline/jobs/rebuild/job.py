@@ -50,8 +50,7 @@ WHAT: Final = ("all", "queues", "index")
 class RebuildReport:
     """What a rebuild of one store did.
 
-    ``target`` holds ``consumequeue`` and ``index``. ``gaps`` are queue offsets without a record, by
-    queue; ``moved`` counts records whose queue offset is wrong and that follow the one before instead.
+    ``target`` holds ``consumequeue`` and ``index``. ``gaps`` are queue offsets without a record, by queue.
     """
 
     store: str
@@ -64,7 +63,6 @@ class RebuildReport:
     index_files: int
     damage: tuple[DamagedRange, ...]
     gaps: tuple[tuple[QueueKey, int, int], ...]
-    moved: int
     seconds: float
 
 
@@ -244,7 +242,6 @@ def _report(store: StoreWork, seconds: float) -> RebuildReport:
         keys=sum(done.keys.count for done in store.results),
         index_files=store.index_files,
         damage=tuple(store.damage),
-        gaps=tuple((plan.key, gap.begin, gap.end) for plan in store.plans for gap in plan.gaps),
-        moved=sum(plan.moved_count for plan in store.plans),
+        gaps=tuple((plan.key, *gap) for plan in store.plans for gap in plan.gaps),
         seconds=seconds,
     )

@@ -1,8 +1,7 @@
 """The passes of ``rebuild``, over the logs of all stores at once.
 
 The first writes all units where records say they belong and counts the keys of every piece. Then the
-driver settles what the log alone cannot place, and queues that are not as their records say are written
-again. The last pass makes index files.
+driver lays out the queues, and tasks rebuild what no record says. The last pass makes index files.
 """
 
 from __future__ import annotations
@@ -22,22 +21,18 @@ from pipeline.jobs.rebuild.index import (
     write_index_file,
 )
 from pipeline.jobs.rebuild.queues import (
-    Places,
     QueuePlan,
-    finish_queue,
-    misplaced,
+    QueueWork,
     plan_queues,
     write_units,
 )
 from pipeline.jobs.runs import PieceResult, by_queue, units_of_piece
-from pipeline.jobs.work import TASK_BYTES, in_tasks, lost_files, run_tasks
-from storage.stopped.files import remove_files
+from pipeline.jobs.work import TASK_BYTES, in_tasks, lost_files, run_each, run_tasks
 from storage.view.index.index_file import IndexShape
 from storage.view.live_topics import LiveTopics
 from storage.view.log.walk import DamagedRange
 from storage.view.pieces import LogPiece
-from storage.view.queues.placing import HeldUnits, joined_damage
-from storage.view.queues.queue_files import QueueFiles
+from storage.view.queues.queue_order import joined_damage
 from storage.view.queues.record_queues import QueueKey
 from storage.view.queues.runs import QueueRun
 from storage.view.store_plan import StorePlan
@@ -86,10 +81,6 @@ class StoreWork:
             return flushed_offset
         return max(flushed_offset, self.lost_end.end_offset)
 
-    def held_queue(self, key: QueueKey) -> QueueFiles:
-        """Return a queue of the store as it is, every unit of it."""
-        return self.files.queue(*key)
-
 
 @dataclass(frozen=True, slots=True)
 class Output:
@@ -136,16 +127,15 @@ def walk_pieces(
     *,
     outputs: dict[str, Output],
     count: Callable[[int], None],
-    places: Places | None = None,
 ) -> list[PieceDone]:
-    """Do one task of a pass: write units, count keys; with ``places`` only the runs in there."""
+    """Do one task of a pass: write units, count keys."""
     found = []
     for piece in pieces:
         output = outputs[str(piece.store)]
         result = PieceResult()
         units = units_of_piece(piece, result, topics=output.topics)
         if output.queues is not None:
-            write_units(Path(output.queues), units, output.file_size, places)
+            write_units(Path(output.queues), units, output.file_size)
         keys = count_keys(piece) if output.with_keys else KeyCount()
         found.append(PieceDone(str(piece.store), result, keys))
         count(piece.cost)
@@ -153,7 +143,7 @@ def walk_pieces(
 
 
 def finish_queues(spark: SparkSession, store: StoreWork) -> None:
-    """Lay out every queue; write those again that are not as their records say, fill gaps."""
+    """Lay out every queue; rebuild what its records do not say."""
     if store.queues is None:
         return
     runs: dict[QueueKey, list[QueueRun]] = by_queue(
@@ -162,28 +152,19 @@ def finish_queues(spark: SparkSession, store: StoreWork) -> None:
     damage = joined_damage(store.damage)
     if damage:  # of queues whose records are all damaged, the places are kept
         runs = {key[:2]: [] for key in store.files.queue_directories()} | runs
+    bounds = store.plan.bounds
     store.plans = plan_queues(
-        runs,
-        damage,
-        store.plan.bounds.min_offset,
-        HeldUnits(store.held_queue),
-        sure_offset=store.sure_offset,
+        store.files, runs, damage, bounds.min_offset, sure_offset=store.sure_offset
     )
-    again = dict(misplaced(store.plans))
-    if again:
-        for key in again:
-            remove_files(store.queues / key[0] / str(key[1]))
-        output = Output(str(store.queues), store.file_size, False, store.topics)
-        run = partial(
-            walk_pieces, outputs={str(store.files): output}, count=_uncounted, places=again
-        )
-        run_tasks(spark, in_tasks(spark, store.pieces, TASK_BYTES), run)
+    work = QueueWork(
+        store.files, store.queues, store.file_size, store.topics,
+        commit_range=(bounds.min_offset, bounds.end_offset),
+    )  # fmt: skip
+    doubted = [plan for plan in store.plans if plan.gaps or not plan.is_straight]
+    run_each(spark, doubted, work.finish, cost=lambda plan: plan.end - plan.begin)
     for plan in store.plans:
-        finish_queue(store.queues, plan, partial(store.held_queue, plan.key), store.file_size)
-
-
-def _uncounted(_bytes: int) -> None:
-    """A piece that is walked again counts only once."""
+        if not plan.gaps and plan.is_straight:
+            work.finish(plan)
 
 
 def make_index_files(

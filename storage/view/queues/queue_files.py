@@ -120,6 +120,11 @@ class QueueFiles:
         data = self._read(self.files[number], position, UNIT_SIZE)
         return Unit(*LAYOUT.unpack(data)) if len(data) == UNIT_SIZE else NO_UNIT
 
+    def holds(self, queue_offset: int, commit_offset: int) -> bool:
+        """Whether the unit there points to a commit offset; a hole is no unit of record 0."""
+        unit = self.unit(queue_offset)
+        return unit.size > 0 and unit.commit_offset == commit_offset
+
     def window(self, begin: int, end: int) -> tuple[ByteArray, int]:
         """Return units ``[begin, end)`` of the file that ``begin`` is in, two beside them, and the first's number."""
         number = bisect_right(self.files, begin * UNIT_SIZE, key=attrgetter("end_offset"))

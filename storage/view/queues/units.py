@@ -7,7 +7,7 @@ queues (``%LMQ%``), which get an equal unit in queue 0 of each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -86,17 +86,6 @@ def prefill_units(count: int) -> Units:
     """Return units for queue offsets before a queue's first record."""
     units = np.zeros(count, UNIT_DTYPE)
     units["size"] = PREFILL_SIZE
-    return units
-
-
-def gap_units(held: Units, ranges: Sequence[tuple[int, int]]) -> Units:
-    """Return units for a gap: those held that point into one of the ranges, else placeholders."""
-    inside = np.zeros(len(held), np.bool_)
-    for begin, end in ranges:
-        inside |= (held["offset"] >= begin) & (held["offset"] < end)
-    inside &= held["size"] > 0
-    units = placeholder_units(ranges[-1], len(held))
-    units[inside] = held[inside]
     return units
 
 
