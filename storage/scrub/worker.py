@@ -15,15 +15,18 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from storage import findings as kinds
+from storage.checks.queues import RangeCheck
 from storage.errors import StoreError
 from storage.files.libc import read_only_when_idle
 from storage.findings import DAMAGE, Finding
 from storage.format.names import file_name
-from storage.scrub.log_windows import LogWindows
-from storage.scrub.units import UnitComparison, WrongUnits
+from storage.scrub.log_windows import ROWS_MAX, LogWindows
 from storage.view.live_topics import LiveTopics
 from storage.view.log.files import ListedLog
 from storage.view.log.walk import DamagedRange, RecordRun
+from storage.view.queues.comparison import ReadUnits, UnitRange
+from storage.view.queues.queue_files import QueueFiles
+from storage.view.queues.units import UnitBuilder
 from storage.view.settings import load_settings
 from storage.view.table_damage import damaged_tables
 from storage.workers import Worker
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
     from storage.journal.states import StateJournal
     from storage.view.layout import StorePaths
+    from storage.view.queues.record_queues import QueueKey
     from storage.workers import Workers
 
 _LOG: Final = logging.getLogger(__name__)
@@ -113,7 +117,7 @@ class ScrubWorker(Worker):
         self._durable_offset = durable_offset
         self._rebuild = rebuild
         self._log = LogWindows(filesystem, paths.commit_log)
-        self._units = UnitComparison(filesystem, paths.consume_queue)
+        self._builder = UnitBuilder(ROWS_MAX)
         self._progress = ScrubProgress(**(states.document(STATE) or {}))
         self._log.rewind(self._progress.position)
         self._saved_bytes = 0
@@ -168,7 +172,6 @@ class ScrubWorker(Worker):
             return False
         progress.began_ms, progress.position, progress.end = now_ms, self._min_offset(), end
         self._log.rewind(progress.position)
-        self._units.forget()
         return progress.is_under_way
 
     def _read(self) -> None:
@@ -187,13 +190,25 @@ class ScrubWorker(Worker):
     def _compare(self, records: RecordRun) -> None:
         """Compare units with their records; a queue file that cannot be read is a finding."""
         try:
-            if any(self._units.wrong(records, self._topics())):
+            if self._wrong_units(records):
                 # Again: a topic that was deleted meanwhile is among the deleted ones by now.
-                for wrong in list(self._units.wrong(records, self._topics())):
+                for key, wrong in self._wrong_units(records):
                     if records.begin_offset >= self._min_offset():  # else deleted meanwhile
-                        self._found_units(wrong)
+                        self._found_units(key, wrong)
+        except FileNotFoundError:
+            pass  # retention or a deletion took it; a file that is missing has no units
         except OSError as error:
             self._found_unreadable(error)
+
+    def _wrong_units(self, records: RecordRun) -> list[tuple[QueueKey, UnitRange]]:
+        check = RangeCheck()
+        check.take(records, self._builder, self._held, self._topics(), records.end_offset)
+        return [(key, wrong) for key, found in check.wrong.items() for wrong in found]
+
+    def _held(self, key: QueueKey) -> ReadUnits:
+        """Return the units of a queue, whose files are listed anew: dispatch and retention change them."""
+        directory = self._paths.consume_queue / key[0] / str(key[1])
+        return QueueFiles.whole(self._filesystem, directory).units
 
     def _found_unreadable(self, error: OSError) -> None:
         self._found(
@@ -203,11 +218,11 @@ class ScrubWorker(Worker):
             )
         )  # fmt: skip
 
-    def _found_units(self, wrong: WrongUnits) -> None:
+    def _found_units(self, key: QueueKey, wrong: UnitRange) -> None:
         outcome = ""
         if self._rebuild is not None:
             try:
-                rebuilt = self._rebuild(*wrong)
+                rebuilt = self._rebuild(*key, wrong.begin, wrong.end)
             except (OSError, StoreError) as error:
                 outcome = f"; they cannot be rebuilt: {error}"
             else:
@@ -215,7 +230,7 @@ class ScrubWorker(Worker):
                     return  # they are right: the record is not where it belongs
                 self._repaired_count += rebuilt
                 outcome = f"; {rebuilt} rebuilt"
-        file = f"consumequeue/{wrong.topic}/{wrong.queue_id}"
+        file = f"consumequeue/{key[0]}/{key[1]}"
         message = f"units from queue offset {wrong.begin} on were not what the log says{outcome}"
         self._found(
             Finding(
