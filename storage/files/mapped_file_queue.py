@@ -153,15 +153,6 @@ class _MappedFiles(Generic[AnyMappedFile]):
             index = bisect_right(self._starts, offset)
             return self._starts[index] if index < len(self._starts) else None
 
-    def first_gap(self, offset: int) -> int | None:
-        """Return where, at or after ``offset``, a file ends and the next one does not begin; None if nowhere."""
-        with self._guard:
-            borders = zip(self._entries, self._starts[1:], strict=False)
-            gaps = (
-                entry.end_offset for entry, following in borders if entry.end_offset < following
-            )
-            return next((gap for gap in gaps if gap >= offset), None)
-
     def close(self) -> None:
         """Let go of every map."""
         with self._guard:

@@ -43,13 +43,9 @@ class LogReader:
         return file
 
     def next_start(self, offset: int) -> int | None:
-        """Return the start of the first file after ``offset``.
-
-        Where a file is missing before it the directory is listed again: the missing one may have got its name since.
-        """
+        """Return the start of the first file after ``offset``."""
         start = self._files.next_start(offset)
-        gap = self._files.first_gap(offset)
-        if (start is None or (gap is not None and gap < start)) and self._files.refresh():
+        if start is None and self._files.refresh():
             start = self._files.next_start(offset)
         return start
 

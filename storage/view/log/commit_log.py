@@ -47,9 +47,6 @@ class CommitLogView:
             np.empty(0, np.int64),
         )
         self._bounds = (-1, -1)
-        self._new_gap = (
-            EVERYTHING  # the first that was not there when something after it was visible
-        )
         self.set_bounds(0, EVERYTHING)
 
     @property
@@ -60,15 +57,12 @@ class CommitLogView:
     def set_bounds(self, min_offset: int, visible_offset: int) -> None:
         """Say what may be read; lists the directory again when files beyond the known are needed.
 
-        So it does where one between them is: a file that could not be made at once may get its name
-        after the one behind it. What is missing when more than that is visible is lost.
+        Files get their names in order, so one that is missing between others is lost.
         """
         known_begin, known_end = self._files.first_offset, self._files.end_offset
         changed = min_offset != self._bounds[0]
-        if visible_offset < self._bounds[1]:
-            self._new_gap = self._gap_from(0)
-        if visible_offset > min(known_end, self._new_gap) or min_offset > known_begin:
-            changed = self._refresh(visible_offset) or changed
+        if visible_offset > known_end or min_offset > known_begin:
+            changed = self._files.refresh() or changed
         self._bounds = (min_offset, visible_offset)
         self.visible_offset = visible_offset
         if changed:
@@ -76,18 +70,8 @@ class CommitLogView:
 
     def refresh(self) -> None:
         """List the directory again."""
-        if self._refresh(self._bounds[1]):
+        if self._files.refresh():
             self._rebuild()
-
-    def _refresh(self, visible_offset: int) -> bool:
-        """List the directory, which has all files of what was visible before; True if anything changed."""
-        changed = self._files.refresh()
-        self._new_gap = self._gap_from(visible_offset)
-        return changed
-
-    def _gap_from(self, commit_offset: int) -> int:
-        gap = self._files.first_gap(commit_offset)
-        return EVERYTHING if gap is None else gap
 
     def _rebuild(self) -> None:
         self.generation += 1

@@ -17,13 +17,10 @@ from lease_store import GROUP, TOPIC, LeaseStore, put
 from staged_records import stage
 
 from storage.errors import DamagedStage, StoreError
-from storage.files.filesystem import OsFileSystem
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.journal import HEAD, blocks_in
-from storage.format.names import file_name
 from storage.format.receipt_handle import HANDLE_SIZE
 from storage.reader import StoreReader
-from storage.view.log.commit_log import CommitLogView
 from storage.writer import StoreWriter
 
 SIZE_BITS = range(8 * 8, 8 * 12)  # of a unit
@@ -139,19 +136,6 @@ def no_flip_of_a_lease_journal_is_believed(root: Path) -> None:
         store.leases.close()
         store.reader.close()
         shutil.rmtree(root)
-
-
-def no_log_file_that_comes_late_is_lost(root: Path) -> None:
-    """The first try to make it failed, and the one behind it is there already."""
-    root.mkdir()
-    first, late, behind = (root / file_name(number * LOG_FILE_SIZE) for number in range(3))
-    for path in (first, behind):
-        path.write_bytes(bytes(LOG_FILE_SIZE))
-    view = CommitLogView(OsFileSystem(), root, mapped_files_max=4)
-    view.set_bounds(0, LOG_FILE_SIZE)
-    late.write_bytes(bytes(LOG_FILE_SIZE))
-    view.set_bounds(0, LOG_FILE_SIZE + 1)
-    require(len(view.ranges[0]) == 3, f"the log is believed to have {view.ranges[0].tolist()} only")
 
 
 def no_damaged_stage_is_taken_for_none(root: Path) -> None:

@@ -40,7 +40,7 @@ from storage.staged import open_commit, staged_commits
 from storage.staged.open_commit import OpenCommit
 from storage.tables import table_files
 from storage.testing import SimulatedDisk
-from storage.view.log.commit_log import EVERYTHING, CommitLogView
+from storage.view.log.commit_log import CommitLogView
 from storage.view.queues import consume_queue
 from storage.view.queues.rebuild_requests import RebuildRequests
 from storage.view.queues.rebuilt_units import Extent, RebuiltUnits
@@ -401,11 +401,6 @@ DEFECTS = [
             lambda view, offset: (int.from_bytes(view.bytes_at(offset, 4), "big"), STOP_END),
         ),
         damage_checks.no_flip_of_a_record_is_served,
-    ),
-    PlantedDefect(
-        "a log file that comes late is taken for lost",
-        _set(CommitLogView, "_gap_from", lambda *_: EVERYTHING),
-        damage_checks.no_log_file_that_comes_late_is_lost,
     ),
     PlantedDefect(
         "a damaged stage is removed", _set(open_commit, "damaged_stages", lambda *_: []),
