@@ -235,7 +235,7 @@ def test_what_cannot_be_rebuilt_or_read_is_said_and_the_pass_goes_on(
     def broken(*_: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(scrub._units, "wrong", broken)
+    monkeypatch.setattr(scrub, "_wrong_units", broken)
     scrubbed.next_pass()
     assert "queue-unit: consumequeue: cannot be read" in events(caplog)[1]
     assert scrubbed.status.finding_count == 2
