@@ -291,30 +291,19 @@ class ConsumeQueue:
         self._starts.difference_update(released)
         return [file_path(self.directory, start) for start in released]
 
-    def removed_files(self, begin: int, end: int) -> list[int]:
-        """Return where the files of units ``[begin, end)`` start that others have removed."""
-        return [
-            start
-            for start in self.file_starts
-            if start < end * UNIT_SIZE
-            and start + self._file_size > begin * UNIT_SIZE
-            and not self._files.filesystem.exists(file_path(self.directory, start))
-        ]
-
-    def make_file_again(self, start: int) -> None:
-        """Make a file that others have removed again, as one hole; one that is there stays."""
-        path = file_path(self.directory, start)
-        if start in self._starts and not self._files.filesystem.exists(path):
-            self._files.let_go(path)
-            self._files.open_for_writing(path, exists=False)
-            self._found_end = self._found_first = None
-
-    def make_files(self, begin: int, end: int) -> None:
-        """Make the files of units ``[begin, end)`` that are not there, each as one hole."""
-        first = begin * UNIT_SIZE
+    def make_files(self, begin: int, end: int) -> list[int]:
+        """Make the files of units ``[begin, end)`` that are not there, each as one hole; return where they start."""
+        first, made = begin * UNIT_SIZE, []
         for start in range(first - first % self._file_size, end * UNIT_SIZE, self._file_size):
-            if start not in self._starts:
-                self._open_for_writing(start)
+            path = file_path(self.directory, start)
+            if not self._files.filesystem.exists(path):
+                self._files.let_go(path)
+                self._files.open_for_writing(path, exists=False)
+                self._starts.add(start)
+                made.append(start)
+        if made:
+            self._found_end = self._found_first = None
+        return made
 
     def truncate(self, queue_offset: int) -> None:
         """Make the queue end at ``queue_offset``: later files go, the rest of its file is zeroed."""

@@ -231,19 +231,16 @@ class QueueTable:
         """How many units a file holds."""
         return self._files.file_size // UNIT_SIZE
 
-    def removed_files(self, key: QueueKey, begin: int, end: int) -> list[int]:
-        """Return where the files of units ``[begin, end)`` start that others have removed; after recovery."""
-        with self._files.guard:
-            queue = None if key[0] in self._removing else self.known(*key)
-            return [] if queue is None else queue.removed_files(begin, end)
+    def make_removed_files(self, key: QueueKey, begin: int, end: int) -> list[int]:
+        """Make the files of units ``[begin, end)`` again that others have removed, each as one hole; after recovery.
 
-    def make_files_again(self, key: QueueKey, starts: list[int]) -> None:
-        """Make files that others have removed again, each as one hole. Raises StoreFull, StoreBusy."""
+        Return where they start. Raises StoreFull, StoreBusy.
+        """
         with self._files.guard:
             queue = None if key[0] in self._removing else self.known(*key)
-            if queue is not None:
-                for start in starts:
-                    queue.make_file_again(start)
+            if queue is None:
+                return []
+            return queue.make_files(max(begin, queue.first_offset), min(end, queue.next_offset))
 
     @property
     def is_cut(self) -> bool:

@@ -7,7 +7,6 @@ units rebuilt and others not.
 from __future__ import annotations
 
 import logging
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -152,14 +151,13 @@ class QueueRebuild(Worker):
         key = topic, queue_id
         if not self._queues.next_offset(*key):
             return 0  # its topic was deleted
-        removed = self._queues.removed_files(key, begin, end)
-        end_offset = self._dispatch.position
-        if removed:
-            end_offset = self._dispatch.between(
-                partial(self._queues.make_files_again, key, removed)
-            )
-            begin = min(begin, removed[0] // UNIT_SIZE)
-            end = max(end, removed[-1] // UNIT_SIZE + self._queues.units_per_file)
+        made: list[int] = []
+        end_offset = self._dispatch.between(
+            lambda: made.extend(self._queues.make_removed_files(key, begin, end))
+        )
+        if made:
+            begin = min(begin, made[0] // UNIT_SIZE)
+            end = max(end, made[-1] // UNIT_SIZE + self._queues.units_per_file)
         settings = load_settings(self._filesystem, self._paths)
         written = rebuild_units(
             ListedLog(self._filesystem, self._paths.commit_log),
@@ -171,7 +169,7 @@ class QueueRebuild(Worker):
             commit_range=(self._min_offset(), end_offset),
             since=settings.deleted_topics.get(topic, 0),
         )
-        if removed:
+        if made:
             self._file_made()
         self.rebuilt_count += written
         return written

@@ -50,7 +50,8 @@ WHAT: Final = ("all", "queues", "index")
 class RebuildReport:
     """What a rebuild of one store did.
 
-    ``target`` holds ``consumequeue`` and ``index``. ``gaps`` are queue offsets without a record, by queue.
+    ``target`` holds ``consumequeue`` and ``index``. ``gaps`` are queue offsets without a record, by
+    queue; ``moved`` counts records whose queue offset is wrong.
     """
 
     store: str
@@ -63,6 +64,7 @@ class RebuildReport:
     index_files: int
     damage: tuple[DamagedRange, ...]
     gaps: tuple[tuple[QueueKey, int, int], ...]
+    moved: int
     seconds: float
 
 
@@ -243,5 +245,6 @@ def _report(store: StoreWork, seconds: float) -> RebuildReport:
         index_files=store.index_files,
         damage=tuple(store.damage),
         gaps=tuple((plan.key, *gap) for plan in store.plans for gap in plan.gaps),
+        moved=sum(plan.moved_count for plan in store.plans),
         seconds=seconds,
     )

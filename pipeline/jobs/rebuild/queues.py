@@ -40,6 +40,7 @@ class QueuePlan(NamedTuple):
     since: int
     is_straight: bool
     gaps: tuple[tuple[int, int], ...]
+    moved_count: int  # of records that do not stand where they say
 
     @property
     def unit_count(self) -> int:
@@ -107,13 +108,14 @@ def plan_queues(
     for key, mine in runs.items():
         held = store.queue(*key)
         order = QueueOrder(None if mine else _end_before(held, log_begin), log_begin=log_begin)
-        for run in mine:
-            order.take(run, damage, held.holds)
+        moved_count = sum(order.take(run, damage, held.holds) for run in mine)
         order.finish(damage, held.units, sure_offset=sure_offset)
         begin, end = order.begin_offset or 0, order.next_offset or 0
         gaps = tuple(order.suspects())
         if mine or begin < end:
-            plans.append(QueuePlan(key, begin, end, order.since, order.is_straight, gaps))
+            plans.append(
+                QueuePlan(key, begin, end, order.since, order.is_straight, gaps, moved_count)
+            )
     return plans
 
 
