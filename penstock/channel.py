@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar, get_args
 
 import grpc
 
@@ -27,13 +27,6 @@ from penstock.tls import TLS, WatchedTls, open_channel
 from penstock.wire import Method
 from storage.clock import Clock
 
-NOT_CONNECTED: Final = frozenset(
-    {
-        grpc.StatusCode.UNAVAILABLE,
-        grpc.StatusCode.DEADLINE_EXCEEDED,
-        grpc.StatusCode.CANCELLED,
-    }
-)
 CALL_FAILED: Final = (grpc.RpcError, asyncio.CancelledError)  # the second with a closed channel too
 CONNECT_TIMEOUT_MS: Final = 20_000  # calls that wait for a connection end by their own time-outs
 CHANNEL_OPTIONS: Final[tuple[tuple[str, int], ...]] = (
@@ -55,6 +48,7 @@ ChannelT = TypeVar("ChannelT", grpc.Channel, grpc.aio.Channel)
 Lane = Literal["calls", "iterators"]
 """What a channel is for. Channels of one address share their connection, and nothing of grpc's Python part.
 """
+_LANES: Final[tuple[Lane, ...]] = get_args(Lane)
 
 
 def is_cancelled() -> bool:
@@ -158,21 +152,22 @@ class _OpenChannels(ABC, Generic[ChannelT]):
         self._call_s_max = max(self._call_s_max, call_s)
 
     def renew(self, method: Method, failed_stub: Any) -> None:
-        """Open another channel with the next call to a service if ``failed_stub`` is of the one that there
-        is.
+        """Open other channels with the next calls to a service if ``failed_stub`` is of one that there is.
 
         Calls under way go on. Nothing is done while four retired channels may have calls under way.
         """
         now, service = self._clock.monotonic(), method.service
-        place: tuple[Service, Lane] = (service, "calls")
         with self._lock:
-            if self._stubs.get(place, {}).get(method.path) is not failed_stub:
+            stubs = [self._stubs.get((service, lane), {}) for lane in _LANES]
+            if all(each.get(method.path) is not failed_stub for each in stubs):
                 return
             ended = self._ended(now)
             if len(self._retired) < RETIRED_CHANNELS_MAX:
                 self._renewed.add(service)
-                self._retired.append((now, self._channels.pop(place)))
-                del self._stubs[place]
+                for lane in _LANES:  # which have shared the connection
+                    self._stubs.pop((service, lane), None)
+                    if (channel := self._channels.pop((service, lane), None)) is not None:
+                        self._retired.append((now, channel))
         for channel in ended:
             self._end(channel)
 

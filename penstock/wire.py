@@ -90,9 +90,11 @@ def _split(answer: Any, field_number: int, data: bytes) -> WithRecords:
     return split_records(data, answer, field_number)
 
 
-def _frame_request(request: tuple[bytes, bytes | bytearray | memoryview]) -> bytes:
-    producer, records = request
-    return framed_batch([records], len(records), producer)
+def _frame_request(
+    request: tuple[bytes, *tuple[bytes | bytearray | memoryview, ...]],
+) -> bytes:
+    producer, *records = request
+    return framed_batch(records, sum(map(len, records)), producer)
 
 
 def settings_methods(service: Service) -> tuple[Method, Method]:
@@ -109,7 +111,6 @@ _reader = partial(_of, "reader")
 # Requests whose size has to be known come serialized.
 PRODUCE: Final = _writer(writer_pb2, "Writer/Produce", serialize=bytes)
 PRODUCE_BATCH: Final = _writer(writer_pb2, "Writer/ProduceBatch", serialize=_frame_request)
-PRODUCE_STREAM: Final = _writer(writer_pb2, "Writer/ProduceStream", serialize=bytes)
 STAGE_RECORDS: Final = _writer(writer_pb2, "Writer/StageRecords", serialize=bytes)
 COMMIT_STAGED: Final = _writer(writer_pb2, "Writer/CommitStaged")
 ABORT_STAGED: Final = _writer(writer_pb2, "Writer/AbortStaged")

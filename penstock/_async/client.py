@@ -139,8 +139,8 @@ class AsyncClient(
 
         The producer sends a batch when it has ``batch_bytes`` or is ``linger_ms`` old. `AsyncProducer.send`
         waits while ``max_in_flight`` batches have no answer, and sooner if the writer answers slowly.
-        ``ordered`` keeps the order of ``send`` within each queue, also after a refusal; without it more
-        batches of one queue are in flight at once.
+        ``ordered`` keeps the order of ``send`` within each queue; without it more batches of one queue are in
+        flight at once, in any order.
         """
         options = ProducerOptions(
             max_in_flight=max_in_flight,
@@ -150,6 +150,7 @@ class AsyncClient(
             delivery_timeout_s=delivery_timeout_s,
             record_bytes_max=self.request_bytes_max - FRAME_OVERHEAD_MAX,
         )
+        self.channels.allow(delivery_timeout_s)
         return AsyncProducer(self, options)
 
     # Staged commits

@@ -15,9 +15,8 @@ from penstock.addresses import (
     Addresses,
     Service,
 )
-from penstock.calls import status
 from penstock.calls.call import Attempts, Call, Plan
-from penstock.channel import CALL_FAILED, NOT_CONNECTED, AsyncServiceChannels, Lane, failure_of
+from penstock.channel import CALL_FAILED, AsyncServiceChannels, Lane, failure_of
 from penstock.credentials import given_credentials
 from penstock.errors import ClientClosed, PenstockError
 from penstock.proxies import Way, way_to
@@ -141,16 +140,6 @@ class AsyncConnection:
                 value: T = stop.value
                 return value
             result = await self.run(call, timeout_s=timeout_s, lane=lane)
-
-    async def wait_connected(self, service: Service, timeout_s: float) -> bool:
-        """Wait for a connection; False if it does not come in time. Any answer proves one."""
-        call = status.health(service)
-        check = call.method.on(self.channels.of(service))
-        try:
-            await check(call.request, timeout=timeout_s, wait_for_ready=True)
-        except CALL_FAILED as error:
-            return failure_of(error).code() not in NOT_CONNECTED
-        return True
 
     def way_to(self, service: Service) -> Way:
         """Return how a service is called, for errors to say."""

@@ -129,6 +129,10 @@ class Attempts:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Take in that the call has its outcome, or nobody waits for it any more."""
         if self._token is not None:
             self._sequences.end(self._token)
 
@@ -178,6 +182,17 @@ class Attempts:
         if isinstance(failure, DeadlineExceeded) and self._previous is not None:
             raise self._previous  # says more than that the last attempt had too little time
         raise failure
+
+    def given_up(self, failure: PenstockError, *, is_unanswered: bool = False) -> PenstockError:
+        """Return what a call that must be done once is to be raised as when nobody waits for it any more.
+
+        ``is_unanswered``: an attempt is under way.
+        """
+        if is_unanswered and self._taken_at is None:
+            self._taken_at = self._sent_at
+        if self._taken_at is None:
+            return failure
+        return self._produce_error(failure, was_unanswered=True)
 
     def _produce_error(self, failure: PenstockError, *, was_unanswered: bool) -> PenstockError:
         token = self._token

@@ -40,13 +40,20 @@ def batch(
 ) -> Call[StoredBatch]:
     """Store encoded records, as ``messages`` does messages."""
     check_size("records", len(records) + FRAME_OVERHEAD_MAX, bytes_max)
+    return batch_of((records,), token=token)
+
+
+def batch_of(
+    records: Sequence[bytes | bytearray | memoryview], *, token: str = ""
+) -> Call[StoredBatch]:
+    """Store encoded records that fit into a request, given in parts."""
     return Call(
         wire.PRODUCE_BATCH,
-        (b"", records),
+        (b"", *records),
         stored_batch,
         repeat=Repeat.ONCE,
         not_found=TopicNotFound,
-        with_producer=lambda field: (field, records),
+        with_producer=lambda field: (field, *records),
         token=token,
     )
 

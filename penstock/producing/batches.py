@@ -1,4 +1,4 @@
-"""The batches of a streaming producer: records of one queue that travel as one frame."""
+"""The batches of a streaming producer: records of one queue that travel as one call."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections import deque
 from itertools import accumulate, count
 from typing import Any, Final
 
+from penstock.calls import produce
+from penstock.calls.call import Attempts, Call
 from penstock.errors import PenstockError, ServiceFailed
-from penstock.framing import framed_batch
-from penstock.sequences import RequestToken
 from penstock.values import Stored, StoredBatch
 from storage.format.producer_sequence import SEQUENCE_PROPERTY_SIZE
 from storage.format.properties import PROPERTIES_SIZE_MAX
@@ -20,25 +20,23 @@ ROOMY_MAX: Final = (
 
 
 class ProducerBatch:
-    """Records of one queue that travel as one frame, and what became of them."""
+    """Records of one queue that travel as one call, and what became of them."""
 
     __slots__ = (
+        "attempts",
         "born_at",
         "crowded",
         "done",
         "dropped",
         "due_at",
         "error",
-        "first_sent_at",
         "queue",
         "records",
         "sent_at",
         "size",
         "starts",
         "stored",
-        "taken_at",
         "template",
-        "token",
         "waiters",
     )
 
@@ -49,9 +47,7 @@ class ProducerBatch:
         self.template = template
         self.born_at = now
         self.sent_at = now
-        self.first_sent_at = now  # with its token
-        self.token: RequestToken | None = None  # from the first time that it is sent
-        self.taken_at: float | None = None  # first sent on a stream that broke before an answer
+        self.attempts: Attempts | None = None  # from the first time that it is sent
         self.due_at = due_at
         self.records: list[bytes] = []
         self.size = 0
@@ -63,21 +59,20 @@ class ProducerBatch:
         self.starts: list[int] = []
         self.waiters: list[Any] = []
 
-    @property
-    def waiting_since(self) -> float:
-        """When it was first sent, or born if it never was."""
-        return self.born_at if self.token is None else self.first_sent_at
-
     def live(self) -> list[int]:
         """Return the places of the records that were not dropped."""
         return [i for i in range(len(self.records)) if i not in self.dropped]
 
-    def frame(self) -> bytes:
-        """Return the serialized request."""
+    def call(self) -> Call[StoredBatch]:
+        """Return the call that stores its records, but for those that were dropped."""
         parts = [self.records[i] for i in self.live()] if self.dropped else self.records
-        assert self.token is not None
-        age = 0 if self.taken_at is None else self.token.age_ms(self.sent_at - self.taken_at)
-        return framed_batch(parts, self.size, self.token.field(age))
+        return produce.batch_of(parts)
+
+    def end_attempts(self) -> None:
+        """Take in that the call has its outcome, or is not made any more."""
+        if self.attempts is not None:
+            self.attempts.end()
+            self.attempts = None
 
     def failure(self, index: int) -> PenstockError | None:
         """Return why one record of a batch that is done is not stored, None if it is."""
@@ -126,6 +121,7 @@ class ProducerBatch:
         sizes = (0 if i in self.dropped else len(record) for i, record in enumerate(self.records))
         self.starts = list(accumulate(sizes, initial=0))
         self.records = []
+        self.end_attempts()
         self.done = True
 
 

@@ -7,10 +7,7 @@ from typing import Final
 
 from penstock.requests import FRAME_OVERHEAD_MAX, REQUEST_BYTES_MAX
 
-FRAME_BYTES_MAX: Final = 1 << 20
-CONNECT_ATTEMPT_S: Final = 1.0
-OVERDUE_CHECK_S: Final = 0.25  # between looks whether the writer still answers
-STREAM_END_S: Final = 5.0  # what a close gives the stream to end by itself
+BATCH_BYTES_MAX: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +25,9 @@ class ProducerOptions:
         """Refuse values that cannot work."""
         if self.max_in_flight < 1:
             raise ValueError(f"max_in_flight must be at least 1, not {self.max_in_flight}")
-        if not 1 <= self.batch_bytes <= FRAME_BYTES_MAX:
+        if not 1 <= self.batch_bytes <= BATCH_BYTES_MAX:
             raise ValueError(
-                f"batch_bytes must be 1 to {FRAME_BYTES_MAX} bytes, not {self.batch_bytes}"
+                f"batch_bytes must be 1 to {BATCH_BYTES_MAX} bytes, not {self.batch_bytes}"
             )
         if self.linger_ms < 0:
             raise ValueError(f"linger_ms must not be negative, not {self.linger_ms}")

@@ -1,10 +1,9 @@
-"""The asyncio streaming producer: two tasks around `ProducerState`."""
+"""The asyncio streaming producer: a task for each batch that is under way."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Iterable, Mapping
-from contextlib import suppress
 from typing import Any, Protocol
 
 import grpc
@@ -12,24 +11,12 @@ import grpc
 from penstock import wire
 from penstock.addresses import Service
 from penstock.batch import NO_PROPERTIES, Keys
-from penstock.channel import AsyncHome, is_cancelled
-from penstock.errors import (
-    ClientClosed,
-    DeadlineExceeded,
-    PenstockError,
-    ServiceFailed,
-    Unavailable,
-    from_rpc_error,
-)
+from penstock.channel import CALL_FAILED, AsyncHome, Lane, failure_of
+from penstock.errors import ClientClosed, DeadlineExceeded, PenstockError
 from penstock.producing.batches import ProducerBatch
-from penstock.producing.options import (
-    CONNECT_ATTEMPT_S,
-    OVERDUE_CHECK_S,
-    STREAM_END_S,
-    ProducerOptions,
-)
-from penstock.producing.state import ProducerState
-from penstock.proxies import Way, with_way
+from penstock.producing.options import ProducerOptions
+from penstock.producing.state import ProducerState, has_met_missing_queue
+from penstock.proxies import Way
 from penstock.retry import RetryPolicy
 from penstock.values import Stored
 from storage.clock import Clock
@@ -41,11 +28,10 @@ class AsyncProducerConnection(Protocol):
     clock: Clock
     retry: RetryPolicy
 
-    def stub(self, method: wire.Method) -> Any: ...
+    def stub(self, method: wire.Method, lane: Lane) -> Any: ...
     def renew(self, method: wire.Method, failed_stub: Any) -> None: ...
     async def queue_count(self, topic: str) -> int: ...
     def forget_queue_count(self, topic: str) -> None: ...
-    async def wait_connected(self, service: Service, timeout_s: float) -> bool: ...
     def way_to(self, service: Service) -> Way: ...
 
 
@@ -106,12 +92,11 @@ class AsyncProducer:
     def __init__(self, client: AsyncProducerConnection, options: ProducerOptions) -> None:
         self._home = AsyncHome()
         self._client = client
-        self._state = ProducerState(options, client.clock)
+        self._state = ProducerState(options, client.clock, client.retry, client.way_to)
         self._changed = asyncio.Condition()
-        self._wake_sender = asyncio.Event()
         self._refusing = False
-        self._closing = False
-        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None  # for the next batch that time makes due
+        self._calls: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> AsyncProducer:
         return self
@@ -145,7 +130,7 @@ class AsyncProducer:
         monotonic = self._client.clock.monotonic
         now = monotonic()
         if not self._state.has_room(now):
-            self._wake_sender.set()
+            self._send_due()
             async with self._changed:
                 await self._changed.wait_for(
                     lambda: self._state.has_room(monotonic()) or self._refusing
@@ -153,8 +138,6 @@ class AsyncProducer:
             now = monotonic()
         if self._refusing:
             raise ClientClosed("the producer is closed")
-        if self._task is None:
-            self._task = asyncio.create_task(self._run())
         if queue_id is None:
             queue_id = self._state.choose_queue(topic, queue_count)
         batch, index = self._state.add(
@@ -169,7 +152,7 @@ class AsyncProducer:
             unique_key=unique_key,
         )
         if self._state.is_news(batch, index):
-            self._wake_sender.set()
+            self._send_due()
         return AsyncHandle(batch, index)
 
     async def flush(self, timeout_s: float | None = None) -> None:
@@ -180,7 +163,7 @@ class AsyncProducer:
         """
         self._home.check()
         batches = self._state.flush()
-        self._wake_sender.set()
+        self._send_due()
         try:
             async with asyncio.timeout(timeout_s), self._changed:
                 await self._changed.wait_for(lambda: all(batch.done for batch in batches))
@@ -191,7 +174,7 @@ class AsyncProducer:
             raise failed
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Flush, then end the stream; closing twice does nothing. Raises as `flush` does."""
+        """Flush, then stop sending; closing twice does nothing. Raises as `flush` does."""
         if self._refusing:
             return
         self._refusing = True
@@ -199,101 +182,52 @@ class AsyncProducer:
         try:
             await self.flush(timeout_s)
         finally:
-            self._closing = True
-            self._wake_sender.set()
-            if self._task is not None:
-                if self._state.is_idle:
-                    await asyncio.wait({self._task}, timeout=STREAM_END_S)
-                self._task.cancel()
-                await asyncio.wait({self._task})
-            await self._settle(ClientClosed("the producer was closed"))
+            await self._end(ClientClosed("the producer was closed"))
 
-    async def _run(self) -> None:
-        """Keep a stream until the producer is closed; nothing waits for an outcome after that."""
+    async def _end(self, error: ClientClosed) -> None:
+        """Send no more; what has no outcome has failed."""
+        self._refusing = True
+        failed = self._state.give_up(error)
+        if self._timer is not None:
+            self._timer.cancel()
+        for call in self._calls - {asyncio.current_task()}:
+            call.cancel()
+        await self._announce(failed)
+
+    def _send_due(self) -> None:
+        """Send the batches that are due, and come back when time makes the next one due."""
+        now = self._client.clock.monotonic()
+        while (batch := self._state.next_batch(now)) is not None:
+            call = asyncio.create_task(self._send(batch))
+            self._calls.add(call)
+            call.add_done_callback(self._calls.discard)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due_s = self._state.next_due_s(now)
+        if due_s is not None:
+            self._timer = asyncio.get_running_loop().call_later(due_s, self._send_due)
+
+    async def _send(self, batch: ProducerBatch) -> None:
+        """Make one attempt to have a batch stored, and send what is due then."""
+        attempts, clock = batch.attempts, self._client.clock
+        assert attempts is not None
         try:
-            await self._keep_stream()
-        finally:
-            await self._settle(ClientClosed("the producer was closed"))
-
-    async def _keep_stream(self) -> None:
-        attempt = 0
-        while True:
-            await self._wake_sender.wait()
-            if self._closing:
-                return
-            try:
-                if await self._client.wait_connected("writer", CONNECT_ATTEMPT_S):
-                    error = await self._talk()
-                    attempt = 0
-                else:
-                    error = Unavailable("the writer is not reachable")
-            except PenstockError as failure:
-                error = failure
-            await self._settle(error)
-            if self._closing:
-                return
-            attempt += 1
-            await asyncio.sleep(self._client.retry.backoff_ms(attempt) / 1000)
-            if self._state.is_idle and not self._closing:
-                self._wake_sender.clear()
-
-    async def _talk(self) -> PenstockError:
-        """Open a stream, send and read until it ends; return why it did."""
-        stub = self._client.stub(wire.PRODUCE_STREAM)
-        stream = stub()
-        sender = asyncio.create_task(self._send_frames(stream))
-        watch = asyncio.create_task(self._watch(stream, stub))
-        try:
-            while True:
-                response = await stream.read()
-                if response is grpc.aio.EOF:  # type: ignore[attr-defined]
-                    return ServiceFailed("the writer ended the stream")
-                done = self._state.answer(response, self._client.clock.monotonic())
-                for topic in self._state.topics_changed(done):
-                    self._client.forget_queue_count(topic)
-                await self._announce(done)
-        except grpc.aio.AioRpcError as error:
-            failure = with_way(from_rpc_error(error), self._client.way_to("writer"))
-            failure.__cause__ = error
-            return failure
-        except PenstockError as failure:
-            return failure
-        except asyncio.CancelledError:
-            if is_cancelled():
-                raise
-            if watch.done():
-                return DeadlineExceeded("the writer did not answer in time")
-            return Unavailable("the connection of the stream was closed")
-        finally:
-            stream.cancel()
-            sender.cancel()
-            watch.cancel()
-            await asyncio.gather(sender, watch, return_exceptions=True)
-
-    async def _watch(self, stream: Any, stub: Any) -> None:
-        """Cancel a stream whose writer stopped answering."""
-        monotonic = self._client.clock.monotonic
-        while not self._state.is_overdue(monotonic()):
-            if self._state.is_silent(monotonic()):
-                self._client.renew(wire.PRODUCE_STREAM, stub)
-                break
-            await asyncio.sleep(OVERDUE_CHECK_S)
-        stream.cancel()
-
-    async def _send_frames(self, stream: Any) -> None:
-        while True:
-            now = self._client.clock.monotonic()
-            self._wake_sender.clear()
-            batch = self._state.next_frame(now)
-            if batch is not None:
-                await stream.write(batch.frame())
-                continue
-            if self._closing:
-                await stream.done_writing()
-                return
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._state.next_due_s(now)):
-                    await self._wake_sender.wait()
+            stub = self._client.stub(wire.PRODUCE_BATCH, "iterators")
+            answer = await stub(attempts.request(), timeout=attempts.answer_s())
+        except CALL_FAILED as error:
+            if self._state.failed(batch, failure_of(error), clock.monotonic()):
+                self._client.renew(wire.PRODUCE_BATCH, stub)
+            if has_met_missing_queue(batch):
+                self._client.forget_queue_count(batch.queue.topic)
+        except (ClientClosed, grpc.aio.UsageError) as error:
+            await self._end(ClientClosed(str(error)))
+        except PenstockError as error:
+            self._state.refused(batch, error)
+        else:
+            self._state.answered(batch, answer, clock.monotonic())
+        self._send_due()
+        await self._announce((batch,) if batch.done else ())
 
     async def _announce(self, done: Iterable[ProducerBatch]) -> None:
         for batch in done:
@@ -301,12 +235,5 @@ class AsyncProducer:
                 if not waiter.done():
                     waiter.set_result(None)
             batch.waiters.clear()
-        self._wake_sender.set()
         async with self._changed:
             self._changed.notify_all()
-
-    async def _settle(self, error: PenstockError) -> None:
-        done = self._state.settle(error, self._client.clock.monotonic())
-        if isinstance(error, ClientClosed):
-            self._refusing = self._closing = True
-        await self._announce(done)

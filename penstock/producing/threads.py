@@ -1,13 +1,15 @@
-"""The synchronous streaming producer: two threads around `ProducerState`.
+"""The synchronous streaming producer: batches as calls, several under way, answered in grpc's threads.
 
-grpc's own thread takes frames from `_frames` and sends them; ours opens the stream and reads the
-answers. Both and the callers meet under ``_lock``, the one lock of the state.
+A thread of ours sends the batches that become due by time or by a message. The thread of grpc's that brings
+an answer sends those that the answer makes due. All meet under ``_lock``, the one lock of the state. Python
+hands the interpreter over late while another thread is busy, so a batch passes as few threads as possible.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 import grpc
@@ -15,25 +17,12 @@ import grpc
 from penstock import wire
 from penstock.addresses import Service
 from penstock.batch import NO_PROPERTIES, Keys
-from penstock.channel import Home
-from penstock.errors import (
-    Cancelled,
-    ClientClosed,
-    DeadlineExceeded,
-    PenstockError,
-    ServiceFailed,
-    Unavailable,
-    from_rpc_error,
-)
+from penstock.channel import Home, Lane
+from penstock.errors import ClientClosed, DeadlineExceeded, PenstockError
 from penstock.producing.batches import ProducerBatch
-from penstock.producing.options import (
-    CONNECT_ATTEMPT_S,
-    OVERDUE_CHECK_S,
-    STREAM_END_S,
-    ProducerOptions,
-)
-from penstock.producing.state import ProducerState
-from penstock.proxies import Way, with_way
+from penstock.producing.options import ProducerOptions
+from penstock.producing.state import ProducerState, has_met_missing_queue
+from penstock.proxies import Way
 from penstock.retry import RetryPolicy
 from penstock.values import Stored
 from storage.clock import Clock
@@ -48,11 +37,10 @@ class ProducerConnection(Protocol):
     clock: Clock
     retry: RetryPolicy
 
-    def stub(self, method: wire.Method) -> Any: ...
+    def stub(self, method: wire.Method, lane: Lane) -> Any: ...
     def renew(self, method: wire.Method, failed_stub: Any) -> None: ...
     def queue_count(self, topic: str) -> int: ...
     def forget_queue_count(self, topic: str) -> None: ...
-    def wait_connected(self, service: Service, timeout_s: float) -> bool: ...
     def way_to(self, service: Service) -> Way: ...
 
 
@@ -100,13 +88,13 @@ class Producer:
     def __init__(self, client: ProducerConnection, options: ProducerOptions) -> None:
         self._home = Home()
         self._client = client
-        self._state = ProducerState(options, client.clock)
-        # Taken itself, not through the condition: an interrupt (Ctrl-C) within a condition's own method leaves it held.
+        self._state = ProducerState(options, client.clock, client.retry, client.way_to)
+        # Taken itself, not through a condition: an interrupt (Ctrl-C) within a condition's own method leaves it held.
         self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
-        self._stream: Any = None
-        self._stub: Any = None  # that opened it
-        self._generation = 0
+        self._changed = threading.Condition(self._lock)  # for callers: an outcome, or room
+        self._due = threading.Condition(self._lock)  # for the thread: when the next batch is due
+        self._looks_at = 0.0  # when the thread looks by itself what is due
+        self._calls: set[Any] = set()
         self._refusing = False
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="penstock-producer", daemon=True)
@@ -150,8 +138,9 @@ class Producer:
         with self._lock:
             now = monotonic()
             if not self._state.has_room(now):
-                self._changed.notify_all()
-                self._wait_for(lambda: self._state.has_room(monotonic()) or self._refusing)
+                self._look(now)
+                while not (self._state.has_room(monotonic()) or self._refusing):
+                    self._changed.wait()
                 now = monotonic()
             if self._refusing:
                 raise ClientClosed("the producer is closed")
@@ -169,7 +158,7 @@ class Producer:
                 unique_key=unique_key,
             )
             if self._state.is_news(batch, index):
-                self._changed.notify_all()
+                self._look(now)
             return Handle(batch, index, self._wait_done)
 
     def flush(self, timeout_s: float | None = None) -> None:
@@ -181,15 +170,15 @@ class Producer:
         self._home.check()
         with self._lock:
             batches = self._state.flush()
-            self._changed.notify_all()
-            if not self._wait_for(lambda: all(batch.done for batch in batches), timeout_s):
+            self._look(self._client.clock.monotonic())
+            if not self._changed.wait_for(lambda: all(batch.done for batch in batches), timeout_s):
                 raise DeadlineExceeded(f"not everything has an outcome within {timeout_s} s")
             failed = self._state.take_failures()
         if failed is not None:
             raise failed
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Flush, then end the stream; closing twice does nothing. Raises as `flush` does."""
+        """Flush, then stop sending; closing twice does nothing. Raises as `flush` does."""
         self._home.check()
         with self._lock:
             if self._refusing:
@@ -199,119 +188,91 @@ class Producer:
         try:
             self.flush(timeout_s)
         finally:
-            with self._lock:
-                self._closing = True
-                stream, idle = self._stream, self._state.is_idle
-                self._changed.notify_all()
-            if idle:
-                self._thread.join(STREAM_END_S)
-            if stream is not None:
-                stream.cancel()
+            self._end(ClientClosed("the producer was closed"))
             self._thread.join()
+
+    def _end(self, error: ClientClosed) -> None:
+        """Send no more; what has no outcome has failed."""
+        with self._lock:
+            self._refusing = self._closing = True
+            self._state.give_up(error)
+            calls = list(self._calls)
+            self._due.notify()
+            self._changed.notify_all()
+        for call in calls:
+            call.cancel()
 
     def _wait_done(self, batch: ProducerBatch, timeout_s: float | None) -> bool:
         """Wait until a batch has its outcome; False after ``timeout_s``."""
         self._home.check()
         with self._lock:
-            return self._wait_for(lambda: batch.done, timeout_s)
-
-    def _wait_for(self, predicate: Callable[[], bool], timeout_s: float | None = None) -> bool:
-        """Wait, under the lock, and cancel a stream whose writer stopped answering."""
-        clock = self._client.clock
-        deadline = float("inf") if timeout_s is None else clock.monotonic() + timeout_s
-        while not predicate():
-            left = deadline - clock.monotonic()
-            if left <= 0:
-                return False
-            if not self._changed.wait(min(left, OVERDUE_CHECK_S)):
-                stream, now = self._stream, clock.monotonic()
-                if stream is not None and self._state.is_overdue(now):
-                    stream.cancel()
-                elif stream is not None and self._state.is_silent(now):
-                    self._stream = None  # cancelled once
-                    self._client.renew(wire.PRODUCE_STREAM, self._stub)
-                    stream.cancel()
-        return True
+            return self._changed.wait_for(lambda: batch.done, timeout_s)
 
     def _run(self) -> None:
-        attempt = 0
+        """Send what becomes due, until the producer is closed."""
+        monotonic = self._client.clock.monotonic
         while True:
             with self._lock:
-                self._changed.wait_for(lambda: self._closing or not self._state.is_idle)
-                if self._closing:
-                    break
-            try:
-                connected = self._client.wait_connected("writer", CONNECT_ATTEMPT_S)
-                error: PenstockError = Unavailable("the writer is not reachable")
-                if connected:
-                    error = self._talk()
-                    attempt = 0
-            except PenstockError as failure:
-                error = failure
-            except ValueError as failure:  # grpc: the channel was closed under us
-                error = ClientClosed(str(failure))
-            if self._after_break(error):
-                break
-            attempt += 1
-            with self._lock:
-                self._changed.wait_for(
-                    lambda: self._closing, self._client.retry.backoff_ms(attempt) / 1000
-                )
-        with self._lock:
-            self._state.settle(
-                ClientClosed("the producer was closed"), self._client.clock.monotonic()
-            )
-            self._changed.notify_all()
-
-    def _after_break(self, error: PenstockError) -> bool:
-        """Settle what the break decides; True if the producer cannot go on."""
-        final = isinstance(error, ClientClosed)
-        now = self._client.clock.monotonic()
-        with self._lock:
-            self._stream = None
-            self._generation += 1
-            self._state.settle(error, now)
-            if final:
-                self._refusing = self._closing = True
-            self._changed.notify_all()
-            return self._closing
-
-    def _talk(self) -> PenstockError:
-        """Open a stream and read its answers until it ends; return why it did."""
-        with self._lock:
-            generation = self._generation
-        stub = self._client.stub(wire.PRODUCE_STREAM)
-        stream = stub(self._frames(generation))
-        with self._lock:
-            self._stream, self._stub = stream, stub
-        try:
-            for response in stream:
-                with self._lock:
-                    done = self._state.answer(response, self._client.clock.monotonic())
-                    for topic in self._state.topics_changed(done):
-                        self._client.forget_queue_count(topic)
-                    self._changed.notify_all()
-        except grpc.RpcError as error:
-            failure = with_way(from_rpc_error(error), self._client.way_to("writer"))
-            failure.__cause__ = error
-            if isinstance(failure, Cancelled) and self._closing:
-                return ClientClosed("the producer was closed")
-            return failure
-        except PenstockError as failure:
-            stream.cancel()
-            return failure
-        return ServiceFailed("the writer ended the stream")
-
-    def _frames(self, generation: int) -> Iterator[bytes]:
-        while True:
-            with self._lock:
-                while True:
-                    if self._generation != generation or (self._closing and self._state.is_idle):
+                while (batch := self._state.next_batch(monotonic())) is None:
+                    if self._closing:
                         return
-                    now = self._client.clock.monotonic()
-                    batch = self._state.next_frame(now)
-                    if batch is not None:
-                        break
-                    self._changed.wait(self._state.next_due_s(now))
-                frame = batch.frame()
-            yield frame
+                    now = monotonic()
+                    due_s = self._state.next_due_s(now)
+                    self._looks_at = float("inf") if due_s is None else now + due_s
+                    self._due.wait(due_s)
+                self._changed.notify_all()  # there may be room now
+            self._send(batch)
+
+    def _look(self, now: float) -> None:
+        """Have the thread look what is due, unless it does by itself early enough."""
+        due_s = self._state.next_due_s(now)
+        if due_s is not None and now + due_s < self._looks_at:
+            self._due.notify()
+
+    def _send(self, batch: ProducerBatch) -> None:
+        """Make one attempt to have a batch stored."""
+        attempts = batch.attempts
+        if attempts is None:  # the producer has been closed
+            return
+        try:
+            stub = self._client.stub(wire.PRODUCE_BATCH, "iterators")
+            call = stub.future(attempts.request(), timeout=attempts.answer_s())
+        except (ClientClosed, ValueError) as error:  # grpc: the channel was closed
+            self._end(ClientClosed(str(error)))
+            return
+        except PenstockError as error:
+            with self._lock:
+                self._state.refused(batch, error)
+                self._changed.notify_all()
+            return
+        with self._lock:
+            self._calls.add(call)
+        call.add_done_callback(partial(self._answered, batch, stub))
+
+    def _answered(self, batch: ProducerBatch, stub: Any, call: Any) -> None:
+        """Take in what became of an attempt, and send what is due now."""
+        answer: Any = None
+        failure: grpc.RpcError | None = None
+        try:
+            answer = call.result()
+        except grpc.FutureCancelledError:
+            self._end(ClientClosed("the client was closed"))
+        except grpc.RpcError as error:
+            failure = error
+        due = []
+        with self._lock:
+            self._calls.discard(call)
+            now = self._client.clock.monotonic()
+            if failure is not None:
+                if self._state.failed(batch, failure, now):
+                    self._client.renew(wire.PRODUCE_BATCH, stub)
+                if has_met_missing_queue(batch):
+                    self._client.forget_queue_count(batch.queue.topic)
+            elif answer is not None:
+                self._state.answered(batch, answer, now)
+            while (following := self._state.next_batch(now)) is not None:
+                due.append(following)
+            self._look(now)
+            self._changed.notify_all()
+        for following in due:
+            self._send(following)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import grpc
 import pytest
-from fake_penstock import FakePenstock
+from fake_penstock import FakePenstock, rich_status
 from hypothesis import given
 from hypothesis import strategies as st
 from run_cli import json_lines, penstock
@@ -18,16 +18,10 @@ from cli.failures import CommandFailed, ExitCode
 from cli.line_ranges import LineRanges
 from cli.pub_lines import Outgoing, send_lines
 from cli.session import Session
-from penstock.v1 import common_pb2
 
-BODIES = [b"%d" % n * 600_000 for n in range(1, 6)]  # two do not fit into one frame of the stream
-READ_ONLY = common_pb2.Failure(
-    code=grpc.StatusCode.FAILED_PRECONDITION.value[0], message="a sync failed", record_index=-1
-)
-
-FORGOTTEN = common_pb2.Failure(
-    code=grpc.StatusCode.ABORTED.value[0], message="not known any more", record_index=-1
-)
+BODIES = [b"%d" % n * 600_000 for n in range(1, 6)]  # two do not fit into one batch
+READ_ONLY = rich_status(grpc.StatusCode.FAILED_PRECONDITION, "a sync failed")
+FORGOTTEN = rich_status(grpc.StatusCode.ABORTED, "not known any more")
 
 
 @pytest.fixture(name="fake")
@@ -44,9 +38,9 @@ def pub(fake: FakePenstock, *arguments: str) -> Result:
     return penstock(*addresses, *lines, *arguments, stdin=b"\n".join(BODIES))
 
 
-def test_a_stream_that_breaks_costs_nothing(fake: FakePenstock) -> None:
-    """It breaks after line 2 is stored and before that is said: each line is there once."""
-    fake.store.stream_breaks.extend([2, 1])
+def test_a_connection_that_breaks_costs_nothing(fake: FakePenstock) -> None:
+    """Lines are stored, and the answer is lost: each line is there once."""
+    fake.store.answers_lost["ProduceBatch"] = 2
     result = pub(fake, "--json")
 
     assert result.exit_code == ExitCode.DONE, result.stderr
@@ -68,7 +62,7 @@ def test_lines_of_a_closed_stdin_are_refused(fake: FakePenstock, option: str) ->
 
 def test_lines_of_which_nobody_knows_are_named(fake: FakePenstock) -> None:
     """The writer forgot what became of line 2: it alone is in doubt."""
-    fake.store.frame_faults.extend([None, FORGOTTEN])
+    fake.store.faults["ProduceBatch"].extend([None, FORGOTTEN])
     broken = pub(fake, "--json")
 
     assert broken.exit_code == ExitCode.UNREACHABLE
@@ -81,7 +75,7 @@ def test_lines_of_which_nobody_knows_are_named(fake: FakePenstock) -> None:
 
 def test_what_is_certainly_not_stored_can_be_sent_again(fake: FakePenstock) -> None:
     """After a refusal the lines it names are those missing: sent again each is there once."""
-    fake.store.frame_faults.extend([None, READ_ONLY])
+    fake.store.faults["ProduceBatch"].extend([None, READ_ONLY])
     refused = pub(fake, "--json")
     told = json_lines(refused)[0]
 

@@ -117,7 +117,7 @@ async def test_send_waits_at_the_bound(aclient: AsyncClient, fake: FakePenstock)
 
     task = asyncio.create_task(send())
     until = time.monotonic() + 30
-    while fake.store.frames_unanswered_max < 3:
+    while fake.store.batches_unanswered_max < 3:
         assert time.monotonic() < until
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.3)
@@ -127,5 +127,5 @@ async def test_send_waits_at_the_bound(aclient: AsyncClient, fake: FakePenstock)
     await asyncio.wait_for(task, 60)
 
     assert held <= 30
-    assert fake.store.frames_unanswered_max == 3
+    assert fake.store.batches_unanswered_max == 3
     assert len(fake.store.log) == 600

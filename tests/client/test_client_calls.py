@@ -144,13 +144,13 @@ def test_a_produce_whose_answer_is_lost_is_sent_again_and_stored_once(
 def test_the_result_says_whether_an_earlier_attempt_had_stored_it(
     client: Client, fake: FakePenstock
 ) -> None:
-    """Of a message, of a batch, and of what a stream carries."""
+    """Of a message, of a batch, and of what a producer sends."""
     for lost in (0, 1):
         fake.store.answers_lost["Produce"] = fake.store.answers_lost["ProduceBatch"] = lost
-        fake.store.stream_breaks.extend([1] * lost)
         stored = client.produce("orders", b"x", queue_id=0)
         many = client.produce_many([Message("orders", b"x", queue_id=0) for _ in range(2)])
         placed = client.produce_batch(one_record())
+        fake.store.answers_lost["ProduceBatch"] = lost
         with client.producer() as producer:
             handle = producer.send("orders", b"x", queue_id=1)
         assert [stored.repeated, placed.repeated, handle.result().repeated] == [bool(lost)] * 3

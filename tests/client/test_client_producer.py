@@ -1,4 +1,4 @@
-"""The streaming producer against a fake writer: batching, bounds, refusals, broken streams."""
+"""The streaming producer against a fake writer: batching, bounds, refusals, lost answers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import time
 
 import grpc
 import pytest
-from fake_penstock import FakePenstock
+from fake_penstock import FakePenstock, rich_status
+from google.rpc import status_pb2
 from real_processes import until
 
 from penstock import (
@@ -21,20 +22,14 @@ from penstock import (
     Unavailable,
     UnknownOutcome,
 )
-from penstock.v1 import common_pb2
 
-BUSY = common_pb2.Failure(
-    code=grpc.StatusCode.RESOURCE_EXHAUSTED.value[0],
-    message="busy",
-    retry_delay_ms=20,
-    record_index=-1,
-)
+BUSY = rich_status(grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", retry_delay_ms=20)
 PATIENCE_S = (0.3, 1.0, 3.0, 10.0)  # a busy machine may need the longer ones to be answered at all
 
 
-def bad_record(index: int) -> common_pb2.Failure:
-    return common_pb2.Failure(
-        code=grpc.StatusCode.INVALID_ARGUMENT.value[0], message="bad", record_index=index
+def bad_record(index: int) -> status_pb2.Status:
+    return rich_status(
+        grpc.StatusCode.INVALID_ARGUMENT, "bad", metadata={"record_index": str(index)}
     )
 
 
@@ -68,7 +63,7 @@ def test_no_more_batches_than_allowed_are_unanswered_and_send_blocks(
 ) -> None:
     """The writer withholds its answers: sending stops at the bound and goes on afterwards.
 
-    What waits besides the frames in flight is small.
+    What waits besides the batches in flight is small.
     """
     fake.store.answers_wait.clear()
     sent: list[Handle] = []
@@ -84,7 +79,7 @@ def test_no_more_batches_than_allowed_are_unanswered_and_send_blocks(
 
     thread = threading.Thread(target=send)
     thread.start()
-    until(lambda: fake.store.frames_unanswered_max == 3)
+    until(lambda: fake.store.batches_unanswered_max == 3)
     assert not blocked.wait(0.3)
     held = len(sent)
     assert held <= 30
@@ -92,23 +87,23 @@ def test_no_more_batches_than_allowed_are_unanswered_and_send_blocks(
     thread.join(30)
 
     assert blocked.is_set()
-    assert fake.store.frames_unanswered_max == 3
+    assert fake.store.batches_unanswered_max == 3
     assert len(fake.store.log) == 600
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-def test_a_refused_frame_is_not_overtaken_by_the_next_one_of_its_queue(
+def test_a_refused_batch_is_not_overtaken_by_the_next_one_of_its_queue(
     client: Client, fake: FakePenstock, ordered: bool
 ) -> None:
     """The first of five batches is refused while all could be under way; only unordered they are."""
     fake.store.answers_wait.clear()
-    fake.store.frame_faults.append(BUSY)
+    fake.store.fail_next("ProduceBatch", BUSY)
     with client.producer(batch_bytes=1, linger_ms=0, ordered=ordered) as producer:
         for n in range(5):
             producer.send("orders", b"%d" % n, queue_id=0)
             time.sleep(0.01)
         if not ordered:
-            until(lambda: fake.store.frames_unanswered_max == 5)
+            until(lambda: fake.store.batches_unanswered_max == 5)
         fake.store.answers_wait.set()
 
     bodies = fake.store.bodies("orders", 0)
@@ -116,11 +111,11 @@ def test_a_refused_frame_is_not_overtaken_by_the_next_one_of_its_queue(
     assert (bodies == sorted(bodies)) is ordered
 
 
-def test_a_frame_that_stays_refused_fails_after_the_delivery_timeout(
+def test_a_batch_that_stays_refused_fails_after_the_delivery_timeout(
     client: Client, fake: FakePenstock
 ) -> None:
     """The handle raises what the writer said; flush raises it too."""
-    fake.store.frame_faults.extend([BUSY] * 1000)
+    fake.store.fail_next("ProduceBatch", BUSY, times=1000)
     for delivery_timeout_s in PATIENCE_S:
         producer = client.producer(delivery_timeout_s=delivery_timeout_s)
         handle = producer.send("orders", b"x", queue_id=0)
@@ -137,7 +132,8 @@ def test_a_frame_that_stays_refused_fails_after_the_delivery_timeout(
 
 def test_one_bad_record_does_not_fail_its_neighbours(client: Client, fake: FakePenstock) -> None:
     """The writer refuses the batch naming record 2: that one fails, the others are stored."""
-    fake.store.frame_faults.extend([bad_record(2), bad_record(0)])
+    fake.store.fail_next("ProduceBatch", bad_record(2))
+    fake.store.fail_next("ProduceBatch", bad_record(0))
     producer = client.producer(linger_ms=60_000)
     handles = [producer.send("orders", b"%d" % n, queue_id=0) for n in range(5)]
 
@@ -158,8 +154,8 @@ def test_a_writer_that_is_read_only_fails_everything_at_once(
     client: Client, fake: FakePenstock
 ) -> None:
     """Nothing waits for the delivery timeout when waiting cannot help."""
-    failed = common_pb2.Failure(code=9, message="read-only", record_index=-1)
-    fake.store.frame_faults.append(failed)
+    read_only = rich_status(grpc.StatusCode.FAILED_PRECONDITION, "read-only")
+    fake.store.fail_next("ProduceBatch", read_only)
     producer = client.producer(linger_ms=0)
     handle = producer.send("orders", b"x", queue_id=0)
 
@@ -169,13 +165,13 @@ def test_a_writer_that_is_read_only_fails_everything_at_once(
         producer.close()
 
 
-def test_what_a_broken_stream_left_open_is_sent_again_and_stored_once(
+def test_a_batch_whose_answer_is_lost_is_sent_again_and_stored_once(
     client: Client, fake: FakePenstock
 ) -> None:
-    """The writer stores the second frame and breaks before answering."""
-    fake.store.stream_breaks.append(2)
+    """The writer stores the second batch, and the connection breaks before its answer."""
     with client.producer(batch_bytes=1, linger_ms=0, max_in_flight=1) as producer:
         assert producer.send("orders", b"a", queue_id=0).result(30).queue_offset == 0
+        fake.store.answers_lost["ProduceBatch"] = 1
         second = producer.send("orders", b"b", queue_id=0)
         third = producer.send("orders", b"c", queue_id=1)
         assert second.result(30).queue_offset == 1
@@ -183,29 +179,35 @@ def test_what_a_broken_stream_left_open_is_sent_again_and_stored_once(
 
     assert fake.store.bodies("orders", 0) == [b"a", b"b"]
     assert fake.store.bodies("orders", 1) == [b"c"]
-    assert [request.sequence for request in fake.store.requests] == [1, 2, 2, 3]
-    assert [request.age_ms > 0 for request in fake.store.requests] == [False, False, True, False]
+    requests = [(each.sequence, each.age_ms > 0) for each in fake.store.requests]
+    assert sorted(requests) == [(1, False), (2, False), (2, True), (3, False)]
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-def test_every_frame_in_flight_when_the_stream_breaks_is_stored_once_and_in_order(
+def test_every_batch_in_flight_whose_answer_is_lost_is_stored_once(
     client: Client, fake: FakePenstock, ordered: bool
 ) -> None:
-    """Of those on the way the stream breaks at the third, and then at the first that comes again."""
+    """Of four on the way three have no answer, and one of them loses its second, too."""
     fake.store.answers_wait.clear()
-    fake.store.stream_breaks.extend([3, 1])
+    fake.store.answers_lost["ProduceBatch"] = 4
     producer = client.producer(batch_bytes=1, linger_ms=0, ordered=ordered)
     queues = range(4) if ordered else [0] * 4
-    handles = [producer.send("orders", b"%d" % n, queue_id=q) for n, q in enumerate(queues)]
-    until(lambda: fake.store.frames_unanswered_max == 4)
+    handles = []
+    for n, queue_id in enumerate(queues):
+        handles.append(producer.send("orders", b"%d" % n, queue_id=queue_id))
+        until(lambda n=n: fake.store.batches_unanswered_max == n + 1)  # type: ignore[misc]
     fake.store.answers_wait.set()
     producer.close()
 
     assert [handle.exception() for handle in handles] == [None] * 4
     stored = [fake.store.bodies("orders", n) for n in range(4)]
     bodies = [b"0", b"1", b"2", b"3"]
-    assert stored == ([[body] for body in bodies] if ordered else [bodies, [], [], []])
+    if ordered:
+        assert stored == [[body] for body in bodies]
+    else:
+        assert sorted(stored[0]) == bodies
     assert {request.sequence for request in fake.store.requests} == {1, 2, 3, 4}
+    assert len(fake.store.requests) == 8
 
 
 def test_a_break_that_lasts_leaves_what_was_sent_unknown_and_the_rest_not_stored(

@@ -6,13 +6,14 @@ import heapq
 from typing import NamedTuple
 
 import pytest
-from frame_outcomes import answer_with
 from steps_to_try import cases_to_try
 
 from penstock.producing.batches import ProducerBatch
-from penstock.producing.options import FRAME_BYTES_MAX, ProducerOptions
+from penstock.producing.options import BATCH_BYTES_MAX, ProducerOptions
 from penstock.producing.pace import QUEUEING_S, WINDOW_S, Pace
 from penstock.producing.state import ProducerState
+from penstock.proxies import Way
+from penstock.retry import RetryPolicy
 from penstock.v1 import writer_pb2
 from storage.clock import SystemClock
 
@@ -27,8 +28,8 @@ class Outcome(NamedTuple):
     p99_s: float
 
 
-def answer(batch: ProducerBatch) -> writer_pb2.ProduceStreamResponse:
-    return answer_with(stored=writer_pb2.ProduceBatchResponse(record_count=len(batch.records)))
+def answer(batch: ProducerBatch) -> writer_pb2.ProduceBatchResponse:
+    return writer_pb2.ProduceBatchResponse(record_count=len(batch.records))
 
 
 def run(
@@ -36,14 +37,14 @@ def run(
     queues: int = 1,
 ) -> Outcome:  # fmt: skip
     """Offer ``offered`` bytes a second to a writer that stores ``drained`` and is ``link_s`` away, both ways together."""
-    state = ProducerState(options, SystemClock())
+    state = ProducerState(options, SystemClock(), RetryPolicy(), lambda _: Way())
     now, writer_free_at, added_at, turn = 0.0, 0.0, 0.0, 0
     answers: list[tuple[float, int, ProducerBatch]] = []
     births: dict[int, list[float]] = {}
     waits: list[float] = []
     stored_bytes = sent = 0
     while now < seconds:
-        while (batch := state.next_frame(now)) is not None:
+        while (batch := state.next_batch(now)) is not None:
             writer_free_at = max(writer_free_at, now) + batch.size / drained
             sent += 1
             heapq.heappush(answers, (writer_free_at + link_s, sent, batch))
@@ -51,7 +52,7 @@ def run(
             _, _, batch = heapq.heappop(answers)
             stored_bytes += batch.size
             waits += [now - born for born in births.pop(id(batch))]
-            state.answer(answer(batch), now)
+            state.answered(batch, answer(batch), now)
         while added_at <= now and state.has_room(now):
             batch, _ = state.add("t", BODY, queue_id=turn % queues, now=now, now_ms=0)
             births.setdefault(id(batch), []).append(now)
@@ -72,8 +73,8 @@ def test_a_producer_that_outruns_its_writer_loses_no_rate_and_waits_little(
     options = ProducerOptions(ordered=ordered)
     drained = 50 * MIB
     got = run(options, seconds=3, link_s=link_s, drained=drained, offered=100 * MIB, queues=queues)
-    turn_s = link_s + FRAME_BYTES_MAX / drained  # a queue in order has one frame in flight
-    possible = min(drained, queues * FRAME_BYTES_MAX / turn_s) if ordered else drained
+    turn_s = link_s + BATCH_BYTES_MAX / drained  # a queue in order has one batch in flight
+    possible = min(drained, queues * BATCH_BYTES_MAX / turn_s) if ordered else drained
     if not ordered:
         possible = min(possible, options.max_in_flight * options.batch_bytes / link_s)
     assert got.rate > 0.85 * possible

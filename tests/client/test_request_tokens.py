@@ -203,9 +203,9 @@ def test_the_client_goes_on_as_another_producer_after_an_unknown_outcome(
         client.wait_ready(30)
         if as_stream:
             producer = client.producer(delivery_timeout_s=1, linger_ms=0)
-            fake.store.stream_breaks.extend([1] * 10_000)
+            fake.store.answers_lost["ProduceBatch"] = 10_000
             error = producer.send("orders", b"x", queue_id=0).exception(30)
-            fake.store.stream_breaks.clear()
+            fake.store.answers_lost["ProduceBatch"] = 0
             producer.send("orders", b"y", queue_id=0).result(30)
             with pytest.raises(DeliveryFailed):
                 producer.close()

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import grpc
 import pytest
-from fake_penstock import FakePenstock
+from fake_penstock import FakePenstock, rich_status
 
 from penstock import AsyncClient, Client, DeliveryFailed, QueueNotFound
-from penstock.v1 import common_pb2
 
-GONE = common_pb2.Failure(
-    code=grpc.StatusCode.INVALID_ARGUMENT.value[0],
+GONE = rich_status(
+    grpc.StatusCode.INVALID_ARGUMENT,
+    "topic 'orders' has queues 0 to 0, not 3",
     reason="QUEUE_NOT_FOUND",
-    message="topic 'orders' has queues 0 to 0, not 3",
-    record_index=-1,
 )
 
 
 def take_queues(fake: FakePenstock) -> None:
-    """Leave one queue to the topic, and refuse the next frame for it."""
+    """Leave one queue to the topic, and refuse the next batch for it."""
     fake.store.topics["orders"] = 1
-    fake.store.frame_faults.append(GONE)
+    fake.store.fail_next("ProduceBatch", GONE)
 
 
 def test_a_producer_chooses_among_the_queues_that_are_left(

@@ -83,12 +83,8 @@ def test_a_producer_s_handles_are_true(client: Client, topic: str) -> None:
     assert client.message(handles[1234][1].result().commit_offset).body == b"1234"
 
 
-@pytest.mark.parametrize("ordered", [True, False])
-def test_a_producer_keeps_the_order_of_each_queue(
-    client: Client, topic: str, ordered: bool
-) -> None:
-    """Without refusals both ways do."""
-    with client.producer(batch_bytes=500, linger_ms=0, ordered=ordered) as producer:
+def test_a_producer_keeps_the_order_of_each_queue(client: Client, topic: str) -> None:
+    with client.producer(batch_bytes=500, linger_ms=0) as producer:
         for n in range(1000):
             producer.send(topic, b"%d" % n, queue_id=n % 4)
 

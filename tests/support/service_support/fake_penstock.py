@@ -8,12 +8,11 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from concurrent import futures
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import grpc
-from frame_outcomes import answer_with
 from free_ports import free_address
 from google.protobuf import any_pb2, duration_pb2
 from google.rpc import error_details_pb2, status_pb2
@@ -81,10 +80,9 @@ class FakeStore:
     )  # stored, not answered
     requests: list[Any] = field(default_factory=list)  # whose each was, in order
     answered: dict[tuple[int, int], Any] = field(default_factory=dict)  # by producer and sequence
-    frame_faults: deque[common_pb2.Failure | None] = field(default_factory=deque)
-    stream_breaks: deque[int] = field(default_factory=deque)  # after that many frames stored
-    answers_wait: threading.Event = field(default_factory=threading.Event)
-    frames_unanswered_max: int = 0
+    answers_wait: threading.Event = field(default_factory=threading.Event)  # of batches
+    batches_unanswered: int = 0
+    batches_unanswered_max: int = 0
     commit_offset: int = 0
     pull_records_max: int = 1000
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -122,6 +120,19 @@ class FakeStore:
                 return answer
             answer = self.answered[key] = store()
             return answer
+
+    @contextmanager
+    def unanswered_batch(self) -> Iterator[None]:
+        """Count a batch while it has no answer, and hold it back while answers wait."""
+        with self.lock:
+            self.batches_unanswered += 1
+            self.batches_unanswered_max = max(self.batches_unanswered_max, self.batches_unanswered)
+        self.answers_wait.wait(60)
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.batches_unanswered -= 1
 
     def lose_answer(self, method: str, context: grpc.ServicerContext) -> None:
         """Break off now if the answer is to be lost."""
@@ -180,7 +191,7 @@ class FakeStore:
         self.grown.notify_all()
         return decode_record(data)
 
-    def append_frame(self, request: Any) -> writer_pb2.ProduceBatchResponse:
+    def append_batch(self, request: Any) -> writer_pb2.ProduceBatchResponse:
         """Store a batch of records."""
         with self.lock:
             first = self.commit_offset
@@ -264,48 +275,11 @@ class FakeWriter(writer_pb2_grpc.WriterServicer):
         )
 
     def ProduceBatch(self, request: Any, context: grpc.ServicerContext) -> Any:
-        self.store.meet_fault("ProduceBatch", context)
-        answer = self.store.once(request.producer, lambda: self.store.append_frame(request))
-        self.store.lose_answer("ProduceBatch", context)
-        return answer
-
-    def ProduceStream(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Any:
-        store = self.store
-        store.calls["ProduceStream"] += 1
-        received: deque[Any] = deque()
-        arrived = threading.Semaphore(0)
-
-        def receive() -> None:
-            try:
-                for request in requests:
-                    received.append(request)
-                    store.frames_unanswered_max = max(store.frames_unanswered_max, len(received))
-                    arrived.release()
-            except grpc.RpcError:
-                pass
-            received.append(None)
-            arrived.release()
-
-        threading.Thread(target=receive, daemon=True).start()
-        break_after = store.stream_breaks.popleft() if store.stream_breaks else None
-        stored = 0
-        while True:
-            arrived.acquire()
-            store.answers_wait.wait(60)
-            request = received[0]
-            if request is None:
-                return
-            fault = store.frame_faults.popleft() if store.frame_faults else None
-            if fault is not None:
-                received.popleft()
-                yield answer_with(failure=fault)
-                continue
-            answer = store.once(request.producer, partial(store.append_frame, request))
-            stored += 1
-            if stored == break_after:
-                context.abort(grpc.StatusCode.UNAVAILABLE, "broken on purpose")
-            received.popleft()
-            yield answer_with(stored=answer)
+        with self.store.unanswered_batch():
+            self.store.meet_fault("ProduceBatch", context)
+            answer = self.store.once(request.producer, lambda: self.store.append_batch(request))
+            self.store.lose_answer("ProduceBatch", context)
+            return answer
 
     def CreateTopic(self, request: Any, context: grpc.ServicerContext) -> Any:
         self.store.meet_fault("CreateTopic", context)
