@@ -189,19 +189,13 @@ def _pull(session: Session, client: Client, topic: str, load: Load) -> dict[str,
     began = time.monotonic()
     with session.progress("reading", load.messages) as advance:
         for queue_id in range(load.queues):
-            offset = 0
-            while True:
-                answer = client.pull(
-                    topic, queue_id, offset, max_messages=1 << 20, max_bytes=PULL_BYTES
-                )
-                read += len(answer.records)
-                advance(len(answer.records))
-                if answer.next_offset <= offset or answer.next_offset >= answer.max_offset:
-                    break
-                offset = answer.next_offset
+            with client.pull_stream(topic, queue_id, 0, max_bytes=PULL_BYTES) as answers:
+                for answer in answers:
+                    read += len(answer.records)
+                    advance(len(answer.records))
     if read != load.messages:
         raise CommandFailed(f"stored {load.messages} messages and read back {read}")
-    return _rate("pull, 1 MiB answers", read, load, time.monotonic() - began)
+    return _rate("pull stream, 1 MiB answers", read, load, time.monotonic() - began)
 
 
 def _latency(client: Client, topic: str, load: Load) -> list[float]:

@@ -93,7 +93,7 @@ def pub(
         if source is not None:
             numbered: Iterable[tuple[int, bytes]] = enumerate(read_lines(source), start=1)
             if only:
-                numbered = wanted.select(numbered)
+                numbered = (each for each in numbered if each[0] in wanted)
             messages = (
                 _of_lines(numbered, common)
                 if json_lines is None

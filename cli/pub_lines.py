@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from cli.failures import CommandFailed, ExitCode, describe
-from cli.line_ranges import LineRanges
+from cli.line_ranges import WITHOUT_END, LineRanges
 from cli.session import Session, counted, print_json
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.errors import PenstockError
 
 PROGRESS_STEP: Final = 1_000
-ALL_LINES: Final = LineRanges(((1, None),))
+ALL_LINES: Final = LineRanges(((1, WITHOUT_END),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Sending:
     @property
     def not_stored(self) -> LineRanges:
         """The lines that are certainly not stored, once `run` is over."""
-        return LineRanges.of(self.refused).then(self.left)
+        return LineRanges.joined((*LineRanges.of(self.refused).ranges, *self.left.ranges))
 
     def run(self, lines: Iterable[tuple[int, Outgoing]], advance: Callable[[int], None]) -> None:
         """Send lines until they end, one is wrong, a failure would repeat, or Ctrl-C.

@@ -183,20 +183,13 @@ class Demo:
 
 def pull_all(client: Client, queue_id: int, *, tag: str = "") -> Iterator[list[Record]]:
     """Yield the records of a queue from its start to its end, pull by pull."""
-    offset = 0
-    while True:
-        answer = client.pull(
-            TOPIC, queue_id, offset, max_messages=1 << 20, max_bytes=PULL_BYTES, tag=tag
-        )
-        if answer.damaged:
-            raise CommandFailed(
-                f"queue {queue_id} has a damaged record: {answer.damaged[0].reason}"
-            )
-        if len(answer.records):
+    with client.pull_stream(TOPIC, queue_id, 0, max_bytes=PULL_BYTES, tag=tag) as results:
+        for answer in results:
+            if answer.damaged:
+                raise CommandFailed(
+                    f"queue {queue_id} has a damaged record: {answer.damaged[0].reason}"
+                )
             yield list(answer.records)
-        if answer.next_offset <= offset or answer.next_offset >= answer.max_offset:
-            return
-        offset = answer.next_offset
 
 
 def is_row(record: Record, flights: Flights, row: int) -> bool:

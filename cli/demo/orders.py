@@ -29,7 +29,6 @@ BACKOFF_MS: Final = (200, 500)  # before the second attempt, and before the thir
 PATIENCE_S: Final = 60.0
 _LOOK_S: Final = 0.05
 _CONCURRENCY: Final = {"concurrency": 4}
-_ROUNDING_S: Final = 0.005  # the services' clock counts milliseconds
 
 
 class PaymentFailed(Exception):
@@ -42,11 +41,9 @@ class Shop:
     def __init__(self) -> None:
         self.attempts: Counter[int] = Counter()
         self.handled: Counter[int] = Counter()
-        self.wait_s: dict[
-            int, list[float]
-        ] = {}  # from each failure of an order to its next attempt
-        self.is_mended = False
-        self._failed_at: dict[int, float] = {}
+        self.is_mended = (
+            False  # then it takes orders without an address: somebody will call for them
+        )
         self._guard = threading.Lock()
 
     def handle(self, message: LeasedRecord) -> None:
@@ -55,23 +52,11 @@ class Shop:
         number = order["order"]
         with self._guard:
             self.attempts[number] += 1
-            if number in self._failed_at:
-                waited_s = time.monotonic() - self._failed_at.pop(number)
-                self.wait_s.setdefault(number, []).append(waited_s)
-            try:
-                if is_unpaid(number) and self.attempts[number] == 1:
-                    raise PaymentFailed
-                if not self.is_mended:
-                    order["address"]
-            except (PaymentFailed, KeyError):
-                self._failed_at[number] = time.monotonic()
-                raise
+            if is_unpaid(number) and self.attempts[number] == 1:
+                raise PaymentFailed
+            if not self.is_mended:
+                order["address"]
             self.handled[number] += 1
-
-    def mend(self) -> None:
-        """Take orders without an address from here on: somebody will call for them."""
-        self.is_mended = True
-        self._failed_at.clear()
 
 
 def is_unaddressed(number: int) -> bool:
@@ -109,16 +94,13 @@ def show_orders(demo: Demo, client: Client, addresses: Mapping[str, str]) -> Non
         f"the {len(unaddressed)} without an address have failed {RETRIES + 1} times each",
         all(shop.attempts[number] == RETRIES + 1 for number in unaddressed),
     )
-    demo.check(
-        f"retries came after {retry_times(shop)}", retries_waited(shop, unpaid | unaddressed)
-    )
     dead = dead_letters(client)
     demo.check(
         f"{len(dead)} orders are dead letters, {left} are left for the group",
         dead == sorted(unaddressed) and not left,
     )
 
-    shop.mend()
+    shop.is_mended = True
     said = resend(addresses)
     demo.console.print(f"  the handler is mended; penstock dlq resend {GROUP}: {said}")
     left = work(client, shop)
@@ -180,22 +162,3 @@ def resend(addresses: Mapping[str, str]) -> str:
     if done.returncode:
         raise CommandFailed(f"penstock dlq resend: {done.stderr.strip()}")
     return done.stdout.strip()
-
-
-def retries_waited(shop: Shop, failing: set[int]) -> bool:
-    """Return whether each retry came, and none of them before its time."""
-    return shop.wait_s.keys() == failing and all(
-        waited_s >= delay_ms / 1000 - _ROUNDING_S
-        for each in shop.wait_s.values()
-        for waited_s, delay_ms in zip(each, BACKOFF_MS, strict=False)
-    )
-
-
-def retry_times(shop: Shop) -> str:
-    """Return how long after a failure the retries came."""
-    texts = []
-    for step, delay_ms in enumerate(BACKOFF_MS):
-        waits_ms = [each[step] * 1000 for each in shop.wait_s.values() if len(each) > step]
-        if waits_ms:
-            texts.append(f"{min(waits_ms):,.0f} to {max(waits_ms):,.0f} ms ({delay_ms})")
-    return " and ".join(texts)
