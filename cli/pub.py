@@ -18,8 +18,9 @@ from cli.failures import CommandFailed, ExitCode
 from cli.line_ranges import LineRanges
 from cli.pub_lines import ALL_LINES, Outgoing, send_lines
 from cli.session import Session, read_lines, session_of
-from cli.times import local_time_text, parse_delivery_ms, parse_duration_s
+from cli.times import local_time_text, parse_delivery_ms, parsed
 from cli.topics import name_values
+from services.times import parse_duration_s
 
 if TYPE_CHECKING:
     from penstock import Client
@@ -64,13 +65,18 @@ def pub(
     ] = "",
     file: Annotated[Path | None, typer.Option(help="File that is the body of one message.")] = None,
     delay: Annotated[
-        str | None,
-        typer.Option(metavar="10s|15m|2h|3d", help="Deliver one message so much later."),
+        float | None,
+        typer.Option(
+            metavar="10s|15m|2h|3d",
+            parser=parsed(parse_duration_s),
+            help="Deliver one message so much later.",
+        ),
     ] = None,
     at: Annotated[
-        str | None,
+        int | None,
         typer.Option(
             metavar="TIME",
+            parser=parsed(parse_delivery_ms),
             help="Deliver one message at 2013-11-01T10:00:00Z (without a zone: local time), or Unix ms.",
         ),
     ] = None,
@@ -102,9 +108,7 @@ def pub(
             send_lines(session, client, topic, messages, wanted)
         else:
             content = file.read_bytes() if file is not None else os.fsencode(body or "")
-            deliver_at_ms = None if at is None else parse_delivery_ms(at)
-            delay_s = None if delay is None else parse_duration_s(delay)
-            _one(session, client, topic, content, common, deliver_at_ms, delay_s)
+            _one(session, client, topic, content, common, at, delay)
 
 
 def _ranges(text: str) -> LineRanges:

@@ -13,7 +13,8 @@ from cli.completion import topic_names
 from cli.failures import CommandFailed, ExitCode
 from cli.records import damage_json, record_json, record_rows
 from cli.session import print_json, session_of
-from cli.times import parse_time_ms
+from cli.times import parsed
+from services.times import parse_time_ms
 
 if TYPE_CHECKING:
     from storage.message import Damage, UncoveredRange
@@ -25,19 +26,21 @@ def query(
     key: Annotated[str, typer.Argument(help="Business key, or unique id with --unique.")],
     unique: Annotated[bool, typer.Option("--unique", help="KEY is a unique id.")] = False,
     since: Annotated[
-        str,
+        int | None,
         typer.Option(
             metavar="TIME",
+            parser=parsed(parse_time_ms),
             help="Stored since: 15m (ago), ISO 8601 (without a zone: local), or Unix ms.",
         ),
-    ] = "0",
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Stored until.")] = None,
+    ] = None,
+    until: Annotated[
+        int | None,
+        typer.Option(metavar="TIME", parser=parsed(parse_time_ms), help="Stored until."),
+    ] = None,
     most: Annotated[int, typer.Option("--max", "-n", min=0, help="At most so many; 0: all.")] = 64,
 ) -> None:
     """Find messages by key; exit code 8 if there are none. --json prints long bodies whole."""
     session = session_of(context)
-    begin_ms = parse_time_ms(since)
-    end_ms = None if until is None else parse_time_ms(until)
     damaged: list[Damage] = []
     uncovered: list[UncoveredRange] = []
     with session.client() as client:
@@ -45,8 +48,8 @@ def query(
             topic,
             key,
             unique=unique,
-            begin=begin_ms,
-            end=end_ms,
+            begin=since,
+            end=until,
             on_damaged=lambda _topic, _queue, damage: damaged.append(damage),
             on_uncovered=uncovered.append,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,8 +13,9 @@ from cli.completion import topic_names
 from cli.failures import CommandFailed, ExitCode
 from cli.records import body_text, damage_json, record_json, shown_body, time_text
 from cli.session import Session, print_json, session_of
-from cli.times import parse_place
+from cli.times import parsed
 from services.bodies import printable
+from services.times import parse_place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,9 +30,11 @@ def sub(
     context: typer.Context,
     topic: Annotated[str, typer.Argument(help="Topic to read.", autocompletion=topic_names)],
     start: Annotated[
-        str,
+        Any,
         typer.Option(
             "--from",
+            metavar="PLACE",
+            parser=parsed(parse_place),
             help="earliest, latest, a queue offset, or a time: 15m (ago), ISO 8601 (without a zone: local), Unix ms."
             " A group's committed offset wins over this.",
         ),
@@ -79,7 +82,7 @@ def sub(
                 topic,
                 group=group,
                 queues=queue,
-                start=parse_place(start),
+                start=start,
                 tag=tag,
                 follow=follow,
                 on_damaged=on_damaged,

@@ -10,6 +10,7 @@ import typer
 
 from cli.failures import CommandFailed, ExitCode
 from cli.session import counted, session_of
+from cli.times import parsed
 
 if TYPE_CHECKING:
     from cli.session import Session
@@ -29,14 +30,10 @@ Service = Annotated[
 ]
 
 
-def size(text: str) -> int:
-    """Return bytes of a number, or of a text such as 64MiB."""
+def _size(text: str) -> int:
     from services.config.values import parse_size
 
-    try:
-        return parse_size(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+    return parse_size(text)
 
 
 @app.command()
@@ -107,12 +104,17 @@ def update(
     ] = False,
     requests_per_second: Limit = None,
     bytes_per_second: Annotated[
-        int | None, typer.Option(parser=size, metavar="SIZE", help="Of requests and answers.")
+        int | None,
+        typer.Option(parser=parsed(_size), metavar="SIZE", help="Of requests and answers."),
     ] = None,
     calls_max: Annotated[int | None, typer.Option(min=0, help="Calls under way at once.")] = None,
     call_bytes_max: Annotated[
         int | None,
-        typer.Option(parser=size, metavar="SIZE", help="Bytes of those calls that memory holds."),
+        typer.Option(
+            parser=parsed(_size),
+            metavar="SIZE",
+            help="Bytes of those calls that memory holds.",
+        ),
     ] = None,
     connections_max: Annotated[
         int | None, typer.Option(min=0, help="Connections with calls under way.")

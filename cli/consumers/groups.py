@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cli.failures import CommandFailed, ExitCode
 from cli.session import counted, session_of
-from cli.times import UNIT_MS, parse_place
+from cli.times import parsed
+from services.times import UNIT_MS, parse_place
 
 if TYPE_CHECKING:
     from penstock import ExponentialBackoff, Group
@@ -140,9 +141,11 @@ def reset(
     name: Name,
     topic: Annotated[str, typer.Argument(help="Topic in which the group goes on elsewhere.")],
     to: Annotated[
-        str,
+        Any,
         typer.Option(
-            help="earliest, latest, a time (15m ago, ISO 8601, Unix ms), or an offset of the one --queue."
+            metavar="PLACE",
+            parser=parsed(parse_place),
+            help="earliest, latest, a time (15m ago, ISO 8601, Unix ms), or an offset of the one --queue.",
         ),
     ],
     queue: Annotated[
@@ -158,17 +161,16 @@ def reset(
     What the group has under lease is dropped: it is refused when consumers acknowledge it.
     """
     session = session_of(context)
-    target = parse_place(to)
     queues = tuple(queue or ())
-    if isinstance(target, int) and len(queues) != 1:
+    if isinstance(to, int) and len(queues) != 1:
         raise CommandFailed("an offset is that of one queue: give --queue", ExitCode.USAGE)
     with session.client() as client:
-        found = client.reset_group(name, topic, target, queues=queues, preview=preview or not yes)
+        found = client.reset_group(name, topic, to, queues=queues, preview=preview or not yes)
         if not yes and not preview:
             if not session.as_json:
                 session.show([dataclasses.asdict(each) for each in found], empty="no queues")
             session.confirm(f"Reset group {name} like this?", yes=yes)
-            client.reset_group(name, topic, target, queues=queues)
+            client.reset_group(name, topic, to, queues=queues)
             session.say(f"done: group [bold]{name}[/] goes on there", {})
             return
     session.show([dataclasses.asdict(each) for each in found], empty="no queues")

@@ -8,7 +8,8 @@ import typer
 
 from cli.failures import ExitCode
 from cli.jobs.common import LOCAL, Master, Quiet, run_job
-from cli.times import parse_time_ms
+from cli.times import parsed
+from services.times import parse_time_ms
 
 
 def export(
@@ -30,9 +31,17 @@ def export(
         str | None, typer.Option(help="Only topics that match a regular expression.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option(help="Stored at or after: milliseconds, ISO 8601, or 2h ago.")
+        int | None,
+        typer.Option(
+            metavar="TIME",
+            parser=parsed(parse_time_ms),
+            help="Stored at or after: milliseconds, ISO 8601, or 2h ago.",
+        ),
     ] = None,
-    until: Annotated[str | None, typer.Option(help="Stored before.")] = None,
+    until: Annotated[
+        int | None,
+        typer.Option(metavar="TIME", parser=parsed(parse_time_ms), help="Stored before."),
+    ] = None,
     body: Annotated[bool, typer.Option(help="With bodies.")] = True,
     catalog: Annotated[
         str | None, typer.Option(help="Iceberg catalog's URI; otherwise a file in the directory.")
@@ -51,11 +60,9 @@ def export(
     quiet: Quiet = False,
 ) -> None:
     """Export messages by topic and day, only what is new; exit code 7 if any were damaged."""
-    since_ms = None if since is None else parse_time_ms(since)
-    until_ms = None if until is None else parse_time_ms(until)
     session, report = run_job(
         context, "export", master, directories, to, format=file_format, topics=topic or (),
-        pattern=pattern, since=since_ms, until=until_ms, body=body, catalog=catalog, table=table,
+        pattern=pattern, since=since, until=until, body=body, catalog=catalog, table=table,
         file_bytes=file_size << 20, max_records_per_file=max_records,
         fail_on_data_loss=fail_on_data_loss, quiet=quiet,
     )  # fmt: skip

@@ -11,7 +11,8 @@ from cli.failures import CommandFailed, ExitCode
 from cli.jobs.common import LOCAL, Master, Quiet, run_job
 from cli.jobs.stores import print_stores
 from cli.session import session_of
-from cli.times import parse_time_ms
+from cli.times import parsed
+from services.times import parse_time_ms
 
 
 def replay(
@@ -29,8 +30,14 @@ def replay(
     to_topic: Annotated[
         str | None, typer.Option(help="Topic to write to; it must exist at an endpoint.")
     ] = None,
-    since: Annotated[str | None, typer.Option(metavar="TIME", help="Stored then or later.")] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Stored before then.")] = None,
+    since: Annotated[
+        int | None,
+        typer.Option(metavar="TIME", parser=parsed(parse_time_ms), help="Stored then or later."),
+    ] = None,
+    until: Annotated[
+        int | None,
+        typer.Option(metavar="TIME", parser=parsed(parse_time_ms), help="Stored before then."),
+    ] = None,
     tags: Annotated[str, typer.Option(help="One of these tags: 'a || b'.")] = "*",
     key: Annotated[str | None, typer.Option(help="With this key, or message id.")] = None,
     replay_id: Annotated[
@@ -48,12 +55,10 @@ def replay(
         )
     if endpoint is not None and to_topic is None:
         raise CommandFailed("with --endpoint give --to-topic, a topic there", ExitCode.USAGE)
-    begin_ms = None if since is None else parse_time_ms(since)
-    end_ms = None if until is None else parse_time_ms(until)
     named = [name for name in topics.split(",") if name]
     session, report = run_job(
         context, "replay", master, directory, named, to_topic=to_topic, endpoint=endpoint,
-        tls=session_of(context).tls, target=target, begin_ms=begin_ms, end_ms=end_ms, tags=tags,
+        tls=session_of(context).tls, target=target, begin_ms=since, end_ms=until, tags=tags,
         key=key, replay_id=replay_id, quiet=quiet,
     )  # fmt: skip
     if report.store is not None:
