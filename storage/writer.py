@@ -40,7 +40,7 @@ from storage.scrub.worker import ScrubStatus
 from storage.staged.staged_commits import StagedCommits
 from storage.staged.upkeep import StagedCommitUpkeep
 from storage.tables.topics import NewTopic
-from storage.timers.delayed import DelayedMessages
+from storage.timers.worker import TimerWorker
 from storage.transactions.checks import TransactionChecks
 from storage.transactions.transactions import Transactions
 
@@ -92,8 +92,8 @@ class StoreWriter:
         self._producers = ProducerWorker(engine, self._appender, clock, workers=workers)
         self._topics = TopicChanges(engine, self._appender, clock)
         self._dead_letters = DeadLetterAppender(engine, self._appender, self._topics)
-        self.timers = DelayedMessages(engine, self._appender, self._topics, clock, workers)
-        self.staged = StagedCommits(engine, self._appender, self.timers.refuse, clock)
+        self.timers = TimerWorker(engine, self._appender, self._topics, clock, workers=workers)
+        self.staged = StagedCommits(engine, self._appender, self.timers.parking.refuse, clock)
         self._upkeep = StagedCommitUpkeep(self.staged, workers=workers)
         parts = engine, self._appender, self._topics, clock
         self.transactions = Transactions(*parts)

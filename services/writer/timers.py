@@ -11,7 +11,7 @@ from services.rpc.servicer import Context
 from services.rpc.status import InvalidArgument
 from services.writer.acks import Acks
 from storage.format.recall_handle import decode_recall_handle
-from storage.timers.delayed import DelayedMessages
+from storage.timers.worker import TimerWorker
 
 EDGES_MAX: Final = 64
 
@@ -19,7 +19,7 @@ EDGES_MAX: Final = 64
 class TimerServicer:
     """Recalls are stored in a thread: the first one may make a topic."""
 
-    def __init__(self, timers: DelayedMessages, acks: Acks) -> None:
+    def __init__(self, timers: TimerWorker, acks: Acks) -> None:
         self._timers = timers
         self._acks = acks
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from storage.engine.engine import Engine
     from storage.timers.parking import Parking
 
+LOCAL_HOST: Final = "127.0.0.1:0"
 RECALL_TAG: Final = "_RECALL_TAG_"
 RECALL_BODY: Final = b"0"
 Longs = npt.NDArray[np.int64]
@@ -54,10 +55,13 @@ class Recalls:
         self._parking = parking
         self._clock = clock
 
-    def recall(self, topic: str, unique_key: str, recall_ms: int, *, born_host: str) -> int:
-        """Append the recall of a message; return its record's end. Does not wait for durability.
+    def recall(
+        self, topic: str, unique_key: str, recall_ms: int, *, born_host: str = LOCAL_HOST
+    ) -> int:
+        """Have a delayed message not delivered; return the end of what was appended. Does not wait for durability.
 
-        Whether there is such a message is not looked at, as at a broker. Raises TopicNotFound, InvalidMessage,
+        ``recall_ms`` is that of the message's PutResult. Whether there is such a message is not looked at, as at a
+        broker. Raises TopicNotFound, InvalidMessage,
         TooLateToRecall, StoreBusy, StoreFull, StoreFailed.
         """
         self._appender.check_open()

@@ -21,31 +21,24 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from storage.engine.parked_queue import ParkedLog, ParkedQueue
-from storage.errors import StoreBusy, StoreFull
+from storage.errors import StoreBusy, StoreError, StoreFull
 from storage.format.names import TIMER_TOPIC
 from storage.format.properties import TIMER_DEL_UNIQKEY
 from storage.format.timer_files import SECOND_MS, out_ms
 from storage.kernels.timers.delivery import DELIVERY_PAIRS_MAX, DUE_MS, IS_LOST, RECALLS
-from storage.timers.delivery import (
-    Delivery,
-    DeliveryCounts,
-    TimerStatus,
-    delivered_since,
-)
+from storage.log.followers import DurableNeed
+from storage.timers.delivery import Delivery, DeliveryCounts, TimerStatus, delivered_since
 from storage.timers.hand_over import (
     has_broker_timers,
     remove_broker_timers,
     write_broker_timers,
 )
 from storage.timers.levels import DelayLevels
+from storage.timers.parking import Parking
 from storage.timers.pending import PendingTimers
-from storage.timers.progress import (
-    HandedOverTimers,
-    TimerProgress,
-    TimerProgressFiles,
-)
+from storage.timers.progress import HandedOverTimers, TimerProgress, TimerProgressFiles
 from storage.timers.reading import planned
-from storage.timers.recalls import Recalled
+from storage.timers.recalls import Recalled, Recalls
 from storage.timers.rolled import RolledRecords
 from storage.workers import Worker
 
@@ -63,9 +56,7 @@ ROWS_MAX: Final = 4_096  # taken up or delivered at once
 BYTES_MAX: Final = 4 << 20
 SLEEP_MAX_S: Final = 1.0  # a clock that was set forward is seen after it
 SAVE_INTERVAL_S: Final = 5.0
-HANDED_OVER_MAX: Final = (
-    1 << 21
-)  # rows that a close writes for a broker; of more it reads the topic again
+HANDED_OVER_MAX: Final = 1 << 21  # rows written for a broker; of more it reads the topic again
 FULL_RETRY_S: Final = 0.1
 DISPATCH_WAIT_S: Final = 0.1
 NEVER_MS: Final = -1
@@ -78,7 +69,10 @@ class _Noted(NamedTuple):
 
 
 class TimerWorker(Worker):
-    """Delivers the delayed messages of one store."""
+    """Delivers the delayed messages of one store, and has its appender park what is delayed.
+
+    ``status``, ``recall``, ``is_done``, ``counts`` and ``parking`` are for any thread.
+    """
 
     full_retry_s = FULL_RETRY_S
 
@@ -106,11 +100,17 @@ class TimerWorker(Worker):
         self._noted: _Noted | None = None
         self._changed = False  # since progress was last noted
         self._saved_at = clock.monotonic()
-        self._is_loaded = self.is_moving = False
+        self._is_loaded = self._is_moving = False
         self._broker: TimerCheck | None = None
         self._bytes_max = min(BYTES_MAX, engine.log.files.file_size // 4)
         self._due_max = ROWS_MAX  # fewer where so many are too long
         self._levels = DelayLevels(engine, self._log, self._delivery, clock, self._bytes_max)
+        self.parking = Parking(engine, topics, clock)
+        self.recall = Recalls(engine, appender, self.parking, clock).recall
+        self.add_failure_listener(engine.fail)
+        appender.park_by(self.parking.park, self.expect)
+        engine.on_dispatched = self.dispatched
+        engine.followers.register("timers", DurableNeed(self.needed_offset, engine.log))
 
     # ---- what others ask
 
@@ -134,8 +134,13 @@ class TimerWorker(Worker):
         """Return whether parked records were dispatched that no step has looked at."""
         return self._seen_offset < self._expected_offset <= self._engine.dispatch.position
 
-    def status(self, within_ms: Sequence[int]) -> TimerStatus:
-        """Return what waits, as of the last step."""
+    def is_done(self) -> bool:
+        """Return whether everything that is due by now has been delivered."""
+        # In this order: a step that has taken what is due has no work, and is moving.
+        return not self.has_work() and not self._is_moving
+
+    def status(self, within_ms: Sequence[int] = ()) -> TimerStatus:
+        """Return how many messages wait, and how many are due within each of the times, as of the last step."""
         now_ms, due_ms = self._clock.now_ms(), self._next_due_ms()
         due_counts = self._pending.counts(now_ms + 1 + np.array(within_ms, np.int64)).tolist()
         late_ms = max(now_ms - (due_ms or now_ms), 0)
@@ -190,7 +195,7 @@ class TimerWorker(Worker):
 
     def work(self) -> float | None:
         """Make one step: take up, deliver, save."""
-        self.is_moving = True  # also after a step that failed: what it took is not delivered
+        self._is_moving = True  # also after a step that failed: what it took is not delivered
         seen = self._log.look()
         if not self._is_loaded:
             self._load()
@@ -203,7 +208,7 @@ class TimerWorker(Worker):
         with suppress(OSError, StoreBusy):  # then more than is pending stays until the next step
             self._need = self._pending_from(), seen
         self._save()
-        self.is_moving = moved
+        self._is_moving = moved
         return 0.0 if moved else None
 
     def _load(self) -> None:
@@ -381,7 +386,9 @@ class TimerWorker(Worker):
         return data is not None and f"{TIMER_DEL_UNIQKEY}\x01".encode() in bytes(data)
 
     def close(self) -> None:
-        """Let go of files."""
+        """Save how far it is, and let go of files."""
+        with suppress(StoreError):
+            self.stop()
         self._timers.close()
         self._levels.close()
         self._log.close()
