@@ -20,6 +20,7 @@ from storage.kernels.columns import (
     SYS_FLAG,
     TOPIC_LENGTH,
     TOPIC_POSITION,
+    fields_at,
     new_rows,
 )
 from storage.kernels.copies import (
@@ -72,7 +73,7 @@ def own_targets(source: ByteArray, rows: Rows) -> Targets:
     targets[:, TARGET_FLAG] = rows[:, SYS_FLAG]
     v6 = rows[:, SYS_FLAG] & SYS_FLAG_STORE_HOST_V6 != 0
     at = rows[:, STORE_TIMESTAMP_POSITION] + 8 + np.where(v6, IPV6_HOST_SIZE, IPV4_HOST_SIZE)
-    targets[:, TARGET_TIMES] = source[at[:, None] + np.arange(4)].view(">i4")[:, 0]
+    targets[:, TARGET_TIMES] = fields_at(source, at, ">i4")
     return targets
 
 

@@ -28,7 +28,7 @@ A table is ``np.empty((capacity, COLUMN_COUNT), np.int64)``; slices along the fi
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -136,3 +136,9 @@ STOP_HOST: Final = 19
 def new_rows(capacity: int) -> npt.NDArray[np.int64]:
     """An empty row table for up to ``capacity`` records."""
     return np.empty((capacity, COLUMN_COUNT), np.int64)
+
+
+def fields_at(data: ByteArray, positions: npt.NDArray[np.int64], kind: str) -> npt.NDArray[Any]:
+    """Return the numbers of a kind, such as ``">i8"``, at positions of an array; each must lie inside."""
+    count = max(data.size - np.dtype(kind).itemsize + 1, 0)
+    return np.ndarray((count,), kind, data, strides=(1,))[positions]

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import numpy as np
+
 from storage.format.producer_sequence import (
     END_AT,
     NUMBER_DIGITS,
@@ -42,7 +44,6 @@ from storage.kernels.primitives.jit import (
 )
 from storage.kernels.primitives.text import text_bytes, write_hex
 from storage.kernels.properties import matches
-from storage.kernels.staged import HEX_VALUE
 
 PRODUCER_ID: Final = 0  # columns of what is found
 SEQUENCE: Final = 1
@@ -52,6 +53,8 @@ FOUND_COLUMN_COUNT: Final = 4
 
 _PREFIX: Final = text_bytes(PREFIX)
 _NO_DIGIT: Final = 255
+_HEX_VALUE: Final = np.full(256, _NO_DIGIT, np.uint8)
+_HEX_VALUE[np.frombuffer(b"0123456789ABCDEF", np.uint8)] = np.arange(16, dtype=np.uint8)
 
 
 @inner
@@ -95,7 +98,7 @@ def read_hex(data: Any, at: int, digits: int) -> int:
     """The number in so many digits, a negative one of 64 bits; -1 if one of them is none."""
     value = i64(0)
     for i in range(digits):
-        digit = i64(HEX_VALUE[read_u8(data, at + i)])
+        digit = i64(_HEX_VALUE[read_u8(data, at + i)])
         if digit == _NO_DIGIT:
             return i64(-1)
         value = value << 4 | digit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,8 +20,8 @@ from storage.errors import (
     StoreError,
     TopicNotFound,
 )
-from storage.kernels.columns import POSITION, SIZE
-from storage.kernels.staged import mark_staged
+from storage.format.stage import DIGITS, PREFIX_SIZE, SEQUENCE_SIZE, UNIQUE_KEY_SIZE
+from storage.kernels.columns import POSITION, SIZE, UNIQ_KEY_LENGTH, UNIQ_KEY_POSITION, fields_at
 from storage.log.batches import Prepared
 from storage.staged.ledger import Intent, Outcome, save_intent
 from storage.staged.log_access import StagedLog
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
     from storage.format.stage import StageHeader
     from storage.journal.states import StateJournal
+    from storage.kernels.columns import ByteArray, Rows
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -89,16 +90,14 @@ class OpenCommit:
             # on lies after its present end, and is looked for from there.
             intent = self.intent = replace(intent, log_offset=end_offset)
             save_intent(states, intent)
-        order = sorted(range(len(self._chosen)), key=lambda k: self._chosen[k].prefix)
-        prefixes = np.frombuffer(b"".join(self._chosen[k].prefix for k in order), np.uint8)
-        bases = np.array([self._bases[k] for k in order], np.int64)
-        sizes = np.array([self._chosen[k].seal.record_count for k in order], np.int64)
+        stages = {
+            stage.prefix: range(base, base + stage.seal.record_count)
+            for stage, base in zip(self._chosen, self._bases, strict=True)
+        }
         for step in walk_log(log.files, intent.log_offset, end_offset):
             if isinstance(step, RecordRun):
-                found = mark_staged(
-                    step.data, step.rows, len(step.rows), prefixes, bases, sizes, self._seen
-                )
-                assert found >= 0
+                found = records_of_stages(step.data, step.rows, stages)
+                self._seen[found] = 1
                 if found:
                     self._note(step.begin_offset, step.end_offset)
 
@@ -159,6 +158,26 @@ class OpenCommit:
             else:
                 self._note(commit_offset, commit_offset + prepared.placed_size)
                 return
+
+
+def records_of_stages(
+    data: ByteArray, rows: Rows, stages: Mapping[bytes, Sequence[int]]
+) -> list[int]:
+    """Return the numbers, by prefix of the unique key and place in the stage, of those records that are of stages."""
+    places = rows[rows[:, UNIQ_KEY_LENGTH] == UNIQUE_KEY_SIZE, UNIQ_KEY_POSITION]
+    if not len(places) or not stages:
+        return []
+    is_known = np.isin(fields_at(data, places, f"S{PREFIX_SIZE}"), list(stages))
+    found = []
+    for key in fields_at(data, places[is_known], f"S{UNIQUE_KEY_SIZE}").tolist():
+        numbers, digits = stages[key[:PREFIX_SIZE]], key[PREFIX_SIZE:]
+        if (
+            len(digits) == SEQUENCE_SIZE
+            and not digits.translate(None, DIGITS)
+            and int(digits, 16) < len(numbers)
+        ):
+            found.append(numbers[int(digits, 16)])
+    return found
 
 
 def _picked(prepared: Prepared, rows: npt.NDArray[np.int64]) -> bytes:

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from storage.errors import InvalidBatch, InvalidMessage, StoreClosed, StoreFailed
 from storage.format.stage import (
+    PREFIX_SIZE,
     RECORD_COUNT_MAX,
+    UNIQUE_KEY_SIZE,
     VERSION_MAX,
     StageSeal,
     id_problem,
     stage_prefix,
 )
-from storage.kernels.staged import check_stage_keys
+from storage.kernels.columns import UNIQ_KEY_LENGTH, UNIQ_KEY_POSITION, fields_at
 from storage.staged.log_access import StagedLog
 
 if TYPE_CHECKING:
+    from storage.kernels.columns import ByteArray, Rows
     from storage.staged.application import Application
     from storage.staged.stages import Stage, StageWriter
+
+_EACH: Final = 0x0101_0101_0101_0101  # byte of eight
 
 
 def check_ids(app_id: str, version: int, attempts: Iterable[str]) -> None:
@@ -103,14 +109,20 @@ class StagingAttempt:
         self._check_open()
         prepared = log.prepare(records)
         log.check_size(prepared.placed_size)
-        bad = check_stage_keys(
-            prepared.data, prepared.rows, prepared.record_count, self._prefix, self._record_count
+        wrong = np.flatnonzero(
+            ~are_keys_of(
+                prepared.data,
+                prepared.rows[: prepared.record_count],
+                self._prefix,
+                self._record_count,
+            )
         )
-        if bad >= 0:
+        if len(wrong):
+            bad = int(wrong[0])
             raise InvalidBatch(
-                int(bad),
+                bad,
                 f"UNIQ_KEY: must be {self._prefix.tobytes().decode()} and the record's number in the"
-                f" stage, {self._record_count + int(bad)}, as 8 hexadecimal digits",
+                f" stage, {self._record_count + bad}, as 8 hexadecimal digits",
             )
         if self._record_count + prepared.record_count > RECORD_COUNT_MAX:
             raise InvalidMessage("records", f"more than {RECORD_COUNT_MAX} in one stage")
@@ -159,3 +171,25 @@ class StagingAttempt:
         self._owner.log.check_open()
         if self._is_discarded:
             raise StoreClosed("the attempt was given up")
+
+
+def are_keys_of(
+    data: ByteArray, rows: Rows, prefix: ByteArray, first_sequence: int
+) -> npt.NDArray[np.bool_]:
+    """Return for each record whether its unique key is a stage's prefix and the next number from ``first_sequence`` on."""
+    found = rows[:, UNIQ_KEY_LENGTH] == UNIQUE_KEY_SIZE
+    places = np.where(found, rows[:, UNIQ_KEY_POSITION], 0)
+    wanted = _hexadecimal(np.arange(first_sequence, first_sequence + len(rows), dtype=np.uint64))
+    found &= fields_at(data, places + PREFIX_SIZE, ">u8") == wanted
+    for number, word in enumerate(prefix.view(">u8")):
+        found &= fields_at(data, places + 8 * number, ">u8") == word
+    return found
+
+
+def _hexadecimal(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Return the eight capital digits of 32-bit numbers, as the numbers that their bytes are."""
+    digits = numbers
+    for shift, mask in ((16, 0x0000_FFFF), (8, 0x00FF_00FF), (4, 0x0F0F_0F0F)):
+        digits = (digits | digits << shift) & (mask << 32 | mask)
+    is_letter = (digits + 6 * _EACH >> 4) & _EACH
+    return digits + ord("0") * _EACH + is_letter * (ord("A") - ord("9") - 1)

@@ -36,6 +36,7 @@ from storage.kernels.columns import (
     STOP_END,
     STORE_TIMESTAMP_POSITION,
     SYS_FLAG,
+    fields_at,
     new_rows,
 )
 from storage.kernels.scan import scan_records
@@ -327,10 +328,8 @@ def copied_halves(engine: Engine, topic: str, queue_id: int, since: int) -> Long
         rows = records.rows[flags & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_COMMITTED]
         v6 = rows[:, SYS_FLAG] & SYS_FLAG_STORE_HOST_V6 != 0
         at = rows[:, STORE_TIMESTAMP_POSITION] + 8 + np.where(v6, IPV6_HOST_SIZE, IPV4_HOST_SIZE)
-        prepared = records.data[(at + 4)[:, None] + np.arange(8)].view(
-            ">i8"
-        )  # after reconsumeTimes
-        found.append(prepared[:, 0].astype(np.int64))
+        prepared = fields_at(records.data, at + 4, ">i8")  # after reconsumeTimes
+        found.append(prepared.astype(np.int64))
     return np.concatenate(found)
 
 

@@ -10,7 +10,6 @@ from record_examples import stored_records
 
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE, encode_unit
 from storage.kernels import lookup, pull, unit_order, unit_record
-from storage.kernels.index import shape
 from storage.kernels.primitives.jit import Kernel
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -164,14 +163,6 @@ def test_gather_ranges(data: bytes, ranges: list[tuple[int, int]], room: int) ->
     assert np.array_equal(*copies)
     if ends[0] >= 0:
         assert copies[0][: ends[0]].tobytes() == b"".join(data[a:b] for a, b in ranges)
-
-
-@given(st.binary(min_size=40, max_size=400), st.integers(0, 20))
-@settings(deadline=None)
-def test_deduce_slot_count_on_any_bytes(data: bytes, next_entry: int) -> None:
-    header = data[:36] + next_entry.to_bytes(4, "big")
-    compiled, plain = both(shape.deduce_slot_count, as_bytes(header + data), 10)
-    assert compiled == plain
 
 
 @given(logs(), st.data())
