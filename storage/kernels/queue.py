@@ -29,7 +29,6 @@ from storage.kernels.columns import (
     TOPIC_POSITION,
 )
 from storage.kernels.primitives.big_endian import write_i32, write_i64
-from storage.kernels.primitives.crc import bytes_equal
 from storage.kernels.primitives.jit import (
     BYTES,
     ROWS,
@@ -53,28 +52,6 @@ def has_unit(sys_flag: int) -> bool:
     """Whether a record with these flags is in its queue: not prepared, not rolled back."""
     transaction = sys_flag & SYS_FLAG_TRANSACTION_MASK
     return transaction != SYS_FLAG_PREPARED and transaction != SYS_FLAG_ROLLBACK
-
-
-@kernel(int64(BYTES, ROWS, int64, BYTES, int64, WRITABLE_INT64S))
-def rows_of_queue(data: Any, rows: Any, count: int, topic: Any, queue_id: int, numbers: Any) -> int:
-    """Put the numbers of those of rows ``[0, count)`` that are of a queue to ``numbers``; return how many are.
-
-    -1 if ``numbers`` is too small.
-    """
-    if count > rows.shape[0] or rows.shape[1] != COLUMN_COUNT or numbers.size < count:
-        return i64(-1)
-    found = i64(0)
-    for i in range(count):
-        position = rows[i, TOPIC_POSITION]
-        if (
-            rows[i, QUEUE_ID] == queue_id
-            and rows[i, TOPIC_LENGTH] == topic.size
-            and 0 <= position <= data.size - topic.size
-            and bytes_equal(data, position, topic, 0, topic.size)
-        ):
-            numbers[found] = i
-            found += 1
-    return found
 
 
 @inner

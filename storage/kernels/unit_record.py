@@ -6,9 +6,6 @@ from typing import Any, Final
 
 from storage.format.properties import INNER_MULTI_QUEUE_OFFSET
 from storage.format.record_layout import (
-    COMMIT_OFFSET_POSITION,
-    QUEUE_ID_POSITION,
-    QUEUE_OFFSET_POSITION,
     RECORD_SIZE_MIN,
 )
 from storage.kernels.columns import (
@@ -23,7 +20,7 @@ from storage.kernels.columns import (
     TOPIC_LENGTH,
     TOPIC_POSITION,
 )
-from storage.kernels.primitives.big_endian import read_i32, read_i64, read_u8
+from storage.kernels.primitives.big_endian import read_u8
 from storage.kernels.primitives.crc import bytes_equal
 from storage.kernels.primitives.jit import (
     BYTES,
@@ -177,26 +174,6 @@ def place_state(
     row = scratch_row()
     return i64(
         judge_place(log, position, end, commit_offset, size, topic, queue_id, queue_offset, row)
-    )
-
-
-@kernel(int64(BYTES, int64, int64, int64, int64, int64, int64))
-def names_itself(
-    log: Any, position: int, end: int, commit_offset: int, size: int, queue_id: int,
-    queue_offset: int,
-) -> int:  # fmt: skip
-    """1 if the head at ``position`` says this commit offset, size, queue id and queue offset; else 0.
-
-    What is there is then the unit's record, damaged or not. An id below 0 is not compared, nor is the
-    queue offset then.
-    """
-    if position < 0 or end > log.size or position + RECORD_SIZE_MIN > end:
-        return i64(0)
-    return i64(
-        read_i64(log, position + COMMIT_OFFSET_POSITION) == commit_offset
-        and read_i32(log, position) == size
-        and (queue_id < 0 or read_i32(log, position + QUEUE_ID_POSITION) == queue_id)
-        and (queue_id < 0 or read_i64(log, position + QUEUE_OFFSET_POSITION) == queue_offset)
     )
 
 

@@ -19,9 +19,18 @@ import numpy.typing as npt
 from storage.files.mapped_file_queue import FileEntry
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.format.names import LIGHT_QUEUE_PREFIX, OFFSET_LIMIT
-from storage.kernels.columns import FEATURES, HAS_MULTI_DISPATCH, ByteArray, Rows
-from storage.kernels.queue import rows_of_queue
-from storage.kernels.unit_record import GOOD, names_itself, place_state
+from storage.format.record_layout import HEAD, RECORD_SIZE_MIN
+from storage.kernels.columns import (
+    FEATURES,
+    HAS_MULTI_DISPATCH,
+    QUEUE_ID,
+    TOPIC_LENGTH,
+    TOPIC_POSITION,
+    ByteArray,
+    Rows,
+    fields_at,
+)
+from storage.kernels.unit_record import GOOD, place_state
 from storage.view.log.parts import LogPart, RecordSource, record_runs
 from storage.view.log.walk import RANGE_ROWS_MAX, RecordRun
 from storage.view.queues.unit_search import NO_UNIT, Unit
@@ -156,14 +165,12 @@ class RebuiltUnits:
         head = self._head(unit.commit_offset)
         if head is None or self._kernel_id < 0:
             return False
-        position = head.begin_offset - head.data_offset
-        end = head.end_offset - head.data_offset
-        return bool(
-            names_itself(
-                head.data, position, end, unit.commit_offset, unit.size, self._kernel_id,
-                queue_offset,
-            )
-        )  # fmt: skip
+        begin, end = head.begin_offset - head.data_offset, head.end_offset - head.data_offset
+        if end - begin < RECORD_SIZE_MIN:
+            return False
+        size, _, _, queue_id, _, *offsets, _, _ = HEAD.unpack_from(head.data, begin)
+        found = size, queue_id, *offsets
+        return found == (unit.size, self._kernel_id, queue_offset, unit.commit_offset)
 
     def _head(self, commit_offset: int) -> LogPart | None:
         if not 0 <= commit_offset < OFFSET_LIMIT:
@@ -368,10 +375,11 @@ def _rows_of(run: RecordRun, topic: str, queue_id: int) -> Rows:
     if topic.startswith(LIGHT_QUEUE_PREFIX):
         light: Rows = rows[rows[:, FEATURES] & HAS_MULTI_DISPATCH != 0]
         return light
-    numbers = np.empty(len(rows), np.int64)
-    name = np.frombuffer(topic.encode(), np.uint8)
-    count = rows_of_queue(run.data, rows, len(rows), name, queue_id, numbers)
-    return rows if 2 * count > len(rows) else rows[numbers[:count]]
+    name = topic.encode()
+    like = np.flatnonzero((rows[:, QUEUE_ID] == queue_id) & (rows[:, TOPIC_LENGTH] == len(name)))
+    names = fields_at(run.data, rows[like, TOPIC_POSITION], f"S{len(name)}")
+    found = like[names == name]
+    return rows if 2 * len(found) > len(rows) else rows[found]
 
 
 def _are_in_files(held: FileUnits, queue_offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
