@@ -73,15 +73,6 @@ def parse_index_file_name(name: str) -> int | None:
     return int(name) if name.isascii() and name.isdigit() else None
 
 
-def topic_is_safe(topic: bytes) -> bool:
-    """Whether a topic could be a broker's: visible ASCII, no slash, not ``.`` or ``..``."""
-    return (
-        bool(topic)
-        and all(0x21 <= byte <= 0x7E and byte != 0x2F for byte in topic)
-        and topic not in (b".", b"..")
-    )
-
-
 def topic_name_problem(topic: str) -> str | None:
     """Say what keeps ``topic`` from being a topic's name, None if nothing does."""
     long_form = topic.startswith((RETRY_PREFIX, DLQ_PREFIX))

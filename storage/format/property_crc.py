@@ -47,19 +47,6 @@ def has_property_crc(properties_block: Buffer) -> bool:
     return len(tail) == PROPERTY_CRC_SIZE and tail.startswith(_TRAILER_HEAD) and tail[-1] == 2
 
 
-def was_trailer(tail: bytes, trailer: bytes) -> bool:
-    """Whether 20 bytes that are no trailer were ``trailer`` before they were damaged."""
-    right = [is_byte == was_byte for is_byte, was_byte in zip(tail, trailer, strict=True)]
-    name_end = len(_TRAILER_HEAD) - 1
-    digits_right = sum(right[name_end + 1 : -1])
-    if digits_right == PROPERTY_CRC_DIGITS:
-        return True
-    text = tail[:name_end] + tail[name_end + 1 : -1]
-    if right[name_end] and right[-1] and min(text) >= 0x20:
-        return False
-    return sum(right) - digits_right >= TRAILER_FIXED_RIGHT_MIN or sum(right) >= TRAILER_RIGHT_MIN
-
-
 def set_property_crc(record: bytearray) -> None:
     """Write the digits of a record's reserved trailer, its last 20 bytes."""
     covered = len(record) - PROPERTY_CRC_SIZE

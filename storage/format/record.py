@@ -1,32 +1,24 @@
-"""One record of the commit log as a value: decoded, judged, encoded. Its layout: ``record_layout``."""
+"""One record of the commit log as a value: decoded and encoded. Its layout: ``record_layout``."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 from zlib import crc32
 
 from storage.format.compression import UNPACKED_SIZE_MAX, decompress
 from storage.format.hosts import (
     ANY_HOST,
     IPV6_HOST_SIZE,
-    PORT,
-    PORT_MAX,
     decode_host,
     encode_host,
     host_size,
 )
-from storage.format.names import topic_is_safe
 from storage.format.properties import PROPERTIES_SIZE_MAX, decode_properties
 from storage.format.property_crc import (
     CRC_MASK,
-    PROPERTY_CRC_SIZE,
     Buffer,
-    has_property_crc,
-    property_crc_trailer,
     reserve_property_crc_trailer,
     set_property_crc,
-    was_trailer,
 )
 from storage.format.record_layout import (
     AFTER_HOSTS,
@@ -47,32 +39,15 @@ from storage.format.record_layout import (
     TOPIC_LENGTH_V2,
     TOPIC_SIZE_MAX_V1,
 )
-
-
-class Verdict(IntEnum):
-    """What the bytes at a position are; the numbers are those of the scan kernel's stops."""
-
-    GOOD = 0
-    BLANK = 2
-    ZERO = 3
-    MAGIC = 4
-    SIZE = 5
-    LENGTHS = 6
-    BODY_CRC = 7
-    PROPERTY_CRC = 8
-    COMMIT_OFFSET = 9
-    TOPIC = 10
-    TRUNCATED = 11
-    PROPERTIES = 17
-    HOST = 19
+from storage.format.stops import Stop
 
 
 class MalformedRecord(ValueError):
-    """The bytes do not frame a record; ``verdict`` says at what they fail."""
+    """The bytes do not frame a record; ``stop`` says at what they fail."""
 
-    def __init__(self, verdict: Verdict, position: int) -> None:
-        super().__init__(f"no record at position {position}: {verdict.name.lower()}")
-        self.verdict = verdict
+    def __init__(self, stop: Stop, position: int) -> None:
+        super().__init__(f"no record at position {position}: {stop.text}")
+        self.stop = stop
         self.position = position
 
 
@@ -118,25 +93,21 @@ def body_crc(body: Buffer) -> int:
     return crc32(body) & CRC_MASK
 
 
-def _born_host_size(sys_flag: int) -> int:
-    return host_size(ipv6=bool(sys_flag & SYS_FLAG_BORN_HOST_V6))
-
-
-def _frame(buffer: Buffer, position: int) -> tuple[Verdict, int, int, int, int]:
-    """Check framing alone: (verdict, size, body position, topic position, topic end)."""
+def frame(buffer: Buffer, position: int) -> tuple[Stop, int, int, int, int]:
+    """Check framing alone: (stop, size, body position, topic position, topic end)."""
     nothing = (0, 0, 0, 0)
     left = len(buffer) - position
     if position < 0 or left < BLANK_SIZE:
-        return Verdict.TRUNCATED, *nothing
+        return Stop.TRUNCATED, *nothing
     size, magic = BLANK.unpack_from(buffer, position)
     if magic not in (MAGIC_V1, MAGIC_V2):
         if magic == MAGIC_BLANK:
-            return Verdict.BLANK, *nothing
-        return Verdict.ZERO if size == magic == 0 else Verdict.MAGIC, *nothing
+            return Stop.BLANK, *nothing
+        return Stop.ZERO if size == magic == 0 else Stop.MAGIC, *nothing
     if size < RECORD_SIZE_MIN:
-        return Verdict.SIZE, *nothing
+        return Stop.SIZE, *nothing
     if size > left:
-        return Verdict.TRUNCATED, *nothing
+        return Stop.TRUNCATED, *nothing
     end = position + size
     sys_flag = HEAD.unpack_from(buffer, position)[7]
     hosts = host_size(ipv6=bool(sys_flag & SYS_FLAG_BORN_HOST_V6)) + host_size(
@@ -146,18 +117,18 @@ def _frame(buffer: Buffer, position: int) -> tuple[Verdict, int, int, int, int]:
     smallest_rest = topic_length.size + PROPERTIES_LENGTH.size
     body_at = position + BORN_HOST_POSITION + hosts + STORE_TIMESTAMP.size + AFTER_HOSTS.size
     if body_at + smallest_rest > end:
-        return Verdict.LENGTHS, *nothing
+        return Stop.LENGTHS, *nothing
     body_length = AFTER_HOSTS.unpack_from(buffer, body_at - AFTER_HOSTS.size)[2]
     if body_length < 0 or body_at + body_length + smallest_rest > end:
-        return Verdict.LENGTHS, *nothing
+        return Stop.LENGTHS, *nothing
     (topic_size,) = topic_length.unpack_from(buffer, body_at + body_length)
     topic_at = body_at + body_length + topic_length.size
     if topic_size < 0 or topic_at + topic_size + PROPERTIES_LENGTH.size > end:
-        return Verdict.LENGTHS, *nothing
+        return Stop.LENGTHS, *nothing
     (properties_size,) = PROPERTIES_LENGTH.unpack_from(buffer, topic_at + topic_size)
     if properties_size < 0 or topic_at + topic_size + 2 + properties_size != end:
-        return Verdict.LENGTHS, *nothing
-    return Verdict.GOOD, size, body_at, topic_at, topic_at + topic_size
+        return Stop.LENGTHS, *nothing
+    return Stop.END, size, body_at, topic_at, topic_at + topic_size
 
 
 def decode_record(buffer: Buffer, position: int = 0) -> Record:
@@ -165,9 +136,9 @@ def decode_record(buffer: Buffer, position: int = 0) -> Record:
 
     Raises MalformedRecord for bytes that do not frame a record, or whose topic is not UTF-8.
     """
-    verdict, size, body_at, topic_at, topic_end = _frame(buffer, position)
-    if verdict is not Verdict.GOOD:
-        raise MalformedRecord(verdict, position)
+    stop, size, body_at, topic_at, topic_end = frame(buffer, position)
+    if stop is not Stop.END:
+        raise MalformedRecord(stop, position)
     head = HEAD.unpack_from(buffer, position)
     born_host_at = position + BORN_HOST_POSITION
     store_timestamp_at = born_host_at + host_size(ipv6=bool(head[7] & SYS_FLAG_BORN_HOST_V6))
@@ -178,7 +149,7 @@ def decode_record(buffer: Buffer, position: int = 0) -> Record:
     try:
         topic = bytes(buffer[topic_at:topic_end]).decode()
     except UnicodeDecodeError as error:
-        raise MalformedRecord(Verdict.TOPIC, position) from error
+        raise MalformedRecord(Stop.TOPIC, position) from error
     return Record(
         total_size=size,
         magic=head[1],
@@ -198,41 +169,6 @@ def decode_record(buffer: Buffer, position: int = 0) -> Record:
         topic=topic,
         properties_block=bytes(buffer[topic_end + 2 : position + size]),
     )
-
-
-def check_record(buffer: Buffer, position: int = 0, commit_offset: int | None = None) -> Verdict:
-    """Judge the bytes at ``position`` by every check that there is.
-
-    Order: framing, body CRC, ports, topic, a property block that ends in zeros, property CRC where the
-    trailer is there, and, unless ``commit_offset`` is None, the record's own commit offset.
-    """
-    verdict, size, body_at, topic_at, topic_end = _frame(buffer, position)
-    if verdict is not Verdict.GOOD:
-        return verdict
-    head = HEAD.unpack_from(buffer, position)
-    body_length = AFTER_HOSTS.unpack_from(buffer, body_at - AFTER_HOSTS.size)[2]
-    body = memoryview(buffer)[body_at : body_at + body_length]
-    if body_length and body_crc(body) != head[2] & CRC_MASK:
-        return Verdict.BODY_CRC
-    store_host_end = body_at - AFTER_HOSTS.size
-    born_host_end = position + BORN_HOST_POSITION + _born_host_size(head[7])
-    for port_at in (born_host_end - PORT.size, store_host_end - PORT.size):
-        if not 0 <= PORT.unpack_from(buffer, port_at)[0] <= PORT_MAX:
-            return Verdict.HOST
-    if not topic_is_safe(bytes(buffer[topic_at:topic_end])):
-        return Verdict.TOPIC
-    end = position + size
-    if topic_end + 2 < end and not buffer[end - 1]:
-        return Verdict.PROPERTIES  # zeros where the tail was torn off, a property CRC maybe with it
-    if end - topic_end - 2 >= PROPERTY_CRC_SIZE:
-        tail = bytes(buffer[end - PROPERTY_CRC_SIZE : end])
-        crc = crc32(memoryview(buffer)[position : end - PROPERTY_CRC_SIZE]) & CRC_MASK
-        trailer = property_crc_trailer(crc)
-        if tail != trailer and (has_property_crc(tail) or was_trailer(tail, trailer)):
-            return Verdict.PROPERTY_CRC
-    if commit_offset is not None and head[6] != commit_offset:
-        return Verdict.COMMIT_OFFSET
-    return Verdict.GOOD
 
 
 def encode_record(

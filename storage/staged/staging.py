@@ -177,16 +177,16 @@ def are_keys_of(
     data: ByteArray, rows: Rows, prefix: ByteArray, first_sequence: int
 ) -> npt.NDArray[np.bool_]:
     """Return for each record whether its unique key is a stage's prefix and the next number from ``first_sequence`` on."""
-    found = rows[:, UNIQ_KEY_LENGTH] == UNIQUE_KEY_SIZE
+    found: npt.NDArray[np.bool_] = rows[:, UNIQ_KEY_LENGTH] == UNIQUE_KEY_SIZE
     places = np.where(found, rows[:, UNIQ_KEY_POSITION], 0)
-    wanted = _hexadecimal(np.arange(first_sequence, first_sequence + len(rows), dtype=np.uint64))
-    found &= fields_at(data, places + PREFIX_SIZE, ">u8") == wanted
+    wanted = _hexadecimal(np.arange(first_sequence, first_sequence + len(rows)))
+    found &= fields_at(data, places + PREFIX_SIZE, ">i8") == wanted
     for number, word in enumerate(prefix.view(">u8")):
         found &= fields_at(data, places + 8 * number, ">u8") == word
     return found
 
 
-def _hexadecimal(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _hexadecimal(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return the eight capital digits of 32-bit numbers, as the numbers that their bytes are."""
     digits = numbers
     for shift, mask in ((16, 0x0000_FFFF), (8, 0x00FF_00FF), (4, 0x0F0F_0F0F)):

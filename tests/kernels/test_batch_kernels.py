@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_check import check_record
 from record_examples import as_array, client_batches
 
 from storage.format.consume_entry import LAYOUT
 from storage.format.hosts import encode_host
 from storage.format.properties import DELAYING, STORE_ONLY
-from storage.format.record import Verdict, check_record, decode_record, encode_for_batch
+from storage.format.record import decode_record, encode_for_batch
 from storage.kernels import batch, client_records, columns, queue, scan
 from storage.kernels.columns import Stop, new_rows
 
@@ -160,7 +161,7 @@ def test_placed_records_are_whole_and_keep_what_the_client_said(
 
     at = source_at = 0
     for row in placed.tolist():
-        assert check_record(log, at, COMMIT_OFFSET + at) is Verdict.GOOD
+        assert check_record(log, at, COMMIT_OFFSET + at) is Stop.END
         record, source = decode_record(log, at), decode_record(data, source_at)
         assert (record.topic, record.queue_id, record.body) == (
             source.topic, source.queue_id, source.body,

@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_check import check_record
 from record_examples import as_array
 from steps_to_try import examples_to_try
 
 from storage.format.properties import DELAYING, STORE_ONLY, decode_properties
 from storage.format.property_crc import has_property_crc
 from storage.format.record import (
-    Verdict,
-    check_record,
     decode_record,
     encode_for_batch,
     encode_record,
@@ -90,9 +89,7 @@ def stop_of(data: bytes) -> Stop:
             return Stop.DELAY
         if name == b"TAGS" and b"|" in value:
             return Stop.TAG
-    ends_well = (
-        not block or block.endswith(b"\x02") if trailed else check_record(data) is Verdict.GOOD
-    )
+    ends_well = not block or block.endswith(b"\x02") if trailed else check_record(data) is Stop.END
     return Stop.END if ends_well else Stop.PROPERTIES
 
 

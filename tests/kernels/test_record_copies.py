@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_check import check_record
 from record_examples import as_array
 
 from storage.format.properties import decode_properties, encode_properties
-from storage.format.record import Verdict, check_record, decode_record, encode_record
+from storage.format.record import decode_record, encode_record
+from storage.format.stops import Stop
 from storage.kernels import copies as kernels
 from storage.kernels.columns import STOP_END, new_rows
 from storage.kernels.scan import scan_records
@@ -65,7 +67,7 @@ def test_a_copy_is_its_record_but_for_its_target(
     assert outcomes[0] == outcomes[1]
     position = 0
     for number, (_, v6, _, pairs, topic) in enumerate(given_records):
-        assert check_record(outcomes[0], position) is Verdict.GOOD
+        assert check_record(outcomes[0], position) is Stop.END
         before, copy = decode_record(records[number]), decode_record(outcomes[0], position)
         position += copy.total_size
         expected = decode_properties(before.properties_block)

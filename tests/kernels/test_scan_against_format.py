@@ -7,11 +7,12 @@ import random
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_check import check_record
 from record_examples import as_array, damaged, logs, stored_records
 
 from storage.format.properties import decode_properties, java_hash
 from storage.format.property_crc import has_property_crc
-from storage.format.record import Verdict, check_record, decode_record, encode_blank, encode_record
+from storage.format.record import decode_record, encode_blank, encode_record
 from storage.kernels import columns, scan
 from storage.kernels.columns import Stop, new_rows
 
@@ -33,7 +34,7 @@ def test_a_scan_goes_as_far_as_the_decoder_finds_records_good(data: bytes) -> No
     at = 0
     for row in rows:
         assert row[columns.POSITION] == at
-        assert check_record(data, at, BASE + at) is Verdict.GOOD
+        assert check_record(data, at, BASE + at) is Stop.END
         at += row[columns.SIZE]
     assert at == position
     if position == len(data):
@@ -220,7 +221,7 @@ class TestFindRecord:
             assert scan.find_record(as_array(data), 0, len(data), BASE) == -1
 
 
-def judged(data: bytes) -> Verdict:
+def judged(data: bytes) -> Stop:
     """The verdict of kernel and decoder, which have to agree, on the record that ``data`` is."""
     _, _, stop = walk(data)
     verdict = check_record(data, 0, BASE)
@@ -234,13 +235,13 @@ class TestDamagedTrailer:
     )
 
     def test_no_bit_of_a_record_flips_unseen(self) -> None:
-        assert judged(self.WHOLE) is Verdict.GOOD
+        assert judged(self.WHOLE) is Stop.END
         for position in range(len(self.WHOLE)):
             for bit in range(8):
                 data = bytearray(self.WHOLE)
                 data[position] ^= 1 << bit
 
-                assert judged(bytes(data)) is not Verdict.GOOD, (position, bit)
+                assert judged(bytes(data)) is not Stop.END, (position, bit)
 
     def test_no_byte_of_the_trailer_changes_unseen(self) -> None:
         for position in range(len(self.WHOLE) - 20, len(self.WHOLE)):
@@ -248,7 +249,7 @@ class TestDamagedTrailer:
                 data = bytearray(self.WHOLE)
                 data[position] = byte
 
-                assert judged(bytes(data)) is not Verdict.GOOD, (position, byte)
+                assert judged(bytes(data)) is not Stop.END, (position, byte)
 
     def test_nine_bytes_of_garbage_in_a_trailer_are_seen(self) -> None:
         for garbage in (b"\xff", b"\x01", b"\x00"):
@@ -256,7 +257,7 @@ class TestDamagedTrailer:
                 data = bytearray(self.WHOLE)
                 data[position : position + 9] = garbage * 9
 
-                assert judged(bytes(data)) is not Verdict.GOOD, (position, garbage)
+                assert judged(bytes(data)) is not Stop.END, (position, garbage)
 
     def test_a_damaged_trailer_on_a_damaged_record_is_seen(self) -> None:
         for position in (-12, -1):
@@ -264,7 +265,7 @@ class TestDamagedTrailer:
             data[16] ^= 1
             data[position] ^= 0x40
 
-            assert judged(bytes(data)) is Verdict.PROPERTY_CRC
+            assert judged(bytes(data)) is Stop.PROPERTY_CRC
 
     def test_properties_that_look_like_a_trailer_are_the_senders(self) -> None:
         for block in (
@@ -275,4 +276,4 @@ class TestDamagedTrailer:
             b"a__CRC32#=1\x013735928559",
             b"x\x01" + b"0123456789" * 3,
         ):
-            assert judged(_record(properties_block=block)) is Verdict.GOOD, block
+            assert judged(_record(properties_block=block)) is Stop.END, block

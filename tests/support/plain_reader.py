@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from golden import data_ranges
+from plain_check import check_record
 
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE, decode_unit
 from storage.format.message_id import encode_message_id
 from storage.format.names import file_name, parse_file_name
-from storage.format.record import Record, Verdict, check_record
+from storage.format.record import Record
+from storage.format.stops import Stop
 
 
 def records_of(store: Path) -> Iterator[tuple[int, bytes]]:
@@ -27,11 +29,11 @@ def records_of(store: Path) -> Iterator[tuple[int, bytes]]:
             file.seek(0)
             data = file.read(ranges[-1][1]) if ranges else b""
         at = 0
-        while at < len(data) and (verdict := check_record(data, at, start + at)) is Verdict.GOOD:
+        while at < len(data) and (verdict := check_record(data, at, start + at)) is Stop.END:
             size = int.from_bytes(data[at : at + 4], "big")
             yield start + at, data[at : at + size]
             at += size
-        assert at >= len(data) or verdict in (Verdict.BLANK, Verdict.ZERO), (path, at, verdict)
+        assert at >= len(data) or verdict in (Stop.BLANK, Stop.ZERO), (path, at, verdict)
 
 
 def in_dumps_shape(record: Record, raw: bytes) -> dict[str, Any]:

@@ -15,9 +15,10 @@ import numpy as np
 
 from storage.files.mapped_file_queue import FileEntry as FileEntry
 from storage.files.mapped_file_queue import list_trimmed_files
-from storage.format.record import Verdict, check_record
 from storage.format.record_layout import RECORD_SIZE_MIN
 from storage.format.store_time import HEAD_SIZE, store_time_of
+from storage.kernels.columns import STOP_END
+from storage.kernels.lookup import check_one
 from storage.view.log.parts import LogPart
 
 if TYPE_CHECKING:
@@ -116,7 +117,8 @@ class ListedLog:
         if commit_offset < 0 or size < RECORD_SIZE_MIN:
             return None
         record = self.read(commit_offset, size)
-        return record if check_record(record, 0, commit_offset) is Verdict.GOOD else None
+        _, stop = check_one(np.frombuffer(record, np.uint8), 0, len(record), commit_offset)
+        return record if stop == STOP_END else None
 
     def next_there(self, commit_offset: int) -> int | None:
         """Return where the log has bytes from ``commit_offset`` on; None after its last file."""

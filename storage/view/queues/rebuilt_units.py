@@ -168,7 +168,7 @@ class RebuiltUnits:
         begin, end = head.begin_offset - head.data_offset, head.end_offset - head.data_offset
         if end - begin < RECORD_SIZE_MIN:
             return False
-        size, _, _, queue_id, _, *offsets, _, _ = HEAD.unpack_from(head.data, begin)
+        size, _, _, queue_id, _, *offsets, _, _ = HEAD.unpack_from(head.data.data, begin)
         found = size, queue_id, *offsets
         return found == (unit.size, self._kernel_id, queue_offset, unit.commit_offset)
 

@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_check import check_record
 
 from pipeline.errors import PipelineError
 from pipeline.jobs.new_store.log_layout import sizes_of
 from pipeline.jobs.new_store.log_slices import SliceRecords
 from pipeline.jobs.replay import Marked
 from storage.format.properties import decode_properties, encode_properties
-from storage.format.record import Verdict, check_record, decode_record, encode_for_batch
+from storage.format.record import decode_record, encode_for_batch
+from storage.format.stops import Stop
 from storage.kernels.columns import (
     COMMIT_OFFSET,
     STOP_END,
@@ -92,7 +94,7 @@ def test_a_placed_record_is_the_old_one_but_for_what_changes(
     for number, (old_topic, body, properties, trailer, _) in enumerate(given_records):
         at = int(offsets[number])
         record = decode_record(whole, at)
-        assert check_record(whole[at : at + int(sizes[number])], 0, at) is Verdict.GOOD
+        assert check_record(whole[at : at + int(sizes[number])], 0, at) is Stop.END
         assert record.total_size == sizes[number]
         assert (record.queue_id, record.queue_offset, record.commit_offset) == (
             number % 2,
