@@ -20,16 +20,8 @@ from storage.files.mapped_file_queue import FileEntry
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.format.names import LIGHT_QUEUE_PREFIX, OFFSET_LIMIT
 from storage.format.record_layout import HEAD, RECORD_SIZE_MIN
-from storage.kernels.columns import (
-    FEATURES,
-    HAS_MULTI_DISPATCH,
-    QUEUE_ID,
-    TOPIC_LENGTH,
-    TOPIC_POSITION,
-    ByteArray,
-    Rows,
-    fields_at,
-)
+from storage.kernels import columns
+from storage.kernels.columns import ByteArray, Rows, fields_at
 from storage.kernels.unit_record import GOOD, place_state
 from storage.view.log.parts import LogPart, RecordSource, record_runs
 from storage.view.log.walk import RANGE_ROWS_MAX, RecordRun
@@ -373,11 +365,13 @@ def _rows_of(run: RecordRun, topic: str, queue_id: int) -> Rows:
     """Return the rows of the records that can have a unit in a queue, light or not."""
     rows = run.rows
     if topic.startswith(LIGHT_QUEUE_PREFIX):
-        light: Rows = rows[rows[:, FEATURES] & HAS_MULTI_DISPATCH != 0]
+        light: Rows = rows[rows[:, columns.FEATURES] & columns.HAS_MULTI_DISPATCH != 0]
         return light
     name = topic.encode()
-    like = np.flatnonzero((rows[:, QUEUE_ID] == queue_id) & (rows[:, TOPIC_LENGTH] == len(name)))
-    names = fields_at(run.data, rows[like, TOPIC_POSITION], f"S{len(name)}")
+    like = np.flatnonzero(
+        (rows[:, columns.QUEUE_ID] == queue_id) & (rows[:, columns.TOPIC_LENGTH] == len(name))
+    )
+    names = fields_at(run.data, rows[like, columns.TOPIC_POSITION], f"S{len(name)}")
     found = like[names == name]
     return rows if 2 * len(found) > len(rows) else rows[found]
 
