@@ -119,11 +119,11 @@ def _queues(store: StoreView, _part: Any) -> Iterator[Table]:
         "maxOffset": [queue.end for queue in queues],
         "messages": [queue.end - queue.begin for queue in queues],
         "minPhysicalOffset": [
-            queue.record_place(queue.begin)[0] if some else None
+            queue.place(queue.begin)[0] if some else None
             for queue, some in zip(queues, filled, strict=True)
         ],
         "maxPhysicalOffset": [
-            sum(queue.record_place(queue.end - 1)) if some else None
+            sum(queue.place(queue.end - 1)) if some else None
             for queue, some in zip(queues, filled, strict=True)
         ],
     }

@@ -115,13 +115,12 @@ def _units(
                     -1, 0, f"{units.lost} records of queue {queue.queue_id} are lost"
                 )
             yield units
-    offsets = np.array(queue.unqueued.queue_offsets, np.int64)
+    offsets, places, sizes = queue.unqueued
     kept = (offsets >= queued_end) & (offsets < end)
-    places = np.array(queue.unqueued.commit_offsets, np.int64)[kept]
-    sizes = np.array(queue.unqueued.sizes, np.int64)[kept]
+    offsets, places, sizes = offsets[kept], places[kept], sizes[kept]
     for at in range(0, len(places), UNITS_MAX):
         mine = slice(at, at + UNITS_MAX)
-        yield UnitBatch(offsets[kept][mine], places[mine], sizes[mine], {}, 0)
+        yield UnitBatch(offsets[mine], places[mine], sizes[mine], {}, 0)
 
 
 def _batches(data: ByteArray, rows: Rows, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

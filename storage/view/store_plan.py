@@ -9,7 +9,7 @@ in no queue yet are looked up here once and read from the log.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -27,7 +27,7 @@ from storage.view.queues.checked_units import CheckedUnits
 from storage.view.queues.queue_files import QueueFiles
 from storage.view.queues.record_queues import QueueKey
 from storage.view.queues.time_search import QueueTimes, search
-from storage.view.unqueued import UnqueuedRecords, unqueued_records
+from storage.view.unqueued import NO_RECORDS, UnqueuedRecords, unqueued_records
 
 if TYPE_CHECKING:
     from storage.view.store_view import StoreView
@@ -44,38 +44,33 @@ class Queue:
     topic: str
     queue_id: int
     files: QueueFiles
-    unqueued: UnqueuedRecords = field(default_factory=UnqueuedRecords)
+    unqueued: UnqueuedRecords = NO_RECORDS
     checked: CheckedUnits | None = None
 
     @property
     def begin(self) -> int:
         """The oldest offset that can be read."""
-        if self.files.begin == self.files.end and self.unqueued.queue_offsets:
-            return self.unqueued.queue_offsets[0]
+        if self.files.begin == self.files.end and len(self.unqueued.queue_offsets):
+            return int(self.unqueued.queue_offsets[0])
         return self.files.begin
 
     @property
     def end(self) -> int:
         """The offset after the newest."""
         offsets = self.unqueued.queue_offsets
-        return offsets[-1] + 1 if offsets else self.files.end
-
-    def record_place(self, queue_offset: int) -> tuple[int, int]:
-        """Return commit offset and size of the record at a queue offset, as the record says itself."""
-        if self.checked is None or queue_offset >= self.files.end:
-            return self.place(queue_offset)
-        return self.checked.place(queue_offset)
+        return int(offsets[-1]) + 1 if len(offsets) else self.files.end
 
     def place(self, queue_offset: int) -> tuple[int, int]:
-        """Return what the unit at a queue offset in ``[begin, end)`` says: commit offset and size.
+        """Return commit offset and size of the record at a queue offset in ``[begin, end)``.
 
-        Zeros where its unit is lost.
+        They are those of the record itself where units are ``checked``; zeros where its unit is lost.
         """
-        if queue_offset < self.files.end:
-            unit = self.files.unit(queue_offset)
-            return unit.commit_offset, unit.size
-        at = int(np.searchsorted(self.unqueued.queue_offsets, queue_offset))
-        return self.unqueued.commit_offsets[at], self.unqueued.sizes[at]
+        if queue_offset >= self.files.end:
+            at = int(np.searchsorted(self.unqueued.queue_offsets, queue_offset))
+            return int(self.unqueued.commit_offsets[at]), int(self.unqueued.sizes[at])
+        if self.checked is not None:
+            return self.checked.place(queue_offset)
+        return self.files.unit(queue_offset)[:2]
 
     def next_file_offset(self, queue_offset: int) -> int | None:
         """Return the first queue offset of the next file of units, None without one."""
@@ -104,14 +99,14 @@ class Queue:
             yield sizes
         low, high = np.searchsorted(self.unqueued.queue_offsets, (units_end, end)).tolist()
         if low < high:
-            yield np.array(self.unqueued.sizes[low:high], np.int64)
+            yield self.unqueued.sizes[low:high]
 
     def bytes_of(self, begin: int, end: int) -> int:
         """Estimate the bytes of the records of ``[begin, end)``, by samples of those with units."""
         units_end = max(begin, min(end, self.files.end))
         low, high = np.searchsorted(self.unqueued.queue_offsets, (units_end, end)).tolist()
         in_units = self.files.mean_size(begin, units_end) * (units_end - begin)
-        return int(in_units) + sum(self.unqueued.sizes[low:high])
+        return int(in_units) + int(self.unqueued.sizes[low:high].sum())
 
 
 @dataclass(frozen=True)
@@ -125,13 +120,13 @@ class PlannedRange:
     @property
     def commit_range(self) -> tuple[int, int]:
         """Commit offsets from the first record to the end of the last one; zeros if all units are lost."""
-        first, last = self.queue.record_place(self.begin), self.queue.record_place(self.end - 1)
+        first, last = self.queue.place(self.begin), self.queue.place(self.end - 1)
         if not first[1]:
             at = self.queue.next_there(self.begin)
-            first = self.queue.record_place(at) if at < self.end else (0, 0)
+            first = self.queue.place(at) if at < self.end else (0, 0)
         if not last[1]:
             at = self.queue.last_there(self.end - 1)
-            last = self.queue.record_place(at) if at >= self.begin else (0, 0)
+            last = self.queue.place(at) if at >= self.begin else (0, 0)
         end = sum(last)
         return (first[0], end) if first[0] < end else (0, 0)
 
@@ -145,13 +140,6 @@ class StorePlan:
         self.bounds = store.bounds
         self.incarnations = store.incarnations()
 
-    @cached_property
-    def unqueued(self) -> dict[QueueKey, UnqueuedRecords]:
-        """Records beyond the part of the log that queues cover, by queue."""
-        if self.bounds.queued_offset >= self.bounds.end_offset:
-            return {}
-        return unqueued_records(self.store, self.incarnations or Incarnations())
-
     @property
     def queued_range(self) -> tuple[int, int]:
         """Commit offsets of the part of the log that queues cover."""
@@ -160,13 +148,28 @@ class StorePlan:
     @cached_property
     def queues(self) -> dict[QueueKey, Queue]:
         """Every queue that has a directory or a record that is not queued yet."""
+        incarnations = self.incarnations or Incarnations()
         files = self.store.open_queues(*self.queued_range, self._wants)
-        if self._wants is None and self._lost_ends(files):
-            files = self._find_lost(files)
-        if self.incarnations is not None:
-            deleting = self.incarnations.deleting_topic
-            files = {key: queue for key, queue in files.items() if key[0] != deleting}
-        return self.with_unqueued(files)
+        looked_up_from = self.bounds.queued_offset
+        if self._wants is None and self._lost_ends(files):  # all records are looked up in the log
+            looked_up_from = self.bounds.min_offset
+            files = {key: files[key] for key in files if key[0].startswith(LIGHT_QUEUE_PREFIX)}
+        unqueued = (
+            unqueued_records(self.store, incarnations, looked_up_from)
+            if looked_up_from < self.bounds.end_offset
+            else {}
+        )
+        found = {}
+        for key in dict.fromkeys((*files, *unqueued)):
+            held = files.get(key)
+            is_checked = not self.store.location.is_url  # where each look is a request of its own
+            found[key] = Queue(
+                *key,
+                held or self.store.queue(*key),
+                unqueued.get(key, NO_RECORDS),
+                self._checked_units(key, held) if held is not None and is_checked else None,
+            )
+        return {key: queue for key, queue in found.items() if key[0] != incarnations.deleting_topic}
 
     def _lost_ends(self, files: dict[QueueKey, QueueFiles]) -> bool:
         """Whether files hold fewer units than they did when all that may be read was durable in them."""
@@ -179,42 +182,6 @@ class StorePlan:
             if queue.files
         )
         return sum(held) != stated[1]
-
-    def _find_lost(self, files: dict[QueueKey, QueueFiles]) -> dict[QueueKey, QueueFiles]:
-        """Look up the records whose units the ends of queues lost; return the files to go on with.
-
-        Of a queue that lost its begin none is used: all of its records are looked up.
-        """
-        incarnations = self.incarnations or Incarnations()
-        covered = {key: (queue.begin, queue.end) for key, queue in files.items()}
-        found = unqueued_records(self.store, incarnations, covered)
-        beheaded = [
-            key
-            for key, records in found.items()
-            if records.queue_offsets[0] < covered.get(key, (0, 0))[0]
-        ]
-        if beheaded:
-            covered.update(dict.fromkeys(beheaded, (0, 0)))
-            found = unqueued_records(self.store, incarnations, covered)
-        self.unqueued = found
-        return files | {key: self.store.queue(*key) for key in beheaded}
-
-    def with_unqueued(self, files: dict[QueueKey, QueueFiles]) -> dict[QueueKey, Queue]:
-        """Return queues of those files, and of the records that are not queued yet."""
-        return {
-            key: Queue(
-                *key,
-                files.get(key) or self.store.queue(*key),
-                self.unqueued.get(key) or UnqueuedRecords(),
-                self._checked(key, files.get(key)),
-            )
-            for key in (*files, *(key for key in self.unqueued if key not in files))
-        }
-
-    def _checked(self, key: QueueKey, files: QueueFiles | None) -> CheckedUnits | None:
-        if files is None or self.store.location.is_url:  # where each look is a request of its own
-            return None
-        return self._checked_units(key, files)
 
     def _checked_units(self, key: QueueKey, files: QueueFiles) -> CheckedUnits:
         since = (self.incarnations or Incarnations()).of(key[0])
@@ -270,7 +237,9 @@ class StorePlan:
         """Cut queue ranges into pieces, through the units, and through the log where there are none yet."""
         yield from self._unit_pieces(ranges, piece_bytes)
         targets = [Target(r.queue.topic, r.queue.queue_id, *r.commit_range) for r in ranges]
-        firsts = [next(iter(r.queue.unqueued.commit_offsets), NO_OFFSET) for r in ranges]
+        firsts = [
+            min(r.queue.unqueued.commit_offsets[:1].tolist(), default=NO_OFFSET) for r in ranges
+        ]
         unqueued = [
             replace(target, begin=max(target.begin, first))
             for target, first in zip(targets, firsts, strict=True)

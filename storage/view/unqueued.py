@@ -2,64 +2,48 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from storage.kernels.columns import COMMIT_OFFSET, QUEUE_OFFSET, SIZE
-from storage.view.log.walk import RecordRun, walk_range
+from storage.view.log.parts import record_runs
 from storage.view.queues.record_queues import QueueGrouper, QueueKey, is_queued
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from storage.view.incarnations import Incarnations
     from storage.view.store_view import StoreView
 
+Int64s = npt.NDArray[np.int64]
 
-@dataclass
-class UnqueuedRecords:
+
+class UnqueuedRecords(NamedTuple):
     """Those of one queue, in order."""
 
-    queue_offsets: list[int] = field(default_factory=list)
-    commit_offsets: list[int] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
+    queue_offsets: Int64s
+    commit_offsets: Int64s
+    sizes: Int64s
+
+
+NO_RECORDS: Final = UnqueuedRecords(*np.empty((3, 0), np.int64))
 
 
 def unqueued_records(
-    store: StoreView,
-    incarnations: Incarnations,
-    covered: Mapping[QueueKey, tuple[int, int]] | None = None,
+    store: StoreView, incarnations: Incarnations, begin_offset: int
 ) -> dict[QueueKey, UnqueuedRecords]:
-    """Walk the log from where the queues end to where it may be read; return what there is, by queue.
+    """Walk the log from ``begin_offset`` to where it may be read; return what there is, by queue.
 
-    Records of a topic that were stored before it was deleted are in no queue. With ``covered``, the queue
-    offsets that each queue's files have, the whole log is walked for records that they should have.
+    Records of a topic that were stored before it was deleted are in no queue.
     """
-    min_offset, end_offset, queued_offset = store.bounds
-    begin_offset = queued_offset if covered is None else min_offset
-    found: dict[QueueKey, UnqueuedRecords] = {}
+    parts: dict[QueueKey, list[Int64s]] = {}
     grouper = QueueGrouper()
-    for file in store.log.entries:
-        start = file.start_offset
-        begin, end = max(start, begin_offset), min(file.end_offset, end_offset)
-        if begin >= end:
-            continue
-        data = store.log.map(file, begin - start, end - start)
-        for step in walk_range(data, start, begin, end):
-            if not isinstance(step, RecordRun):
-                continue
-            queued = is_queued(step.rows)
-            for group, key in enumerate(grouper.group(data, step.rows)):
-                if key[0] == incarnations.deleting_topic:
-                    continue
-                counted = queued & (step.rows[:, COMMIT_OFFSET] >= incarnations.of(key[0]))
-                mine = step.rows[counted & (grouper.group_of[: len(step.rows)] == group)]
-                if covered is not None:
-                    first, after = covered.get(key, (0, 0))
-                    has_unit = (mine[:, QUEUE_OFFSET] >= first) & (mine[:, QUEUE_OFFSET] < after)
-                    mine = mine[~has_unit | (mine[:, COMMIT_OFFSET] >= queued_offset)]
-                records = found.setdefault(key, UnqueuedRecords())
-                records.queue_offsets += mine[:, QUEUE_OFFSET].tolist()
-                records.commit_offsets += mine[:, COMMIT_OFFSET].tolist()
-                records.sizes += mine[:, SIZE].tolist()
-    return {key: records for key, records in found.items() if records.queue_offsets}
+    for run in record_runs(store.log, begin_offset, store.bounds.end_offset):
+        queued = is_queued(run.rows)
+        for group, key in enumerate(grouper.group(run.data, run.rows)):
+            counted = queued & (run.rows[:, COMMIT_OFFSET] >= incarnations.of(key[0]))
+            mine = counted & (grouper.group_of[: len(run.rows)] == group)
+            if key[0] != incarnations.deleting_topic and np.any(mine):
+                part = run.rows[mine][:, (QUEUE_OFFSET, COMMIT_OFFSET, SIZE)].T
+                parts.setdefault(key, []).append(part)
+    return {key: UnqueuedRecords(*np.concatenate(found, axis=1)) for key, found in parts.items()}

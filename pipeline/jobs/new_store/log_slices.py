@@ -116,8 +116,8 @@ def targets_of(plan: StorePlan, topics: Callable[[str], bool]) -> list[Target]:
     found = []
     for (topic, queue_id), queue in sorted(plan.queues.items()):
         if queue.begin < queue.end and topics(topic) and not topic.startswith(LIGHT_QUEUE_PREFIX):
-            last, size = queue.record_place(queue.end - 1)
-            found.append(Target(topic, queue_id, queue.record_place(queue.begin)[0], last + size))
+            last, size = queue.place(queue.end - 1)
+            found.append(Target(topic, queue_id, queue.place(queue.begin)[0], last + size))
     return found
 
 

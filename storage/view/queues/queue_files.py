@@ -159,7 +159,7 @@ class QueueFiles:
 
         At most ``UNITS_MAX`` at a time; those that are lost with their file are left out.
         """
-        at, count = self.find_commit_offset(begin), UNITS_FIRST
+        at, count = first_unit_at(self, self.begin, self.end, begin), UNITS_FIRST
         while at < self.end:
             units = self.units(at, min(count, self.end - at))
             after = np.flatnonzero(units["offset"] >= end)
@@ -176,11 +176,6 @@ class QueueFiles:
             return file.pread(length, position - entry.start_offset)
         finally:
             file.close()
-
-    def place(self, queue_offset: int) -> tuple[int, int] | None:
-        """Return commit offset and size in one unit; None if it is not there."""
-        unit = self.unit(queue_offset)
-        return None if unit == NO_UNIT else (unit.commit_offset, unit.size)
 
     def next_file_offset(self, queue_offset: int) -> int | None:
         """Return the first queue offset of the next file that is there, None if none is."""
@@ -200,10 +195,6 @@ class QueueFiles:
             if file.start_offset // UNIT_SIZE <= queue_offset:
                 return min(file.end_offset // UNIT_SIZE - 1, queue_offset)
         return -1
-
-    def find_commit_offset(self, commit_offset: int) -> int:
-        """Return the first queue offset whose record is at or after ``commit_offset``."""
-        return first_unit_at(self, self.begin, self.end, commit_offset)
 
     def mean_size(self, begin: int, end: int) -> float:
         """Estimate the size of the records of ``[begin, end)`` from units spread over it."""
