@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
 _TOO_LATE: Final = "TOO_LATE_TO_RECALL"  # a message that waits no more
 _REFUSED: Final = re.compile(r"ipv[46]:(\S+): .*Connection refused( \(\d+\))?$")
@@ -52,6 +53,22 @@ def describe(error: Exception) -> tuple[str, ExitCode]:
     if isinstance(error, BadTlsFile):
         return str(error), ExitCode.USAGE
     return _of_client(error) or _of_store(error) or _unexpected(error)
+
+
+def answers_of(
+    asked: Mapping[str, Callable[[], Any]],
+) -> tuple[dict[str, Any], dict[str, tuple[str, ExitCode]]]:
+    """Ask one after the other; return what was answered, and the line and code of each that failed."""
+    from penstock.errors import PenstockError
+
+    found: dict[str, Any] = {}
+    failed: dict[str, tuple[str, ExitCode]] = {}
+    for name, ask in asked.items():
+        try:
+            found[name] = ask()
+        except PenstockError as error:
+            failed[name] = describe(error)
+    return found, failed
 
 
 def nobody_answers(address: str) -> str:

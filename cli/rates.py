@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from cli.failures import describe
+from cli.failures import answers_of
 
 if TYPE_CHECKING:
-    from penstock import Client, GroupLag, OutTraffic, StoredTraffic
+    from penstock import Client, GroupLag
 
 POSITIONS: Final = ("flushed", "dispatched", "indexed")
 
@@ -30,41 +30,31 @@ class ServicesLook:
 
 
 def look(client: Client) -> ServicesLook:
-    """Ask writer and reader; who does not answer is a problem of the look."""
+    """Ask writer, reader and indexer; who does not answer is a problem of the look."""
     found = ServicesLook(time.monotonic())
-    _ask(found, "writer", lambda: _take_in(found, client.traffic_in()))
-    _ask(found, "reader", lambda: _take_out(found, client.traffic_out()))
-    _ask(
-        found,
-        "writer",
-        lambda: _positions(found, client.writer_status(), "appended", "flushed", "dispatched"),
+    answers, failed = answers_of(
+        {
+            "writer": client.traffic_in,
+            "reader": client.traffic_out,
+            "indexer": client.indexer_status,
+        }
     )
-    _ask(found, "indexer", lambda: _positions(found, client.indexer_status(), "indexed"))
+    if "writer" in answers:
+        found.stored = {each.topic: (each.messages, each.bytes) for each in answers["writer"]}
+        # A user who sees topics may not see positions.
+        statuses, refused = answers_of({"writer": client.writer_status})
+        failed |= refused
+        for status in statuses.values():
+            for name in ("appended", "flushed", "dispatched"):
+                found.positions[name] = getattr(status, f"{name}_offset")
+    found.problems = {name: line for name, (line, _) in failed.items()}
+    if "reader" in answers:
+        out = answers["reader"]
+        found.sent = {(each.topic, each.group): (each.messages, each.bytes) for each in out.sent}
+        found.lags, found.lags_at_ms = out.lags, out.lags_at_ms
+    if "indexer" in answers:
+        found.positions["indexed"] = answers["indexer"].indexed_offset
     return found
-
-
-def _ask(found: ServicesLook, service: str, ask: Callable[[], None]) -> None:
-    from penstock.errors import PenstockError
-
-    if service in found.problems:
-        return
-    try:
-        ask()
-    except PenstockError as error:
-        found.problems[service] = describe(error)[0]
-
-
-def _take_in(found: ServicesLook, stored: Iterable[StoredTraffic]) -> None:
-    found.stored = {each.topic: (each.messages, each.bytes) for each in stored}
-
-
-def _take_out(found: ServicesLook, out: OutTraffic) -> None:
-    found.sent = {(each.topic, each.group): (each.messages, each.bytes) for each in out.sent}
-    found.lags, found.lags_at_ms = out.lags, out.lags_at_ms
-
-
-def _positions(found: ServicesLook, status: Any, *names: str) -> None:
-    found.positions |= {name: getattr(status, f"{name}_offset") for name in names}
 
 
 class Looks:

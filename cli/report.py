@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from cli.failures import ExitCode, describe
+from cli.failures import ExitCode, answers_of
 from cli.records import time_text
 from cli.session import Session, counted, print_json, session_of
 from services.sizes import size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from penstock import Client, GroupLag, StoredQueue
     from penstock.values import RetentionReport
@@ -37,32 +37,21 @@ def report(
     """
     session = session_of(context)
     with session.client() as client:
-        found, problems = _found(client)
+        found, failed = answers_of(
+            {
+                "topics": lambda: _topics(client),
+                "groups": lambda: _groups(client.traffic_out().lags),
+                "disk": lambda: _disk(client.retention()),
+                "log": lambda: _log(client),
+            }
+        )
+    problems = [f"{name}: {line}" for name, (line, _) in failed.items()]
     if session.as_json:
         print_json(found | {"problems": problems})
     else:
         _show(session, found, problems, most)
     if problems:
         raise typer.Exit(ExitCode.UNREACHABLE)
-
-
-def _found(client: Client) -> tuple[dict[str, Any], list[str]]:
-    from penstock.errors import PenstockError
-
-    asked: dict[str, Callable[[], Any]] = {
-        "topics": lambda: _topics(client),
-        "groups": lambda: _groups(client.traffic_out().lags),
-        "disk": lambda: _disk(client.retention()),
-        "log": lambda: _log(client),
-    }
-    found: dict[str, Any] = {}
-    problems = []
-    for name, ask in asked.items():
-        try:
-            found[name] = ask()
-        except PenstockError as error:
-            problems.append(f"{name}: {describe(error)[0]}")
-    return found, problems
 
 
 def _topics(client: Client) -> list[dict[str, Any]]:

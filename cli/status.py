@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from cli.failures import ExitCode, describe
+from cli.failures import ExitCode, answers_of
 from cli.records import time_text
 from cli.session import Session, print_json, session_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from penstock import Client
 
 
@@ -24,34 +22,28 @@ def status(context: typer.Context) -> None:
     """Show positions of writer, reader and indexer, and what groups have leased; exit code 9 if one does not answer, 11 if
     the user lacks the right to one.
     """
-    from penstock.errors import PenstockError
-
     session = session_of(context)
-    failures: list[ExitCode] = []
-    found: dict[str, Any] = {}
     with session.client() as client:
-        asked: dict[str, Callable[[], Any]] = {
-            "writer": lambda: dataclasses.asdict(client.writer_status()),
-            "reader": lambda: dataclasses.asdict(client.reader_status()),
-            "indexer": lambda: dataclasses.asdict(client.indexer_status()),
-            "leases": lambda: _leases(client),
-        }
-        for name, ask in asked.items():
-            try:
-                found[name] = ask()
-            except PenstockError as error:
-                problem, code = describe(error)
-                failures.append(
-                    ExitCode.DENIED if code is ExitCode.DENIED else ExitCode.UNREACHABLE
-                )
-                found[name] = {"problem": problem}
+        found, failed = answers_of(
+            {
+                "writer": lambda: dataclasses.asdict(client.writer_status()),
+                "reader": lambda: dataclasses.asdict(client.reader_status()),
+                "indexer": lambda: dataclasses.asdict(client.indexer_status()),
+                "leases": lambda: _leases(client),
+            }
+        )
+    found = {
+        name: found[name] if name in found else {"problem": failed[name][0]}
+        for name in ("writer", "reader", "indexer", "leases")
+    }
     groups = found["leases"].pop("groups", [])
     if session.as_json:
         print_json(found | {"groups": groups})
     else:
         _show(session, found, groups)
-    if failures:
-        raise typer.Exit(min(failures))  # who does not answer comes first
+    codes = {code for _, code in failed.values()}
+    if codes:  # who does not answer comes first
+        raise typer.Exit(ExitCode.DENIED if codes == {ExitCode.DENIED} else ExitCode.UNREACHABLE)
 
 
 def _leases(client: Client) -> dict[str, Any]:

@@ -248,12 +248,6 @@ def print_invitation(console: Console, services: LocalServices, home: Path) -> N
         "status",
     ):
         console.print(f"  {command} {line}", soft_wrap=True)
-    example = Path("docs", "examples", "flights_spark.py")
-    if is_set_up() and example.exists():
-        console.print(
-            f"  {command.partition(' ')[0].removesuffix('penstock')}python {example} {home / 'store'}",
-            soft_wrap=True,
-        )
     console.print(f"\nStop them:    kill {services.process.pid}", soft_wrap=True)
     console.print(f"Remove them:  rm -r {home}", soft_wrap=True)
 
