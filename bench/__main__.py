@@ -15,11 +15,10 @@ from typing import Any, Final
 
 import grpc
 
-from bench import append, kernels, memory, produce, producer, pull, restart, secure, timers
+from bench import append, kernels, leases, memory, produce, producer, pull, restart, secure, timers
 from bench.figures import Figure, keep, show
 from bench.gateway import idle_clients, pushed
 from bench.latency import trickle
-from bench.leases import receive
 from bench.upkeep import scrub, scrub_beside_load
 from penstock.errors import PenstockError
 
@@ -31,7 +30,7 @@ BENCHES: Final[Mapping[str, Sequence[Run]]] = {
     "producer": [producer.run],
     "pull": [pull.run],
     "secure": [secure.run],
-    "lease": [receive.run],
+    "lease": [leases.run],
     "timers": [timers.run],
     "gateway": [idle_clients.run, pushed.run],
     "kernels": [kernels.run],
@@ -46,7 +45,7 @@ QUICK: Final[Mapping[Run, Mapping[str, Any]]] = {
     producer.run: {"rounds": 1, "seconds": 2},
     pull.run: {"rounds": 3},
     secure.run: {"rounds": 3},
-    receive.run: {"rounds": 3},
+    leases.run: {"rounds": 3},
     timers.run: {"count": 500_000, "deliver": 50_000, "seconds": 2},
     idle_clients.run: {"clients": 200, "seconds": 10},
     pushed.run: {"rounds": 1, "seconds": 2},

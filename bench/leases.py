@@ -1,12 +1,12 @@
-"""Subscriptions of one client process: messages received, iterated over and acknowledged.
+"""Leases: messages received, iterated over and acknowledged by one client process, and how late others come again.
 
-The control makes the same calls with answers and requests of the same sizes, and does nothing with them.
+The control of a subscription makes the same calls with answers and requests of the same sizes, and does
+nothing with them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import statistics
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Final, NamedTuple
@@ -15,16 +15,25 @@ import grpc
 
 from bench import drivers, produce
 from bench.controls import echo
-from bench.figures import Figure
+from bench.figures import Figure, beside, command
 from penstock import AsyncClient, Client
 from penstock.consuming.options import SubscribeOptions
 from services import loops
 from storage.format.receipt_handle import HANDLE_SIZE
 
+BODY_BYTES: Final = 200
+MESSAGES: Final = 200_000  # of a round
+FRAMES: Final = MESSAGES // produce.RECORDS
+AWAITED: Final = FRAMES * produce.RECORDS - 1_024  # those in flight go beyond
 BATCH: Final = 32
 WANTED: Final = 100_000.0
+TIMES: Final = 100  # that a message comes again
+LEASE_MS: Final = 200
+LATE_MS: Final = 50.0
+GROUP: Final = "late"
+TOPIC: Final = "again"
 _PREFETCH: Final = SubscribeOptions(topic="", group="").prefetch
-_RECORD_BYTES: Final = len(produce.encoded(0, bytes(200))) // produce.RECORDS
+_RECORD_BYTES: Final = len(produce.encoded(0, bytes(BODY_BYTES))) // produce.RECORDS
 
 
 class Served(NamedTuple):
@@ -104,7 +113,7 @@ WAYS: Final[dict[str, Callable[[Served, str], float]]] = {
 }
 
 
-def measure(served: Served, *, rounds: int) -> list[Figure]:
+def subscriptions(served: Served, *, rounds: int) -> list[Figure]:
     """Let a new group consume the topic in each round, in each way, beside the control."""
     pairs: dict[str, list[tuple[float, float]]] = {name: [] for name in WAYS}
     for number in range(rounds + 1):
@@ -113,14 +122,64 @@ def measure(served: Served, *, rounds: int) -> list[Figure]:
             reached = consume(served, f"{consume.__name__[1:]}-{number}")
             if number:  # the first round does not count
                 pairs[name].append((reached, bound))
+    return [
+        beside(
+            name, "messages/s", each, limit_name="empty transport", wanted=f"{WANTED:.0f}/s",
+            is_reached=lambda value, _: value >= WANTED,
+        )
+        for name, each in pairs.items()
+    ]  # fmt: skip
+
+
+def _lateness_ms(client: Client, *, gives_back: bool) -> float:
+    received = client.receive(TOPIC, group=GROUP, lease_ms=LEASE_MS, wait_ms=5_000)
+    if gives_back:
+        due = client.clock.now_ms() + LEASE_MS
+        client.change_leases(received, LEASE_MS)
+    else:
+        due = received.lease_end_ms
+    again = client.receive(TOPIC, group=GROUP, wait_ms=5_000)
+    late = client.clock.now_ms() - due
+    if len(again.records) != 1:
+        raise RuntimeError("the message did not come again")
+    client.change_leases(again, 0)
+    return float(late)
+
+
+def redelivered(writer: str, reader: str) -> list[Figure]:
+    """Lease one message again and again, and wait for it."""
     figures = []
-    for name, each in pairs.items():
-        value, bound = (statistics.median(side) for side in zip(*each, strict=True))
-        figures.append(
-            Figure(
-                name=name, value=value, unit="messages/s", limit=bound,
-                limit_name="empty transport", ratio=value / bound, wanted=f"{WANTED:.0f}/s",
-                reached=value >= WANTED, rounds=each,
-            )
-        )  # fmt: skip
+    with Client(writer=writer, reader=reader) as client:
+        client.create_topic(TOPIC, queues=1)
+        client.create_group(GROUP, retry_max_times=16 * TIMES)
+        client.produce(TOPIC, b"again")
+        for name, gives_back in (("the end of a lease", False), ("a nack's delay", True)):
+            late = sorted(_lateness_ms(client, gives_back=gives_back) for _ in range(TIMES))
+            figures.append(
+                Figure(
+                    name=f"handed out again after {name}: latest of {TIMES}", value=late[-1],
+                    unit="ms late", wanted=f"{LATE_MS:.0f} ms", reached=late[-1] <= LATE_MS,
+                    rounds=[(each, None) for each in late],
+                )
+            )  # fmt: skip
     return figures
+
+
+def run(*, rounds: int = drivers.ROUNDS) -> list[Figure]:
+    """Start a writer, a reader and an echo server, and time them."""
+    with (
+        drivers.scratch_store() as store,
+        drivers.service("writer", store, *produce.BURSTS, *produce.COLD) as (writer, _),
+        drivers.service("reader", store) as (reader, _),
+        drivers.process("bench.controls.echo") as (transport, _),
+    ):
+        loops.run(produce.fill(writer, reader, FRAMES, BODY_BYTES))
+        served = Served(reader, transport, AWAITED)
+        return [
+            *subscriptions(served, rounds=rounds),
+            *redelivered(writer, reader),
+        ]
+
+
+if __name__ == "__main__":
+    command(run)

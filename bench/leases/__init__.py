@@ -1,1 +1,0 @@
-"""Benches of leases: messages received and acknowledged by groups."""
