@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from penstock import TLS
 
 _TOO_LATE: Final = "TOO_LATE_TO_RECALL"  # a message that waits no more
 _REFUSED: Final = re.compile(r"ipv[46]:(\S+): .*Connection refused( \(\d+\))?$")
@@ -79,6 +82,21 @@ def nobody_answers(address: str) -> str:
         f"no answer from {address}{way_to(address)}: is the service running?"
         " penstock serve --store DIRECTORY starts all services"
     )
+
+
+def no_answer(error: Any, address: str, tls: TLS | None) -> CommandFailed:
+    """Return what to raise for a call of gRPC to an address that is no service's of the client."""
+    import grpc
+
+    from penstock.proxies import way_to
+    from penstock.tls import advice
+
+    code, details = error.code(), error.details() or ""
+    line = nobody_answers(address)
+    if code is not grpc.StatusCode.UNAVAILABLE or "refused" not in details:
+        hint = advice(details, tls)
+        line = f"{address}{way_to(address)}: {code.name}{f'; {hint}' if hint else ''}"
+    return CommandFailed(line, ExitCode.UNREACHABLE)
 
 
 def _of_client(error: Exception) -> tuple[str, ExitCode] | None:

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from cli.commands import CALLERS
-from cli.failures import CommandFailed, ExitCode, nobody_answers
+from cli.failures import CommandFailed, ExitCode, no_answer
 from cli.session import check_address, session_of
 from penstock.addresses import DEFAULT_GATEWAY
 from penstock.credentials import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE
@@ -105,9 +105,6 @@ def health(
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-    from penstock.proxies import way_to
-    from penstock.tls import advice
-
     with session.channel(address) as channel:
         try:
             answer = health_pb2_grpc.HealthStub(channel).Check(
@@ -115,20 +112,11 @@ def health(
                 timeout=session.timeout_s,
             )
         except grpc.RpcError as error:
-            code = error.code()
-            if code is grpc.StatusCode.NOT_FOUND:
+            if error.code() is grpc.StatusCode.NOT_FOUND:
                 raise CommandFailed(
                     f"{address} has no service {service!r}", ExitCode.NOT_FOUND
                 ) from error
-            details = error.details() or ""
-            is_refused = code is grpc.StatusCode.UNAVAILABLE and "refused" in details
-            hint = advice(details, session.tls)
-            line = (
-                nobody_answers(address)
-                if is_refused
-                else f"{address}{way_to(address)}: {code.name}{f'; {hint}' if hint else ''}"
-            )
-            raise CommandFailed(line, ExitCode.UNREACHABLE) from error
+            raise no_answer(error, address, session.tls) from error
     state = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
     serving = answer.status == health_pb2.HealthCheckResponse.SERVING
     session.say(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from cli.failures import CommandFailed, ExitCode, nobody_answers
+from cli.failures import CommandFailed, ExitCode, no_answer
 from cli.session import Session, check_address, session_of
 from penstock.addresses import DEFAULT_GATEWAY, is_loopback
 
@@ -31,7 +31,6 @@ def clients(
     import grpc
 
     from penstock.errors import PermissionDenied, Unauthenticated, from_rpc_error
-    from penstock.tls import advice
 
     session = session_of(context)
     if gateway:
@@ -55,9 +54,7 @@ def clients(
         refusal = from_rpc_error(error)
         if isinstance(refusal, Unauthenticated | PermissionDenied):
             raise refusal from error
-        hint = advice(error.details() or "", session.tls)
-        line = f"{address}: {hint}" if hint else nobody_answers(address)
-        raise CommandFailed(line, ExitCode.UNREACHABLE) from error
+        raise no_answer(error, address, session.tls) from error
     rows = [
         {
             "client": each.client_id,
