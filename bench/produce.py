@@ -126,31 +126,34 @@ async def channels(writer: str, transport: str) -> AsyncIterator[Channels]:
 
 
 async def measure_burst(
-    to: Channels, name: str, *, count: int, rounds: int, log: Path | None = None
+    writer: str, transport: str, name: str, *, count: int, rounds: int, log: Path | None = None
 ) -> Figure:
-    """Time ``count`` frames a round on a stream, once the files in ``log`` are warmed."""
+    """Time ``count`` frames a round on a stream to a running writer, once the files in ``log`` are warmed."""
     frames = batches()
-    if log is not None:
-        # With the first append the second file is made, which must not be warmed in a round.
-        await drivers.time_sink(to.ours, STREAM, frames[:1], in_flight=1)
-        await asyncio.to_thread(wait_until_warmed, log, LOG_FILE_BYTES)
+    async with channels(writer, transport) as to:
+        if log is not None:
+            # With the first append the second file is made, which must not be warmed in a round.
+            await drivers.time_sink(to.ours, STREAM, frames[:1], in_flight=1)
+            await asyncio.to_thread(wait_until_warmed, log, LOG_FILE_BYTES)
 
-    async def send(channel: grpc.aio.Channel, method: str) -> drivers.Rate:
-        burst = islice(cycle(frames), count)
-        return await drivers.time_sink(channel, method, burst, in_flight=IN_FLIGHT)
+        async def send(channel: grpc.aio.Channel, method: str) -> drivers.Rate:
+            burst = islice(cycle(frames), count)
+            return await drivers.time_sink(channel, method, burst, in_flight=IN_FLIGHT)
 
-    figure = await drivers.alternate(
-        f"produce stream, burst of {count} batches, {name}, whole records of 1 KiB",
-        "msg/s",
-        STREAM_WANTED,
-        lambda: send(to.ours, STREAM),
-        lambda: send(to.limit, echo.SINK),
-        rounds=rounds,
-    )
-    if log is not None:
-        last = await to.stub.ProduceBatch(writer_pb2.ProduceBatchRequest.FromString(frames[0]))
-        if last.end_commit_offset > LOG_FILE_BYTES:
-            raise RuntimeError(f"the rounds went on in another file, to {last.end_commit_offset}")
+        figure = await drivers.alternate(
+            f"produce stream, burst of {count} batches, {name}, whole records of 1 KiB",
+            "msg/s",
+            STREAM_WANTED,
+            lambda: send(to.ours, STREAM),
+            lambda: send(to.limit, echo.SINK),
+            rounds=rounds,
+        )
+        if log is not None:
+            last = await to.stub.ProduceBatch(writer_pb2.ProduceBatchRequest.FromString(frames[0]))
+            if last.end_commit_offset > LOG_FILE_BYTES:
+                raise RuntimeError(
+                    f"the rounds went on in another file, to {last.end_commit_offset}"
+                )
     return figure
 
 
@@ -210,14 +213,6 @@ async def measure_long(
         ]
 
 
-async def measure_bursts(
-    writer: str, transport: str, name: str, log: Path | None, *, count: int, rounds: int
-) -> list[Figure]:
-    """Time bursts against a running writer."""
-    async with channels(writer, transport) as to:
-        return [await measure_burst(to, name, count=count, rounds=rounds, log=log)]
-
-
 def run(
     *, rounds: int = drivers.ROUNDS, long_rounds: int = LONG_ROUNDS, seconds: float = LONG_SECONDS
 ) -> list[Figure]:
@@ -238,25 +233,20 @@ def run(
         ):
             config = WriterSettings(store=store).store_config()
             warms = config.warm_cache_bytes_max >= WARM_FILES * LOG_FILE_BYTES
-            figures += loops.run(
-                measure_bursts(
-                    writer,
-                    transport,
-                    "files warmed whole" if warms else "files not warmed",
-                    store / "commitlog" if warms else None,
-                    count=min(FRAMES, FRAMES_WARMED // (rounds + 1)),
-                    rounds=rounds,
-                )
-            )
+            burst = measure_burst(
+                writer, transport, "files warmed whole" if warms else "files not warmed",
+                count=min(FRAMES, FRAMES_WARMED // (rounds + 1)), rounds=rounds,
+                log=store / "commitlog" if warms else None,
+            )  # fmt: skip
+            figures.append(loops.run(burst))
         with (
             drivers.scratch_store() as store,
             drivers.service("writer", store, *BURSTS, *COLD) as (writer, _),
         ):
-            figures += loops.run(
-                measure_bursts(
-                    writer, transport, "files not warmed", None, count=FRAMES_COLD, rounds=rounds
-                )
+            burst = measure_burst(
+                writer, transport, "files not warmed", count=FRAMES_COLD, rounds=rounds
             )
+            figures.append(loops.run(burst))
     return figures
 
 
