@@ -1,4 +1,4 @@
-"""Leases: messages received, iterated over and acknowledged by one client process, and how late others come again.
+"""Leases: messages received and acknowledged by one client process, and how late others come again.
 
 The control of a subscription makes the same calls with answers and requests of the same sizes, and does
 nothing with them.

@@ -42,7 +42,7 @@ SETTLED_S: Final = 2.0  # the flood's first calls, all at once, cost the service
 
 
 async def measure(kind: str, seconds: float) -> tuple[float, float]:
-    """Return the 99th percentiles of an honest caller beside a flood: of its calls, and until a record is received."""
+    """Return the p99 in ms of an honest caller beside a flood: of its calls, and from a call to its record."""
     with drivers.scratch_store() as store, services(store) as running, ExitStack() as flood:
         (writer, writer_id), (reader, reader_id), _ = running.values()
         async with AsyncClient(writer=writer, reader=reader) as client:
