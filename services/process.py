@@ -14,16 +14,20 @@ import signal
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeVar
 
 from services import logs, loops, memory, stdio
+from services.config.flags import load
 from services.config.settings import ListenSettings, StoreProcessSettings
 from services.rpc.ports import CannotListen
 from storage import modes
 from storage.errors import BrokenAccounts, NotAStore, StoreError, StoreLocked, UnsupportedFormat
 from storage.files import open_files
 
+SettingsT = TypeVar("SettingsT", bound=ListenSettings)
+Ready = Callable[..., None]  # its arguments are those of `announce` after the first
 EXIT_FAILED: Final = 1
 EXIT_CODE_OF: Final[dict[type[BaseException], int]] = {
     StoreLocked: 3,
@@ -40,9 +44,16 @@ _SIGNS: Final = ("checkpoint", "commitlog", "consumequeue", "config")
 
 
 def run(
-    service: str, settings: ListenSettings, serve: Callable[[asyncio.Event], Awaitable[None]]
+    service: str,
+    kind: type[SettingsT],
+    argv: Sequence[str] | None,
+    serve: Callable[[SettingsT, asyncio.Event, Ready], Awaitable[None]],
 ) -> int:
-    """Run ``serve`` until it ends; it is given an event which a stop signal sets."""
+    """Run ``serve`` until it ends; return the exit code.
+
+    It is given its settings, an event which a stop signal sets, and what it calls with its address.
+    """
+    settings = load(kind, argv, prog=f"penstock {service}")
     stdio.hold()
     logs.configure(service=service, level=settings.log_level, log_format=settings.log_format)
     if settings.supervised:
@@ -55,11 +66,14 @@ def run(
     memory.set_aside()
     open_files.raise_limit()
     try:
-        loops.run(_until_stopped(serve, settings.drain_grace_seconds))
+        ready = partial(announce, service)
+        loops.run(
+            _until_stopped(lambda stop: serve(settings, stop, ready), settings.drain_grace_seconds)
+        )
     except (StoreError, OSError, ValueError) as error:
-        for kind in type(error).__mro__:
-            if kind in EXIT_CODE_OF:
-                return fail(service, str(error), EXIT_CODE_OF[kind])
+        for each in type(error).__mro__:
+            if each in EXIT_CODE_OF:
+                return fail(service, str(error), EXIT_CODE_OF[each])
         if isinstance(error, ValueError):
             logs.get_logger().error("failed", exc_info=error)
         return fail(service, str(error), EXIT_FAILED)
@@ -85,10 +99,12 @@ def leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-def announce(service: str, address: str) -> None:
-    """Print the address that it serves on to stdout, for the process that started it."""
+def announce(service: str, address: str, gateway_address: str = "") -> None:
+    """Print the address that it serves on to stdout, for the process that started it, and its gateway's."""
     memory.settle()
-    stdio.say(SERVING_LINE.format(service=service, address=address))
+    for name, each in ((service, address), ("gateway", gateway_address)):
+        if each:
+            stdio.say(SERVING_LINE.format(service=name, address=each))
 
 
 async def sleep_until(stop: asyncio.Event, seconds: float) -> None:

@@ -9,16 +9,11 @@ from typing import Final
 from penstock.credentials import Metadata, given_credentials
 from services import process
 from services.accounts.opening import remote_accounts, without_accounts
-from services.accounts.page_guard import page_guard
-from services.config.flags import load
 from services.config.settings import GatewaySettings
 from services.gateway.acknowledgements import StreamedAcknowledging
-from services.gateway.messaging import Upstreams
-from services.gateway.port import GatewayPort
-from services.gateway.sends.batch_stream import BatchStream, HalfBatches
-from services.metrics.service import ServiceMetrics
+from services.gateway.messaging import Messaging, Upstreams
+from services.ports import ServicePorts
 from services.rpc.ports import check_free
-from services.traces import open_traces
 from services.upstream import ServiceAddress, Upstream, WaitingCalls
 from storage.errors import BrokenAccounts
 
@@ -27,18 +22,13 @@ SERVICE: Final = "gateway"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run until a signal to stop; return the exit code."""
-    settings = load(GatewaySettings, argv, prog=f"penstock {SERVICE}")
-    return process.run(SERVICE, settings, lambda stop: serve(settings, stop))
-
-
-def _announce(address: str) -> None:
-    process.announce(SERVICE, address)
+    return process.run(SERVICE, GatewaySettings, argv, serve)
 
 
 async def serve(
     settings: GatewaySettings,
     stop: asyncio.Event,
-    ready: Callable[[str], None] = _announce,
+    ready: process.Ready,
 ) -> None:
     """Serve RocketMQ's clients until ``stop`` is set, drain. ``ready`` is called with the address."""
     check_free(settings.listen)
@@ -51,25 +41,18 @@ async def serve(
         if settings.accounts
         else (without_accounts(settings), None)
     )
-    with (
-        open_traces(SERVICE, settings) as traces,
-        ServiceMetrics(SERVICE, settings, page_guard(settings)) as metrics,
-    ):
-        port = GatewayPort(
-            settings,
-            _upstreams(settings, writing, reading),
-            asyncio.Event(),
-            ports=1,
-            interceptors=(*accounts.interceptors, *traces),
-            counts=metrics.counts,
-        )
-        metrics.add(port.metrics)
+    with ServicePorts(SERVICE, settings) as ports:
+        messaging = Messaging(settings, _upstreams(settings, writing, reading), ports.draining)
+        ports.metrics.add(messaging.metrics)
+        server = ports.server(messaging.contracts, accounts.interceptors)
         try:
-            ready(await port.start())
+            address = await server.start(settings.listen)
+            server.set_serving(serving=True)
+            ready(address)
             await stop.wait()
-            await port.drain()
+            await server.drain()
         finally:
-            await port.close()
+            await messaging.close()
             if remote is not None:
                 await remote.close()
 
@@ -96,15 +79,12 @@ def _upstreams(
     settings: GatewaySettings, writing: ServiceAddress, reading: ServiceAddress
 ) -> Upstreams:
     """Return the writer and the reader, over channels."""
-    writer, halves = Upstream(writing), Upstream(writing)
     reader = Upstream(reading)
-    return Upstreams(
-        writer=writer,
-        batches=BatchStream(writing),
-        halves=HalfBatches(halves, halves.renew),
-        reader=StreamedAcknowledging(reader, Upstream(reading)),
-        waiting=WaitingCalls(reading),
-        others_with_clients=(writer, reader) if settings.splits_routes else (),
+    return Upstreams.to_writer(
+        writing,
+        StreamedAcknowledging(reader, Upstream(reading)),
+        WaitingCalls(reading),
+        reader if settings.splits_routes else None,
     )
 
 

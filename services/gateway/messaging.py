@@ -19,7 +19,7 @@ from services.gateway.metrics import GatewayCollector
 from services.gateway.recalls import MessageRecalls
 from services.gateway.receives import LEASES, Receiving
 from services.gateway.routes import Routes, SplitEndpoints, endpoints_of
-from services.gateway.sends.batch_stream import Batches
+from services.gateway.sends.batch_stream import Batches, BatchStream, HalfBatches
 from services.gateway.sends.message_sends import MessageSends
 from services.gateway.sends.sender import Sender, WaitingRoom
 from services.gateway.servicer import MessagingServicer
@@ -29,7 +29,7 @@ from services.gateway.topics import TopicCache
 from services.gateway.transactions import OrphanedTransactions
 from services.gateway.v2 import service_pb2
 from services.rpc.server import Contract
-from services.upstream import CalledService, CheckingWriter
+from services.upstream import CalledService, CheckingWriter, ServiceAddress, Upstream
 
 RENEWALS_A_LEASE: Final = 6  # a lost renewal or two do not end a lease
 CLIENT_IDS_MAX: Final = 1_000  # of one call
@@ -46,6 +46,25 @@ class Upstreams:
     reader: CalledService
     waiting: CalledService  # the same reader, for calls that wait long
     others_with_clients: Sequence[CalledService] = ()
+
+    @classmethod
+    def to_writer(
+        cls,
+        address: ServiceAddress,
+        reader: CalledService,
+        waiting: CalledService,
+        lists_clients: CalledService | None = None,
+    ) -> Upstreams:
+        """Return the writer over channels, and a reader; with ``lists_clients`` both serve clients, too."""
+        writer, halves = Upstream(address), Upstream(address)
+        return cls(
+            writer=writer,
+            batches=BatchStream(address),
+            halves=HalfBatches(halves, halves.renew),
+            reader=reader,
+            waiting=waiting,
+            others_with_clients=(writer, lists_clients) if lists_clients else (),
+        )
 
     async def close(self) -> None:
         """End all calls."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from penstock.v1 import (
@@ -17,20 +17,14 @@ from penstock.v1 import (
 )
 from services import process
 from services.accounts.opening import own_accounts
-from services.accounts.page_guard import page_guard
-from services.config.flags import load
 from services.config.settings import WriterSettings
 from services.gateway.messaging import Messaging, Upstreams
 from services.gateway.sends.batch_stream import BatchCalls, HalfBatches
 from services.gateway.v2 import service_pb2
-from services.metrics.service import ServiceMetrics
-from services.rpc.calls import Interceptor
+from services.ports import ServicePorts
 from services.rpc.in_process import InProcessService
 from services.rpc.ports import check_free
-from services.rpc.running_settings import RunningSettings
-from services.rpc.server import Contract, RpcServer
-from services.settings_servicer import settings_contract
-from services.traces import open_traces
+from services.rpc.server import Contract
 from services.upstream import ServiceAddress, Upstream, WaitingCalls
 from services.writer.acks import Acks
 from services.writer.dead_letters import DeadLetterServicer
@@ -65,101 +59,80 @@ _LOOK_SECONDS: Final = 0.2
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run until a signal to stop; return the exit code."""
-    settings = load(WriterSettings, argv, prog=f"penstock {SERVICE}")
-    return process.run(SERVICE, settings, lambda stop: serve(settings, stop))
-
-
-def _announce(address: str) -> None:
-    process.announce(SERVICE, address)
+    return process.run(SERVICE, WriterSettings, argv, serve)
 
 
 async def serve(
-    settings: WriterSettings, stop: asyncio.Event, ready: Callable[[str], None] = _announce
+    settings: WriterSettings,
+    stop: asyncio.Event,
+    ready: process.Ready,
 ) -> None:
     """Open the store, serve it until ``stop`` is set, drain, close it."""
     check_free(settings.listen)
-    with (
-        open_traces(SERVICE, settings) as traces,
-        ServiceMetrics(SERVICE, settings, page_guard(settings)) as metrics,
-    ):
-        await _serve(settings, stop, ready, metrics, traces)
-
-
-async def _serve(
-    settings: WriterSettings,
-    stop: asyncio.Event,
-    ready: Callable[[str], None],
-    metrics: ServiceMetrics,
-    traces: Sequence[Interceptor],
-) -> None:
-    accounts, accounts_contract = await asyncio.to_thread(own_accounts, settings)
-    served = [
-        accounts_contract.service,
-        *_SERVICES.values(),
-        *(_MESSAGING_SERVICES if settings.splits_routes else ()),
-    ]
-    store, listen = await open_with_space(
-        lambda: StoreWriter.open(settings.store, settings.store_config(), waits_for_files=False),
-        served,
-        settings,
-        stop,
-        ready,
-        accounts.interceptors,
-    )
-    if store is None:
-        return
-    messaging: Messaging | None = None
-    try:
-        acks = Acks(store)
-        LoopDispatch(store)
-        draining = asyncio.Event()
-        servicer = WriterServicer(
-            store, acks, draining,
-            stream_batches_max=settings.stream_batches_max, refused=metrics.refused,
-        )  # fmt: skip
-        metrics.add(WriterCollector(store, lambda: acks.waiting_count))
-        running = RunningSettings(settings)
-        contracts = [
-            Contract(_SERVICES["Writer"], servicer),
-            Contract(_SERVICES["DeadLetters"], DeadLetterServicer(store, acks)),
-            Contract(
-                _SERVICES["Transactions"],
-                TransactionServicer(store.transactions, store.transaction_checks, acks, draining),
-            ),
-            Contract(_SERVICES["Timers"], TimerServicer(store.timers, acks)),
-            Contract(_SERVICES["Retention"], RetentionServicer(store.retention)),
-            Contract(_SERVICES["Traffic"], StoredTrafficServicer(store)),
-            accounts_contract,
-            settings_contract(running),
+    with ServicePorts(SERVICE, settings) as ports:
+        accounts, accounts_contract = await asyncio.to_thread(own_accounts, settings)
+        served = [
+            accounts_contract.service,
+            *_SERVICES.values(),
+            *(_MESSAGING_SERVICES if settings.splits_routes else ()),
         ]
-        if settings.splits_routes:
-            reader = ServiceAddress(
-                settings.reader_address, settings.tls_of_calls, accounts.metadata
-            )
-            messaging = _messaging(settings, reader, contracts, draining)
-            contracts += messaging.contracts
-            metrics.add(messaging.metrics)
-        server = RpcServer(
-            contracts,
+        store, listen = await open_with_space(
+            lambda: StoreWriter.open(
+                settings.store, settings.store_config(), waits_for_files=False
+            ),
+            served,
             settings,
-            draining,
-            interceptors=(*accounts.interceptors, *traces),
-            counts=metrics.counts,
-            running=running,
+            stop,
+            ready,
+            accounts.interceptors,
         )
-        address = await server.start(listen)
-        server.set_serving(serving=store.writable)
-        ready(address)
-        while not stop.is_set():
-            await process.sleep_until(stop, _LOOK_SECONDS)
-            store.check_place()
-            acks.wake()
+        if store is None:
+            return
+        messaging: Messaging | None = None
+        try:
+            acks = Acks(store)
+            LoopDispatch(store)
+            servicer = WriterServicer(
+                store, acks, ports.draining,
+                stream_batches_max=settings.stream_batches_max, refused=ports.metrics.refused,
+            )  # fmt: skip
+            ports.metrics.add(WriterCollector(store, lambda: acks.waiting_count))
+            contracts = [
+                Contract(_SERVICES["Writer"], servicer),
+                Contract(_SERVICES["DeadLetters"], DeadLetterServicer(store, acks)),
+                Contract(
+                    _SERVICES["Transactions"],
+                    TransactionServicer(
+                        store.transactions, store.transaction_checks, acks, ports.draining
+                    ),
+                ),
+                Contract(_SERVICES["Timers"], TimerServicer(store.timers, acks)),
+                Contract(_SERVICES["Retention"], RetentionServicer(store.retention)),
+                Contract(_SERVICES["Traffic"], StoredTrafficServicer(store)),
+                accounts_contract,
+                ports.settings_contract,
+            ]
+            if settings.splits_routes:
+                reader = ServiceAddress(
+                    settings.reader_address, settings.tls_of_calls, accounts.metadata
+                )
+                messaging = _messaging(settings, reader, contracts, ports.draining)
+                contracts += messaging.contracts
+                ports.metrics.add(messaging.metrics)
+            server = ports.server(contracts, accounts.interceptors)
+            address = await server.start(listen)
             server.set_serving(serving=store.writable)
-        await server.drain()
-    finally:
-        if messaging is not None:
-            await messaging.close()
-        await asyncio.to_thread(store.close)
+            ready(address)
+            while not stop.is_set():
+                await process.sleep_until(stop, _LOOK_SECONDS)
+                store.check_place()
+                acks.wake()
+                server.set_serving(serving=store.writable)
+            await server.drain()
+        finally:
+            if messaging is not None:
+                await messaging.close()
+            await asyncio.to_thread(store.close)
 
 
 def _messaging(
