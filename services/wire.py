@@ -28,6 +28,7 @@ from storage.message import (
 from storage.tables.topics import TopicConfig
 
 _Item = TypeVar("_Item")
+_Kind = TypeVar("_Kind", bound=ProtobufMessage)
 SLICE_ITEMS: Final = 512
 BROKER: Final = "penstock"  # in recall handles of ours
 _VARINT: Final = 0
@@ -60,6 +61,12 @@ def sliced(
     slices = (items[begin : begin + SLICE_ITEMS] for begin in range(0, len(items), SLICE_ITEMS))
     parts = (message_of(some).SerializeToString() for some in slices)
     return b"".join((head.SerializeToString(), *parts))
+
+
+def message_from(kind: type[_Kind], value: Any, /, **given: Any) -> _Kind:
+    """Return a message with a value's fields of the same names; ``given`` are those that differ."""
+    names = kind.DESCRIPTOR.fields_by_name.keys() - given.keys()
+    return kind(**{name: getattr(value, name) for name in names}, **given)
 
 
 def producer_of(
@@ -170,31 +177,14 @@ def failure_of(error: StoreError) -> common_pb2.Failure:
 
 def uncovered_range(uncovered: UncoveredRange) -> reader_pb2.UncoveredRange:
     """Return a range of which records may be missing."""
-    return reader_pb2.UncoveredRange(
-        begin_commit_offset=uncovered.begin_commit_offset,
-        end_commit_offset=uncovered.end_commit_offset,
-        file_name=uncovered.file_name,
-        reason=uncovered.reason,
-    )
+    return message_from(reader_pb2.UncoveredRange, uncovered)
 
 
 def damaged_record(damage: Damage) -> common_pb2.DamagedRecord:
     """Return a record that cannot be served."""
-    return common_pb2.DamagedRecord(
-        queue_offset=damage.queue_offset,
-        commit_offset=damage.commit_offset,
-        size=damage.size,
-        reason=damage.reason,
-        queue_id=damage.queue_id,
-    )
+    return message_from(common_pb2.DamagedRecord, damage)
 
 
 def topic_message(topic: TopicConfig) -> common_pb2.Topic:
     """Return a topic as the contract has it."""
-    return common_pb2.Topic(
-        name=topic.name,
-        read_queue_count=topic.read_queue_count,
-        write_queue_count=topic.write_queue_count,
-        perm=topic.perm,
-        attributes=dict(topic.attributes),
-    )
+    return message_from(common_pb2.Topic, topic, attributes=dict(topic.attributes))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 from services.gateway.callers import caller_of, in_band, seconds_left
 from services.gateway.groups import GroupCache
 from services.gateway.messages import names
@@ -18,6 +21,15 @@ from services.gateway.transactions import OrphanedTransactions
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2
 from services.rpc.servicer import Context, brief, raw
+
+
+def _not_served(answer: Callable[..., Any], what: str) -> Callable[..., Awaitable[Any]]:
+    """Return a method that refuses, with an answer of a kind."""
+
+    async def refuse(*_: object) -> Any:
+        return answer(status=v2.Status(code=v2.NOT_IMPLEMENTED, message=f"{what}: not served"))
+
+    return refuse
 
 
 class MessagingServicer:
@@ -171,40 +183,18 @@ class MessagingServicer:
         """Have a delayed message not delivered."""
         return await self._recalls.recall(request)
 
-    async def sync_lite_subscription(
-        self, _request: service_pb2.SyncLiteSubscriptionRequest, _context: Context
-    ) -> service_pb2.SyncLiteSubscriptionResponse:
-        """Refuse: lite topics are not served."""
-        return service_pb2.SyncLiteSubscriptionResponse(status=_not_served("lite topics"))
+    sync_lite_subscription = _not_served(service_pb2.SyncLiteSubscriptionResponse, "lite topics")
+    # No client of RocketMQ calls the others.
+    update_offset = _not_served(service_pb2.UpdateOffsetResponse, "UpdateOffset")
+    get_offset = _not_served(service_pb2.GetOffsetResponse, "GetOffset")
+    query_offset = _not_served(service_pb2.QueryOffsetResponse, "QueryOffset")
 
     async def pull_message(
         self, _request: service_pb2.PullMessageRequest, context: Context
     ) -> None:
-        """Refuse: no client of RocketMQ calls it."""
-        answer = service_pb2.PullMessageResponse(status=_not_served("PullMessage"))
+        """Refuse."""
+        answer = await _not_served(service_pb2.PullMessageResponse, "PullMessage")(self)
         await context.write(answer.SerializeToString())
-
-    async def update_offset(
-        self, _request: service_pb2.UpdateOffsetRequest, _context: Context
-    ) -> service_pb2.UpdateOffsetResponse:
-        """Refuse: no client of RocketMQ calls it."""
-        return service_pb2.UpdateOffsetResponse(status=_not_served("UpdateOffset"))
-
-    async def get_offset(
-        self, _request: service_pb2.GetOffsetRequest, _context: Context
-    ) -> service_pb2.GetOffsetResponse:
-        """Refuse: no client of RocketMQ calls it."""
-        return service_pb2.GetOffsetResponse(status=_not_served("GetOffset"))
-
-    async def query_offset(
-        self, _request: service_pb2.QueryOffsetRequest, _context: Context
-    ) -> service_pb2.QueryOffsetResponse:
-        """Refuse: no client of RocketMQ calls it."""
-        return service_pb2.QueryOffsetResponse(status=_not_served("QueryOffset"))
 
     def _split_for(self, context: Context) -> SplitEndpoints | None:
         return self._routes.split_for(caller_of(context).language)
-
-
-def _not_served(what: str) -> v2.Status:
-    return v2.Status(code=v2.NOT_IMPLEMENTED, message=f"{what}: not served")

@@ -47,21 +47,17 @@ class TelemetryStreams:
         self._serving: dict[asyncio.Task[None], Context] = {}
         self._drained = asyncio.ensure_future(self._drain())
         self._producers: dict[str, ProducerStream] = {}
-        self._told: dict[
-            str, dict[ProducerStream, None]
-        ] = {}  # by topic; those that take what they are told
+        self._told: dict[str, dict[ProducerStream, None]] = {}  # by topic
         self._published: frozenset[str] | None = frozenset()  # None: to be made again
 
     def published_topics(self) -> frozenset[str]:
-        """Return the topics of connected producers that take what they are told: the same object while they
-        are the same.
-        """
+        """Return the topics of connected producers: the same object while they are the same."""
         if self._published is None:
             self._published = frozenset(self._told)
         return self._published
 
     def producers_of(self, topic: str) -> list[ProducerStream]:
-        """Return the streams of connected producers that have named a topic and take what they are told."""
+        """Return the streams of connected producers that have named a topic."""
         return list(self._told.get(topic, ()))
 
     async def serve(self, context: Context) -> None:
@@ -136,20 +132,14 @@ class TelemetryStreams:
         before = self._producers.get(client_id)
         if before is not None and before.user != stream.user:
             raise CallRefused(v2.FORBIDDEN, "the client id is in use by another user")
-        stream.topics = topics
         self._producers[client_id] = stream
-        stream.stuck_changed = lambda: self._stuck_changed(client_id, stream)
-        self._stuck_changed(client_id, stream)
+        self._watch(stream, topics)
         if before is not None and before is not stream:
             self._watch(before, frozenset())
 
-    def _stuck_changed(self, client_id: str, stream: ProducerStream) -> None:
-        if self._producers.get(client_id) is stream:
-            self._watch(stream, frozenset() if stream.is_stuck else stream.topics)
-
     def _watch(self, stream: ProducerStream, topics: frozenset[str]) -> None:
         """Have a stream be told of topics, instead of those before."""
-        before, stream.watched = stream.watched, topics
+        before, stream.topics = stream.topics, topics
         for topic in topics - before:
             if topic not in self._told:
                 self._told[topic] = {}

@@ -6,6 +6,7 @@ import asyncio
 from typing import Final
 
 from penstock.v1 import indexer_pb2
+from services import wire
 from services.arrivals import Arrivals
 from services.rpc.servicer import Context, Draining
 from services.rpc.status import InvalidArgument
@@ -47,14 +48,8 @@ class IndexerServicer:
             await self._arrivals.wait(word, _LOOK_SECONDS)
 
     def _status(self) -> indexer_pb2.IndexerStatus:
-        store = self._store
-        return indexer_pb2.IndexerStatus(
-            indexed_offset=store.indexed_offset,
-            confirm_offset=store.confirm_offset,
-            durable_offset=max(0, store.durable_offset),
-            file_count=store.file_count,
-            key_count=store.key_count,
-            problem=store.problem,
-            damaged_count=store.damaged_count,
-            scrub_progress=store.scrub_progress,
+        return wire.message_from(
+            indexer_pb2.IndexerStatus,
+            self._store,
+            durable_offset=max(0, self._store.durable_offset),
         )

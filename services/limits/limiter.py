@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, cast
 
 from services.config.settings import ProcessSettings
 from services.limits.meter import Meter
 from services.limits.metered_call import MeteredCall
 from services.rpc.calls import InterceptedCall, Proceed
+from services.rpc.servicer import Context
 from services.rpc.status import LimitExceeded
 from storage.accounts.limits import LIMIT_NAMES, Limits
 from storage.accounts.rules import User, UserKind
@@ -93,7 +94,7 @@ def begin_call(meter: Meter, call: InterceptedCall) -> None:
     """Count a call that begins. Raises LimitExceeded: then it is not counted."""
     meter.begin(call.request_bytes, call.context.peer())
     if call.method.is_stream:
-        call.context = MeteredCall(call.context, meter)
+        call.context = cast("Context", MeteredCall(call.context, meter))
 
 
 def end_call(meter: Meter, call: InterceptedCall, answer: Any) -> None:

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NoReturn, TypeVar
-
-import grpc
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Any, Final, TypeVar
 
 from services.limits.meter import Meter
-from services.rpc.servicer import Context, Eof, Metadata
+from services.rpc.servicer import Context, Eof
 
 T = TypeVar("T")
 _LOOK_S: Final = 0.5  # a limit that is raised ends longer waits by then
 
 
 class MeteredCall:
-    """What ``Context`` is, of another one."""
+    """What ``Context`` is, of another one: what it does not say itself is the other one's."""
 
     def __init__(self, call: Context, meter: Meter) -> None:
         self._call = call
         self._meter = meter
-        self.ends_late = call.ends_late
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._call, name)
 
     async def read(self) -> bytes | Eof:
         """Return the next frame, once the caller may send it. Raises CallEnded.
@@ -60,44 +60,6 @@ class MeteredCall:
     async def write_all(self, answers: Iterable[bytes]) -> None:
         """Write answers without a wait between them. Raises CallEnded."""
         await self._in_turn(lambda: self._call.write_all(self._taken(answers)))
-
-    def invocation_metadata(self) -> Metadata:
-        """Return the caller's metadata."""
-        return self._call.invocation_metadata()
-
-    def cancelled(self) -> bool:
-        """Whether the call has been ended."""
-        return self._call.cancelled()
-
-    def time_remaining(self) -> float | None:
-        """Return the seconds until the caller's deadline, None if it has none."""
-        return self._call.time_remaining()
-
-    def peer(self) -> str:
-        """Return who calls."""
-        return self._call.peer()
-
-    def auth_context(self) -> Mapping[str, Sequence[bytes]]:
-        """Return what is known of the connection's security."""
-        return self._call.auth_context()
-
-    def peer_identity(self) -> str | None:
-        """Return the common name of the caller's certificate, if there is one."""
-        return self._call.peer_identity()
-
-    async def send_initial_metadata(self, metadata: Metadata) -> None:
-        """Send metadata ahead of any answer. Raises CallEnded."""
-        await self._call.send_initial_metadata(metadata)
-
-    async def abort(
-        self, code: grpc.StatusCode, message: str, trailing_metadata: Metadata = ()
-    ) -> NoReturn:
-        """End the call with a status. Raises CallAborted."""
-        await self._call.abort(code, message, trailing_metadata)
-
-    def cancel(self) -> None:
-        """Have the call end at once."""
-        self._call.cancel()
 
     async def _in_turn(self, do: Callable[[], Awaitable[T]]) -> T:
         """Do something when the caller has its turn."""

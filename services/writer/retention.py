@@ -6,10 +6,11 @@ import asyncio
 from typing import Final
 
 from penstock.v1 import retention_pb2
+from services import wire
 from services.loops import shielded
 from services.rpc.servicer import Context
 from storage.errors import StoreBusy
-from storage.retention.report import RetainedFile, RetentionReport
+from storage.retention.report import RetentionReport
 from storage.retention.worker import RetentionWorker
 
 BUSY_RETRY_MS: Final = 1_000
@@ -50,30 +51,5 @@ class RetentionServicer:
 
 
 def _message(report: RetentionReport) -> retention_pb2.RetentionReport:
-    return retention_pb2.RetentionReport(
-        retention_ms=report.retention_ms,
-        delete_hours=report.delete_hours,
-        clean_percent=report.clean_percent,
-        force_percent=report.force_percent,
-        refuse_percent=report.refuse_percent,
-        used_percent=report.used_percent,
-        refuses_appends=report.refuses_appends,
-        problem=report.problem,
-        min_commit_offset=report.min_commit_offset,
-        deleted_file_count=report.deleted_file_count,
-        deleted_bytes=report.deleted_bytes,
-        last_deleted_ms=report.last_deleted_ms,
-        holds=report.holds,
-        files=map(_file, report.files),
-    )
-
-
-def _file(file: RetainedFile) -> retention_pb2.RetainedFile:
-    return retention_pb2.RetainedFile(
-        start_offset=file.start_offset,
-        size_bytes=file.size_bytes,
-        modified_ms=file.modified_ms,
-        expires_ms=file.expires_ms,
-        held_by=file.held_by,
-        is_newest=file.is_newest,
-    )
+    files = [wire.message_from(retention_pb2.RetainedFile, file) for file in report.files]
+    return wire.message_from(retention_pb2.RetentionReport, report, files=files, is_deleting=False)

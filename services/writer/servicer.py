@@ -100,16 +100,9 @@ class WriterServicer(StagedCommitMethods, TopicMethods):
     ) -> writer_pb2.WriterStatus:
         """Return how far the writer is, and whether it can write."""
         now = self._store.status()
-        return writer_pb2.WriterStatus(
-            min_commit_offset=now.min_commit_offset,
-            appended_offset=now.appended_offset,
-            committed_offset=now.committed_offset,
-            flushed_offset=now.flushed_offset,
-            dispatched_offset=now.dispatched_offset,
-            writable=now.writable,
-            problem=now.problem,
-            flush_mode=now.flush_mode,
-            transient_pool=now.transient_pool,
+        return wire.message_from(
+            writer_pb2.WriterStatus,
+            now,
             scrub_position=now.scrub.position,
             scrub_end=now.scrub.end,
             scrub_completed_ms=now.scrub.completed_ms,
@@ -122,8 +115,6 @@ class WriterServicer(StagedCommitMethods, TopicMethods):
             pending_half_count=now.halves.pending_count,
             oldest_half_ms=now.halves.oldest_ms,
             stored_record_count=self._store.counts.appended_count(),
-            needed_commit_offset=now.needed_commit_offset,
-            held_by=now.held_by,
         )
 
     def _put_plain(self, request: bytes, born_host: str) -> tuple[bytes, int] | None:

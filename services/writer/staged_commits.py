@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 from penstock.v1 import staged_commits_pb2 as pb
+from services import wire
 from services.rpc import status
 from services.rpc.servicer import Context, raw
 from services.writer import batch_frames
@@ -134,35 +135,19 @@ def _discard(staging: StagingAttempt | None) -> None:
 
 
 def _committed(outcome: Any) -> pb.CommitOutcome:
-    return pb.CommitOutcome(
-        version=outcome.version,
-        commit_offset=outcome.commit_offset,
-        end_commit_offset=outcome.end_commit_offset,
-        record_count=outcome.record_count,
-        committed_ms=outcome.committed_ms,
-    )
+    return wire.message_from(pb.CommitOutcome, outcome)
 
 
 def _application(app: Any) -> pb.StagedApplication:
-    return pb.StagedApplication(
-        app_id=app.app_id,
-        last_version=app.last_version,
-        problem=app.problem,
+    return wire.message_from(
+        pb.StagedApplication,
+        app,
         last=None if app.last is None else _committed(app.last),
         open=[
-            pb.OpenStagedCommit(
-                version=each.version,
-                decided=each.decided,
-                problem=each.problem,
-                stages=[
-                    pb.StagedAttempt(
-                        attempt=stage.attempt,
-                        record_count=stage.record_count,
-                        byte_count=stage.byte_count,
-                        created_ms=stage.created_ms,
-                    )
-                    for stage in each.stages
-                ],
+            wire.message_from(
+                pb.OpenStagedCommit,
+                each,
+                stages=[wire.message_from(pb.StagedAttempt, stage) for stage in each.stages],
             )
             for each in app.open
         ],

@@ -196,13 +196,7 @@ def _size_of(check: TransactionCheck) -> int:
 def _ended_message(ended: Sequence[EndedTransaction]) -> pb.EndTransactionsResponse:
     return pb.EndTransactionsResponse(
         transactions=[
-            pb.EndedTransaction(
-                transaction_id=each.transaction_id,
-                state=_STATES[each.state],
-                message_count=each.message_count,
-                already=each.already,
-                problem=each.problem,
-            )
+            wire.message_from(pb.EndedTransaction, each, state=_STATES[each.state])
             for each in ended
         ]
     )

@@ -146,31 +146,6 @@ async def test_checks_are_spread_over_the_producers_of_a_topic() -> None:
     assert [len(each.told) for each in connections] == [2, 2, 2]
 
 
-async def test_one_that_takes_nothing_holds_up_no_other_and_is_asked_again_when_it_reads(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """What waited for it does not count; its topics are watched for those who read."""
-    monkeypatch.setattr(producer_stream, "STUCK_SECONDS", 0.02)
-    silent, reading = Connection(), Connection()
-    silent.reads.clear()
-    async with Watching(silent, reading) as watching:
-        watching.telemetry.publishes("client 1", watching.streams[1], frozenset(["bills"]))
-        watching.orphaned.tick()
-        watching.send("A", "B")
-        watching.writer.checks.put_nowait(check("C", "bills"))
-        await until(lambda: reading.told)
-        await until(lambda: watching.writer.returned == {"A": 3, "B": 3})
-        assert watching.telemetry.published_topics() == {"bills"}
-        watching.send("D")  # was on its way
-        await until(lambda: watching.writer.returned == {"A": 3, "B": 3, "D": 3})
-        silent.reads.set()
-        await until(lambda: silent.told)
-        await until(lambda: watching.telemetry.published_topics() == {"bills", "orders"})
-        watching.send("E")
-        await until(lambda: silent.told == ["A", "E"])
-    assert reading.told == ["C"]
-
-
 async def test_what_waits_for_one_stream_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer_stream, "WAITING_BYTES_MAX", 1)
     silent = Connection()
