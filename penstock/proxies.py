@@ -4,38 +4,26 @@ from __future__ import annotations
 
 import os
 import re
-from ipaddress import ip_address, ip_network
 from typing import Final, NamedTuple, TypeVar
 
-from penstock.addresses import host_of, is_this_machine
+from penstock.addresses import is_this_machine
 from penstock.errors import DeadlineExceeded, PenstockError, Unavailable
 from penstock.tls import TLS, advice
 
 # As gRPC reads them: the first that is set counts, also where it is empty.
 PROXY_VARIABLES: Final = ("grpc_proxy", "https_proxy", "http_proxy")
-NO_PROXY_VARIABLES: Final = ("no_grpc_proxy", "no_proxy")
-_PROXY: Final = re.compile(r"http://(?:[^@/]*@)?([^/?#]+)")
+_PROXY: Final = re.compile(r"http://(?:[^@/]*@)?([^/?#]+)")  # without its password
 ErrorT = TypeVar("ErrorT", bound=PenstockError)
 
 
-def proxy_of(address: str) -> str:
-    """Return the variable and the proxy that gRPC reaches an address through, "" for none."""
+def way_to(address: str) -> str:
+    """Return the words of an error about the proxy that an address may be reached through, "" for none."""
     environment = os.environ  # noqa: TID251  gRPC reads it, not we
     name = next((each for each in PROXY_VARIABLES if each in environment), "")
     proxy = _PROXY.match(environment.get(name, ""))
     if proxy is None or is_this_machine(address):
         return ""
-    excluded = next((environment[each] for each in NO_PROXY_VARIABLES if each in environment), "")
-    host = host_of(address)
-    if any(_excludes(entry.strip(), host) for entry in excluded.split(",")):
-        return ""
-    return f"{name}=http://{proxy[1]}"  # without its password
-
-
-def way_to(address: str) -> str:
-    """Return the words of an error about the proxy that an address is reached through, "" for none."""
-    proxy = proxy_of(address)
-    return f" through the proxy of {proxy}" if proxy else ""
+    return f" through the proxy of {name}=http://{proxy[1]}, unless no_proxy names its host"
 
 
 class Way(NamedTuple):
@@ -57,12 +45,3 @@ def with_way(failure: ErrorT, way: Way) -> ErrorT:
         failure.message = f"{failure.message}{called}{way.advice(failure.message)}"
         failure.args = (failure.message,)
     return failure
-
-
-def _excludes(entry: str, host: str) -> bool:
-    if not entry:
-        return False
-    try:
-        return ip_address(host) in ip_network(entry, strict=False)
-    except ValueError:
-        return host.lower().endswith(entry.lower())

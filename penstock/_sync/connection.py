@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import grpc
 
@@ -16,13 +16,13 @@ from penstock.addresses import (
     Addresses,
     Service,
 )
+from penstock.calls import status
 from penstock.calls.call import Attempts, Call, Plan
 from penstock.channel import CALL_FAILED, Lane, ServiceChannels, failure_of
 from penstock.credentials import given_credentials
-from penstock.errors import ClientClosed, PenstockError
+from penstock.errors import ClientClosed, PenstockError, Unavailable
 from penstock.proxies import Way, way_to
 from penstock.queue_counts import QueueCounts
-from penstock.readiness import Readiness
 from penstock.requests import REQUEST_BYTES_MAX
 from penstock.retry import RetryPolicy
 from penstock.sequences import Sequences
@@ -31,6 +31,7 @@ from penstock.wire import Method
 from storage.clock import Clock, SystemClock
 
 T = TypeVar("T")
+_READY_POLL_S: Final = 0.05
 
 
 class Connection:
@@ -78,21 +79,27 @@ class Connection:
         """Wait until the services' own health checks say SERVING; Unavailable after the timeout."""
         deadline_s = self.clock.monotonic() + timeout_s
         for service in services:
-            ready = Readiness(
-                service,
-                self.addresses.of(service),
-                self.way_to(service),
-                deadline_s=deadline_s,
-                clock=self.clock,
-            )
-            check = ready.call.method.on(self.channels.of(service))
+            call, problem = status.health(service), "never answered"
+            check = call.method.on(self.channels.of(service))
             while True:
+                left_s = deadline_s - self.clock.monotonic()
                 try:
-                    if ready.is_given(check(ready.call.request, timeout=ready.timeout_s())):
+                    answer = check(call.request, timeout=max(0.01, min(left_s, 1)))
+                    if call.interpret(answer):
                         break
+                    problem = "answers, but is not serving"
                 except grpc.RpcError as error:
-                    ready.failed(error)
-                self.channels.pause(ready.pause_s())
+                    if (
+                        error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED
+                    ):  # which gives no reason
+                        problem = error.details() or str(error.code())
+                if left_s <= 0:
+                    way = self.way_to(service)
+                    raise Unavailable(
+                        f"the {service} at {self.addresses.of(service)} is not ready{way.proxy}:"
+                        f" {problem}{way.advice(problem)}"
+                    )
+                self.channels.pause(_READY_POLL_S)
 
     def run(self, call: Call[T], *, timeout_s: float | None = None, lane: Lane = "calls") -> T:
         """Send a call, again where that is safe, and return what its answer means.

@@ -38,7 +38,6 @@ def receive(
     tag: str = "",
     sql: str = "",
     renewed_for: str = "",
-    attempt_id: str = "",
 ) -> Call[Received]:
     """Lease messages; those of an answer that was lost come again when their leases end."""
     request = build(
@@ -53,7 +52,6 @@ def receive(
         sql_expression=sql,
         auto_renew=bool(renewed_for),
         client_id=renewed_for,
-        attempt_id=attempt_id,
     )
 
     def received(answer: WithRecords) -> Received:

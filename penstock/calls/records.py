@@ -11,7 +11,7 @@ from penstock.calls.call import Call
 from penstock.errors import MessageNotFound, TopicNotFound
 from penstock.framing import WithRecords
 from penstock.record import Record, Records
-from penstock.requests import build
+from penstock.requests import build, value_of
 from penstock.retry import Repeat
 from penstock.v1 import common_pb2, reader_pb2
 from penstock.values import Damage, PullResult, PullStatus, UncoveredRange
@@ -136,27 +136,10 @@ def _key_page(answer: WithRecords) -> KeyPage:
         damaged=damages(front.damaged),
         next_page_token=front.next_page_token,
         indexed_offset=front.indexed_offset,
-        uncovered=tuple(
-            UncoveredRange(
-                begin_commit_offset=each.begin_commit_offset,
-                end_commit_offset=each.end_commit_offset,
-                file_name=each.file_name,
-                reason=each.reason,
-            )
-            for each in front.uncovered
-        ),
+        uncovered=tuple(value_of(UncoveredRange, each) for each in front.uncovered),
     )
 
 
 def damages(records: Sequence[common_pb2.DamagedRecord]) -> tuple[Damage, ...]:
     """Return the damaged records of an answer."""
-    return tuple(
-        Damage(
-            queue_offset=each.queue_offset,
-            commit_offset=each.commit_offset,
-            size=each.size,
-            reason=each.reason,
-            queue_id=each.queue_id,
-        )
-        for each in records
-    )
+    return tuple(value_of(Damage, each) for each in records)

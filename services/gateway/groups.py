@@ -1,25 +1,19 @@
-"""What the gateway knows of consumer groups: asked of the reader, kept for a moment."""
+"""What the gateway knows of consumer groups."""
 
 from __future__ import annotations
 
-import asyncio
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
 
 import grpc
 
 from penstock.v1 import groups_pb2
-from services.gateway.messages.statuses import refusal_of
+from services.gateway.answer_cache import ANSWER_SECONDS, AnswerCache
 from services.gateway.v2 import definition_pb2 as v2
-from services.upstream import CalledService
 from storage.tables.backoff import DEFAULT_STEPS_MS
 from storage.tables.groups import RETRY_MAX_TIMES
 
 DESCRIBE: Final = "/penstock.v1.Groups/DescribeGroup"
-FRESH_SECONDS: Final = 2.0
-GROUPS_MAX: Final = 10_000
-_ANSWER_SECONDS: Final = 2.0
 
 
 def _default_backoff() -> groups_pb2.Backoff:
@@ -62,39 +56,15 @@ class KnownGroup:
             policy.customized_backoff.next.add().FromMilliseconds(delay_ms)
 
 
-class GroupCache:
-    """Groups by name; those asked for last stay, GROUPS_MAX of them."""
+class GroupCache(AnswerCache[KnownGroup]):
+    """Groups by name, as the reader describes them; the defaults of one that is not made yet."""
 
-    def __init__(self, reader: CalledService) -> None:
-        self._reader = reader
-        self._known: OrderedDict[str, tuple[KnownGroup, float]] = OrderedDict()
-        self._loop = asyncio.get_running_loop()
-
-    async def find(self, name: str) -> KnownGroup:
-        """Return a group, or the defaults of one that is not made yet. Raises CallRefused.
-
-        While the reader does not answer, the group is what it was last.
-        """
-        known = self._known.get(name)
-        if known is not None and self._loop.time() - known[1] <= FRESH_SECONDS:
-            return known[0]
+    async def _asked(self, name: str) -> KnownGroup:
         request = groups_pb2.DescribeGroupRequest(group=name)
         try:
-            answer = await self._reader.call(DESCRIBE, request, timeout_s=_ANSWER_SECONDS)
+            answer = await self._service.call(DESCRIBE, request, timeout_s=ANSWER_SECONDS)
         except grpc.aio.AioRpcError as error:
-            code = error.code()
-            if code is grpc.StatusCode.NOT_FOUND:
-                return self._keep(name, KnownGroup())
-            is_away = code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
-            if is_away and known is not None:
-                return known[0]
-            raise refusal_of(error) from None
-        described = groups_pb2.DescribeGroupResponse.FromString(answer)
-        return self._keep(name, KnownGroup.of(described.settings))
-
-    def _keep(self, name: str, group: KnownGroup) -> KnownGroup:
-        self._known[name] = group, self._loop.time()
-        self._known.move_to_end(name)
-        while len(self._known) > GROUPS_MAX:
-            self._known.popitem(last=False)
-        return group
+            if error.code() is grpc.StatusCode.NOT_FOUND:
+                return KnownGroup()
+            raise
+        return KnownGroup.of(groups_pb2.DescribeGroupResponse.FromString(answer).settings)

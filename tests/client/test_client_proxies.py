@@ -13,8 +13,9 @@ from grpc_health.v1 import health_pb2
 
 from penstock import Client, DeadlineExceeded, Unavailable
 from penstock.addresses import channel_options
-from penstock.proxies import NO_PROXY_VARIABLES, PROXY_VARIABLES, proxy_of
+from penstock.proxies import PROXY_VARIABLES, way_to
 
+NO_PROXY_VARIABLES = ("no_grpc_proxy", "no_proxy")
 ELSEWHERE = "192.0.2.1:5801"  # of the addresses for documentation: nobody's
 
 
@@ -57,10 +58,6 @@ def call(address: str, options: Any) -> None:
         (ELSEWHERE, {"grpc_proxy": "URL", "http_proxy": "http://127.0.0.1:1"}, True),
         (ELSEWHERE, {"grpc_proxy": "", "http_proxy": "URL"}, False),
         (ELSEWHERE, {"https_proxy": "https://127.0.0.1:1", "http_proxy": "URL"}, False),
-        (ELSEWHERE, {"http_proxy": "URL", "no_proxy": "example.org, 192.0.2.0/24"}, False),
-        (ELSEWHERE, {"http_proxy": "URL", "no_proxy": "2.1"}, False),
-        (ELSEWHERE, {"http_proxy": "URL", "no_proxy": "192.0.3.0/24"}, True),
-        (ELSEWHERE, {"http_proxy": "URL", "no_proxy": "192.0.2.1", "no_grpc_proxy": ""}, True),
         ("127.0.0.1:1", {"http_proxy": "URL"}, False),
         ("localhost:1", {"https_proxy": "URL"}, False),
         ("[::1]:1", {"grpc_proxy": "URL"}, False),
@@ -81,14 +78,14 @@ def test_calls_go_through_the_proxy_that_an_error_would_name(
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value.replace("URL", proxy.url))
-    assert proxy_of(address).endswith(f"_proxy={proxy.url}") is is_named
+    assert (f"_proxy={proxy.url}" in way_to(address)) is is_named
     call(address, channel_options(address))
     assert proxy.was_used() is is_named
 
 
 def test_the_password_of_a_proxy_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("grpc_proxy", "http://me:secret@proxy.example.org:3128/")
-    assert proxy_of(ELSEWHERE) == "grpc_proxy=http://proxy.example.org:3128"
+    assert "grpc_proxy=http://proxy.example.org:3128, " in way_to(ELSEWHERE)
 
 
 def test_an_error_names_the_proxy_that_does_not_answer(

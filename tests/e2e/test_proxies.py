@@ -12,7 +12,7 @@ from real_processes import Running, supervisor
 from run_cli import penstock
 
 from penstock.addresses import WITHOUT_PROXY
-from penstock.proxies import NO_PROXY_VARIABLES, PROXY_VARIABLES
+from penstock.proxies import PROXY_VARIABLES
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2, service_pb2_grpc
 
@@ -33,7 +33,7 @@ def test_no_call_on_this_machine_goes_through_a_proxy(
     with socket.create_server(("127.0.0.1", 0)) as proxy, ExitStack() as stack:
         for name in PROXY_VARIABLES:
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.getsockname()[1]}")
-        for name in NO_PROXY_VARIABLES:
+        for name in ("no_grpc_proxy", "no_proxy"):
             monkeypatch.delenv(name, raising=False)
         serve = stack.enter_context(
             supervisor(tmp_path / "store", "--gateway-listen", "127.0.0.1:0")
