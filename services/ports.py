@@ -1,4 +1,4 @@
-"""The ports of a service's process, and what they share: metrics, traces, and settings that change while it runs."""
+"""The ports of a service process, and what they share: metrics, traces, settings that change while it runs."""
 
 from __future__ import annotations
 
