@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from services.gateway.messages import names
-from services.gateway.messages.plain_sends.fields import (
+from services.gateway.messages.plain_sends.request_kernels import (
     BODY,
     BORN_HOST,
     BORN_MS,

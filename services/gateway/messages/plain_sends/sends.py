@@ -8,7 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from penstock.framing import varint
-from services.gateway.messages.plain_sends.fields import (
+from services.gateway.messages.plain_sends.record_kernels import write_sent
+from services.gateway.messages.plain_sends.request_kernels import (
     BODY,
     BUFFER_SIZE,
     FIELD_COUNT,
@@ -18,9 +19,8 @@ from services.gateway.messages.plain_sends.fields import (
     REQUEST_SIZE_MAX,
     SIZES,
     TOPIC,
+    read_send,
 )
-from services.gateway.messages.plain_sends.record_kernels import write_sent
-from services.gateway.messages.plain_sends.request_kernels import read_send
 from services.gateway.messages.sent_messages import Stamp, stamp_of_topic
 from services.gateway.messages.statuses import OK
 from services.gateway.v2 import service_pb2

@@ -9,7 +9,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from steps_to_try import examples_to_try
 
-from services.gateway.messages.plain_sends.fields import REQUEST_SIZE_MAX, TEXTS_MAX, USER_COUNT_MAX
+from services.gateway.messages.plain_sends.request_kernels import (
+    REQUEST_SIZE_MAX,
+    TEXTS_MAX,
+    USER_COUNT_MAX,
+)
 from services.gateway.messages.plain_sends.sends import PlainSends, answer_of
 from services.gateway.messages.sent_messages import (
     Stamp,
