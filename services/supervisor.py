@@ -16,8 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from penstock.addresses import host_of
-from penstock.tls import PUBLIC, BadTlsFile
 from services import stdio
 from services.config.flags import load
 from services.config.settings import (
@@ -27,11 +25,9 @@ from services.config.settings import (
     ServeSettings,
     WriterSettings,
 )
-from services.config.usage import EXIT_USAGE
 from services.config.values import NONE, is_open_to_network
 from services.metrics.endpoint import FOR_EVERYBODY, MetricsEndpoint
 from services.metrics.supervised import SupervisedMetrics
-from services.rpc.handshake import check_own_calls
 from services.rpc.ports import CannotListen, check_free, keep_port
 
 SERVICES: Final[dict[str, type[ListenSettings]]] = {
@@ -67,11 +63,6 @@ def _run(argv: Sequence[str] | None) -> int:
     settings = load(ServeSettings, argv, prog="penstock serve")
     for service in SERVICES:  # before any of them makes anything
         load(SERVICES[service], child_arguments(service, settings), prog="penstock serve")
-    try:
-        _check_own_calls(settings)
-    except BadTlsFile as error:
-        stdio.say(f"penstock serve: {error}", is_error=True)
-        return EXIT_USAGE
     for name, listen in listens_of(settings).items():
         try:
             check_free(listen)
@@ -133,21 +124,6 @@ def child_arguments(service: str, settings: ServeSettings, page: str = NONE) -> 
     for called in CALLS.get(service, ()):
         flags += [f"--{called}-address", reachable(getattr(settings, f"{called}_listen"))]
     return flags
-
-
-def _check_own_calls(settings: ServeSettings) -> None:
-    """Raise BadTlsFile if a service would not take the certificate that another one of them shows."""
-    if settings.tls_cert is None or settings.tls_key is None or settings.tls_ca == PUBLIC:
-        return
-    called = [settings.writer_listen, *([settings.reader_listen] if settings.splits_routes else [])]
-    for host in {settings.tls_server_name or host_of(reachable(listen)) for listen in called}:
-        check_own_calls(
-            cert=str(settings.tls_cert),
-            key=str(settings.tls_key),
-            ca=settings.tls_ca,
-            client_ca=str(settings.tls_client_ca or ""),
-            host=host,
-        )
 
 
 class StorePlace:

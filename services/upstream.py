@@ -111,7 +111,7 @@ class Upstream:
             await asyncio.sleep(LOOK_SECONDS)
             if self._tls.look(time.monotonic()):
                 self._replace(CALL_SECONDS)
-            state = self._channel.get_state()
+            state = self._channel.get_state(try_to_connect=self._endpoint.tls is not None)
             if state is grpc.ChannelConnectivity.READY:
                 said = ""
             elif state is grpc.ChannelConnectivity.TRANSIENT_FAILURE and not said:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from prometheus_client.core import Metric
 
@@ -29,6 +29,7 @@ from services.reader.leasing import Leasing
 from services.reader.traffic import Traffic
 from storage.errors import QueueNotFound, TopicNotFound
 from storage.format.names import RETRY_PREFIX
+from storage.leases.values import QueueLeases
 from storage.reader import StoreReader
 from storage.tables.consumer_offsets import topic_and_group
 
@@ -46,18 +47,6 @@ class TopicLag:
     ready: int = 0
     undone_since_ms: int = 0
     ready_since_ms: int = 0
-
-
-class GroupInTopic(NamedTuple):
-    """A group in one queue: up to where all is done, up to where all was handed out, and what of that is not done."""
-
-    group: str
-    topic: str
-    queue_id: int
-    done: int
-    handed_out: int
-    leased: int
-    waiting: int
 
 
 class GroupLags:
@@ -78,29 +67,27 @@ class GroupLags:
         """
         begun = time.monotonic()
         places = list(self._places())
-        names = {place.group for place in places} | {
-            each.name for each in self._reader.groups.all()
-        }
-        ends = self._ends_of({place.topic for place in places})
+        names = {group for group, _ in places} | {each.name for each in self._reader.groups.all()}
+        ends = self._ends_of({place.topic for _, place in places})
         times: dict[tuple[str, int, int], int] = {}
         found: dict[tuple[str, str], TopicLag] = {}
-        for place in paced(places):
-            key = place.group, place.topic
+        for group, place in paced(places):
+            key = group, place.topic
             if key not in found and len(found) >= SERIES_MAX:
                 key = REST, REST
             lag = found.setdefault(key, TopicLag())
             end = ends.get((place.topic, place.queue_id), 0)
-            ready = max(0, end - place.handed_out)
-            undone = ready + place.leased + place.waiting
+            ready = max(0, end - place.next_offset)
+            undone = ready + place.leased_count + place.waiting_count
             lag.undone += undone
             lag.ready += ready
-            lag.leased += place.leased
-            lag.done += place.done
+            lag.leased += place.leased_count
+            lag.done += place.group_offset
             if undone:
-                since = self._time(times, place.topic, place.queue_id, place.done)
+                since = self._time(times, place.topic, place.queue_id, place.group_offset)
                 lag.undone_since_ms = _older(lag.undone_since_ms, since)
             if ready:
-                since = self._time(times, place.topic, place.queue_id, place.handed_out)
+                since = self._time(times, place.topic, place.queue_id, place.next_offset)
                 lag.ready_since_ms = _older(lag.ready_since_ms, since)
         self._times = times
         self.seconds = time.monotonic() - begun
@@ -119,21 +106,18 @@ class GroupLags:
             self._seen = state
         return self._ends
 
-    def _places(self) -> Iterator[GroupInTopic]:
+    def _places(self) -> Iterator[tuple[str, QueueLeases]]:
         """Yield where groups are: by their leases, and by their offsets where they have none."""
         leased: set[tuple[str, str, int]] = set()
         for group, _, queues in paced(self._leasing.leases.all_progress()):
             for queue in queues:
                 leased.add((group, queue.topic, queue.queue_id))
-                yield GroupInTopic(
-                    group, queue.topic, queue.queue_id, queue.group_offset, queue.next_offset,
-                    queue.leased_count, queue.waiting_count,
-                )  # fmt: skip
+                yield group, queue
         for key, offsets in paced(self._reader.consumer_offsets.table.items()):
             topic, group = topic_and_group(key)
             for queue_id, offset in offsets.items():
                 if (group, topic, queue_id) not in leased:
-                    yield GroupInTopic(group, topic, queue_id, offset, offset, 0, 0)
+                    yield group, QueueLeases(topic, queue_id, offset, offset, 0, 0)
 
     def _time(
         self, times: dict[tuple[str, int, int], int], topic: str, queue_id: int, queue_offset: int

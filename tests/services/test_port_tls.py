@@ -6,7 +6,6 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,10 +14,8 @@ from certificates import Certificates
 from real_processes import until
 from tls_port import TlsPort
 
-from penstock import TLS, BadTlsFile, Client, Unavailable
-from services import supervisor
+from penstock import TLS, Client, Unavailable
 from services.rpc import tls as port_tls
-from services.rpc.handshake import check_own_calls
 from services.testing import BackgroundLoop
 
 WITHIN_S = 5.0  # far below a connection's 20 s
@@ -159,43 +156,3 @@ def test_new_files_are_taken_up_and_bad_ones_are_not(
     assert [event["log_level"] for event in events if "taken up" in event["event"]] == [
         "info", "error", "error", "info",
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("host", "expected", "problem"),
-    [
-        ("127.0.0.1", "own", ""),
-        ("127.0.0.1", "mutual", ""),
-        ("10.0.0.5", "own", "call each other at 10.0.0.5, .* by .*ca.pem: IP address mismatch"),
-        ("127.0.0.1", "strange", "strange.*ca.pem: .*issuer certificate"),
-        ("127.0.0.1", "strange clients", "strange.*ca.pem: self-signed certificate in"),
-    ],
-)
-def test_services_of_one_certificate_are_known_to_call_each_other_or_not(
-    host: str, expected: str, problem: str, certificates: Certificates, strange: Certificates
-) -> None:
-    """Before one starts: the reader would go on trying, and dead letters would wait."""
-    cert, key = certificates.server
-    files = {
-        "cert": str(cert),
-        "key": str(key),
-        "ca": str(strange.ca if expected == "strange" else certificates.ca),
-        "client_ca": {"mutual": str(certificates.ca), "strange clients": str(strange.ca)}.get(
-            expected, ""
-        ),
-    }
-    if problem:
-        with pytest.raises(BadTlsFile, match=problem):
-            check_own_calls(**files, host=host)
-    else:
-        check_own_calls(**files, host=host)
-
-
-def test_serve_does_not_start_where_its_services_could_not_call_each_other(
-    tmp_path: Path, certificates: Certificates, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cert, key = certificates.issue("public", "store.example.com")
-    flags = ["--tls-cert", str(cert), "--tls-key", str(key), "--tls-ca", str(certificates.ca)]
-    assert supervisor.main(["--store", str(tmp_path / "store"), *flags]) == 2
-    assert "call each other at 127.0.0.1, do not take it by" in capsys.readouterr().err
-    assert not (tmp_path / "store").exists()
