@@ -72,9 +72,9 @@ async def serve(
             catch_up = CatchUp(store, arrivals, index_arrivals, draining)
             budget, traffic = Budget(settings.stream_bytes_max), Traffic()
             leasing = Leasing(store, settings, writer, arrivals, catch_up, reads, draining, traffic)
-            lags = GroupLags(store, leasing)
+            lags = GroupLags(store, leasing, looks)
             ports.metrics.add(
-                ReaderCollector(store, catch_up, leasing, traffic, arrivals, budget, lags, looks)
+                ReaderCollector(store, catch_up, leasing, traffic, arrivals, budget, lags)
             )
             servicer = ReaderServicer(
                 store,
@@ -91,7 +91,7 @@ async def serve(
                 Contract(groups_pb2.DESCRIPTOR.services_by_name["Groups"], leasing.groups),
                 Contract(
                     traffic_pb2.DESCRIPTOR.services_by_name["Traffic"],
-                    SentTrafficServicer(traffic, lags, looks),
+                    SentTrafficServicer(traffic, lags),
                 ),
                 authentication,
                 ports.settings_contract,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from prometheus_client.core import Metric
 
@@ -35,6 +36,8 @@ from storage.tables.consumer_offsets import topic_and_group
 
 GROUP_LABELS: Final = ("consumer_group", "topic", "is_retry", "is_system")
 WAIT_S: Final = 0.05  # for groups' numbers of now
+REST_RATIO: Final = 19.0
+"""So many times as long as a look at the groups took nobody looks again: that is a twentieth of a core."""
 
 
 @dataclass(slots=True)
@@ -49,22 +52,44 @@ class TopicLag:
     ready_since_ms: int = 0
 
 
-class GroupLags:
-    """Where all groups are in all topics; one thread at a time."""
+class GroupsSeen(NamedTuple):
+    """The names of all groups, where each is in its topics, and when that was so: Unix ms."""
 
-    def __init__(self, reader: StoreReader, leasing: Leasing) -> None:
+    names: set[str]
+    lags: Sequence[tuple[tuple[str, ...], TopicLag]]
+    at_ms: int
+
+
+class GroupLags:
+    """Where all groups are in all topics, looked at in ``thread``, which is one thread of its own."""
+
+    def __init__(self, reader: StoreReader, leasing: Leasing, thread: Executor) -> None:
         self._reader = reader
         self._leasing = leasing
+        self._thread = thread
+        self._guard = threading.Lock()
+        self._looking: Future[GroupsSeen] | None = None
+        self._looks_again_at = 0.0
         self._times: dict[tuple[str, int, int], int] = {}  # of records that are the oldest ones
         self._ends: dict[tuple[str, int], int] = {}
         self._seen: tuple[object, ...] = ()  # what they are of
         self.seconds = 0.0  # that the last look took
 
-    def look(self) -> tuple[set[str], list[tuple[tuple[str, ...], TopicLag]]]:
-        """Return the names of all groups, and where each is in its topics; those beyond the most together.
+    def latest(self) -> Future[GroupsSeen]:
+        """Return where groups are, or were a moment ago. Raises StoreClosed once the reader is at its end."""
+        with self._guard:
+            looking = self._looking
+            if looking is None or (looking.done() and time.monotonic() >= self._looks_again_at):
+                looking = self._looking = self._thread.submit(self._look)
+            return looking
 
-        Raises StoreClosed once the reader is at its end.
-        """
+    def _look(self) -> GroupsSeen:
+        seen = self.look()
+        self._looks_again_at = time.monotonic() + REST_RATIO * self.seconds
+        return seen
+
+    def look(self) -> GroupsSeen:
+        """Look at all groups in all topics; those beyond the most are together."""
         begun = time.monotonic()
         places = list(self._places())
         names = {group for group, _ in places} | {each.name for each in self._reader.groups.all()}
@@ -91,10 +116,11 @@ class GroupLags:
                 lag.ready_since_ms = _older(lag.ready_since_ms, since)
         self._times = times
         self.seconds = time.monotonic() - begun
-        return names, [
+        lags = [
             ((group, topic, flag(topic.startswith(RETRY_PREFIX)), is_system(topic, group)), lag)
             for (group, topic), lag in found.items()
         ]
+        return GroupsSeen(names, lags, time.time_ns() // 1_000_000)
 
     def _ends_of(self, topics: set[str]) -> dict[tuple[str, int], int]:
         """Return where the queues of topics end; while nothing has come since the last look, what it found."""
@@ -135,14 +161,11 @@ class GroupLags:
 
 
 class ReaderCollector:
-    """Reads the store in the scrape's thread, and where groups are in one of its own: that may take longer.
-
-    A scrape waits ``WAIT_S`` for it, and then shows what was found last.
-    """
+    """Reads the store in the scrape's thread; it waits ``WAIT_S`` for where groups are, or shows what was so last."""
 
     def __init__(
         self, reader: StoreReader, catch_up: CatchUp, leasing: Leasing, traffic: Traffic,
-        arrivals: Arrivals, budget: Budget, lags: GroupLags, thread: Executor,
+        arrivals: Arrivals, budget: Budget, lags: GroupLags,
     ) -> None:  # fmt: skip
         self._reader = reader
         self._catch_up = catch_up
@@ -150,10 +173,8 @@ class ReaderCollector:
         self._traffic = traffic
         self._arrivals = arrivals
         self._budget = budget
-        self._thread = thread
         self._lags = lags
-        self._looking: Future[tuple[set[str], list[tuple[tuple[str, ...], TopicLag]]]] | None = None
-        self._found: tuple[set[str], list[tuple[tuple[str, ...], TopicLag]]] | None = None
+        self._seen: GroupsSeen | None = None
 
     def collect(self) -> Iterator[Metric]:
         """Yield the families."""
@@ -216,17 +237,11 @@ class ReaderCollector:
         )
 
     def _groups(self) -> Iterator[Metric]:
-        looking, self._looking = self._looking, None
-        if looking is not None and looking.done():
-            self._found, looking = looking.result(), None
-        self._looking = looking or self._thread.submit(self._lags.look)
         with suppress(TimeoutError):
-            is_quick = self._lags.seconds <= WAIT_S
-            self._found = self._looking.result(WAIT_S if is_quick else 0)
-            self._looking = None
-        if self._found is None:
+            self._seen = self._lags.latest().result(WAIT_S)
+        if self._seen is None:
             return
-        names, lags = self._found
+        names, lags, _ = self._seen
         now_ms = time.time_ns() // 1_000_000
 
         def rows(value: str) -> list[Row]:

@@ -12,7 +12,7 @@ from leasing import Consumer, create_topic, put
 from three_services import ThreeServices, three_services
 
 from penstock.v1 import reader_pb2, traffic_pb2, traffic_pb2_grpc
-from services.reader import traffic_servicer
+from services.reader import metrics
 from services.reader.metrics import GroupLags
 
 
@@ -34,7 +34,7 @@ def traffic(services: ThreeServices, service: str) -> traffic_pb2.TrafficReport:
 def test_messages_are_counted_where_they_go(
     services: ThreeServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(traffic_servicer, "REST_RATIO", 0.0)
+    monkeypatch.setattr(metrics, "REST_RATIO", 0.0)
     create_topic(services, "orders", queues=2)
     begun_ms = time.time_ns() // 1_000_000
     put(services, "orders", b"a", b"b", b"c", queue_id=0)
