@@ -1,43 +1,4 @@
-"""Exceptions of client calls, as a tree::
-
-    PenstockError
-    ├── the request was refused; nothing was stored
-    │   ├── InvalidArgument      ``field`` or ``record_index`` names what is wrong
-    │   │   └── QueueNotFound    the topic has fewer queues
-    │   ├── NotFound
-    │   │   ├── TopicNotFound    there is no topic of that name
-    │   │   ├── GroupNotFound    there is no consumer group of that name
-    │   │   ├── MessageNotFound  no message is stored under that id
-    │   │   ├── UserNotFound     there is no account of that name
-    │   │   ├── PolicyNotFound   the account has no policy for the resource
-    │   │   └── StageNotFound    a commit names an attempt that is not staged
-    │   ├── TopicExists          a topic of that name exists
-    │   ├── GroupExists          a consumer group of that name exists
-    │   ├── UserExists           an account of that name exists
-    │   ├── PolicyExists         the account has a policy for the resource with that decision
-    │   ├── TransactionExists    messages of another run are pending under the transaction id
-    │   ├── StageExists          an attempt of that id is staged already
-    │   ├── ResourceExhausted    full or busy; if ``retry_delay_ms`` is above 0, try again then
-    │   ├── OffsetOutOfRange     a consumer is beyond the end of its queue
-    │   ├── Unauthenticated      no user is known by what the call carries
-    │   ├── PermissionDenied     no policy allows the user what it asks for
-    │   └── Unimplemented        this version does not serve it
-    ├── FailedPrecondition       read-only after a failed write, or a device fails; not acknowledged
-    ├── the service did not answer
-    │   ├── Unavailable          not reachable, or too busy to take the call
-    │   ├── DeadlineExceeded     no answer in time
-    │   └── Cancelled            the caller's side cancelled it
-    ├── UnknownOutcome           a produce had no answer; the same call with its ``token`` finds out
-    ├── TransactionRefused       a transaction did not end as asked; see ``state``
-    ├── DataLoss                 a stored record is damaged; ``next_offset`` is after it
-    ├── UnreadableBody           a body cannot be decompressed; its record is whole
-    ├── IndexDamaged             a query by key may lack records of a range until the index is rebuilt
-    ├── BatchFull                the record does not fit into the batch any more
-    ├── TableNotStored           a table was stored in part; ``token`` goes on
-    ├── DeliveryFailed           some sends of a producer failed; ``errors`` has each
-    ├── ServiceFailed            a bug of the service (INTERNAL, UNKNOWN and the rest)
-    ├── UsedElsewhere            used in another event loop, or in a forked process
-    └── ClientClosed             used after close
+"""Exceptions of client calls; docs/client.md lists them.
 
 Each carries ``code`` (the gRPC status), ``message``, ``reason`` (a machine-readable word, if the
 service gave one) and, as ``__cause__``, the error of the transport.
@@ -443,21 +404,19 @@ class RpcError(Protocol):
         """Return what came with the status."""
 
 
-def from_rpc_error(error: RpcError, *, not_found: type[NotFound] = NotFound) -> PenstockError:
-    """Return the exception for a failed call; ``not_found`` is what NOT_FOUND means to that call."""
+def from_rpc_error(error: RpcError) -> PenstockError:
+    """Return the exception for a failed call."""
     status = status_pb2.Status()
     for key, value in error.trailing_metadata() or ():
         if key == _DETAILS_KEY and isinstance(value, bytes):
             status.MergeFromString(value)
-    return _build(error.code(), error.details() or "", status, not_found)
+    return _build(error.code(), error.details() or "", status)
 
 
 def from_failure(failure: common_pb2.Failure) -> PenstockError:
     """Return the exception for one refused frame of a produce stream."""
     code = _CODES.get(failure.code, grpc.StatusCode.UNKNOWN)
     kind = _BY_REASON.get(failure.reason) or _BY_CODE.get(code, ServiceFailed)
-    if kind is NotFound:  # of a writer that gives no reasons
-        kind = TopicNotFound
     return kind(
         failure.message,
         code=code,
@@ -467,9 +426,7 @@ def from_failure(failure: common_pb2.Failure) -> PenstockError:
     )
 
 
-def _build(
-    code: grpc.StatusCode, message: str, status: status_pb2.Status, not_found: type[NotFound]
-) -> PenstockError:
+def _build(code: grpc.StatusCode, message: str, status: status_pb2.Status) -> PenstockError:
     reason, field, record_index, retry_delay_ms = "", "", -1, 0
     for detail in status.details:
         info = error_details_pb2.ErrorInfo()
@@ -486,8 +443,6 @@ def _build(
     if code is grpc.StatusCode.DATA_LOSS:
         return DataLoss(message, reason=reason)
     kind = _BY_REASON.get(reason) or _BY_CODE.get(code, ServiceFailed)
-    if kind is NotFound:
-        kind = not_found
     if kind is Cancelled and message not in CANCELLED_HERE:
         kind = Unavailable  # too many calls wait there
     return kind(

@@ -16,7 +16,7 @@ PACKAGES = (*PRODUCT, "bench")
 GENERATED = {ROOT / "penstock" / "v1", ROOT / "services" / "gateway" / "v2"}
 MODULE_LINES_MAX = 400
 LONG_MODULES: dict[str, str] = {  # a longer module, and why it is one noun
-    "penstock/errors.py": "every error of the client, and the tree of them",
+    "penstock/errors.py": "every error of the client",
     "services/config/groups.py": "every setting of the services, each declared once",
     "storage/leases/group_topic.py": "a group in a topic: hands out, and settles by handle",
     "storage/leases/leases.py": "every call about leases, and the one lock that they are made under",

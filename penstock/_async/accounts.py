@@ -17,7 +17,6 @@ from penstock.calls.accounts import (
     users_of,
 )
 from penstock.calls.call import Call, nothing
-from penstock.errors import UserNotFound
 from penstock.requests import build
 from penstock.retry import Repeat
 from penstock.v1 import accounts_pb2 as pb
@@ -59,7 +58,7 @@ class AsyncAccounts(AsyncConnection):
             limits=None if limits is None else build(pb.Limits, **asdict(limits)),
             reset_limits=reset_limits,
         )
-        call = Call(wire.UPDATE_USER, request, updated_user_of, not_found=UserNotFound)
+        call = Call(wire.UPDATE_USER, request, updated_user_of)
         return await self.run(call, timeout_s=timeout_s)
 
     async def add_secret(self, name: str, *, timeout_s: float | None = None) -> NewSecret:
@@ -68,15 +67,13 @@ class AsyncAccounts(AsyncConnection):
         Raises UserNotFound, and InvalidArgument for a user with two.
         """
         request = build(pb.UpdateUserRequest, name=name, add_secret=True)
-        call = Call(
-            wire.UPDATE_USER, request, new_secret_of, repeat=Repeat.NEVER, not_found=UserNotFound
-        )
+        call = Call(wire.UPDATE_USER, request, new_secret_of, repeat=Repeat.NEVER)
         return await self.run(call, timeout_s=timeout_s)
 
     async def delete_user(self, name: str, *, timeout_s: float | None = None) -> None:
         """Delete a user and its policies. Raises UserNotFound."""
         request = build(pb.DeleteUserRequest, name=name)
-        call = Call(wire.DELETE_USER, request, nothing, repeat=Repeat.NEVER, not_found=UserNotFound)
+        call = Call(wire.DELETE_USER, request, nothing, repeat=Repeat.NEVER)
         await self.run(call, timeout_s=timeout_s)
 
     async def users(self, *, timeout_s: float | None = None) -> list[User]:
@@ -95,7 +92,7 @@ class AsyncAccounts(AsyncConnection):
         message = build(pb.Policy, **asdict(policy))
         request = build(pb.PutPolicyRequest, policy=message, exists=exists)
         repeat = Repeat.NEVER if exists is False else Repeat.SAFE  # which would find it there
-        call = Call(wire.PUT_POLICY, request, policy_of, repeat=repeat, not_found=UserNotFound)
+        call = Call(wire.PUT_POLICY, request, policy_of, repeat=repeat)
         return await self.run(call, timeout_s=timeout_s)
 
     async def delete_policies(
@@ -105,10 +102,7 @@ class AsyncAccounts(AsyncConnection):
         PolicyNotFound.
         """
         request = build(pb.DeletePoliciesRequest, user=user, resource=resource)
-        call = Call(
-            wire.DELETE_POLICIES, request, deleted_count_of, repeat=Repeat.NEVER,
-            not_found=UserNotFound,
-        )  # fmt: skip
+        call = Call(wire.DELETE_POLICIES, request, deleted_count_of, repeat=Repeat.NEVER)
         return await self.run(call, timeout_s=timeout_s)
 
     async def policies(self, user: str = "", *, timeout_s: float | None = None) -> list[Policy]:

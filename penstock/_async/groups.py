@@ -16,7 +16,6 @@ from penstock.calls.groups import (
     settings_of,
     target_of,
 )
-from penstock.errors import GroupNotFound
 from penstock.group_values import (
     Begin,
     ConnectedClient,
@@ -69,7 +68,7 @@ class AsyncGroups(AsyncConnection):
         """Change the given settings of a group and return it."""
         settings = settings_of(name, retry_max_times, orderly, paused, backoff, begin)
         request = build(groups_pb2.UpdateGroupRequest, settings=settings)
-        call = Call(wire.UPDATE_GROUP, request, group_of, not_found=GroupNotFound)
+        call = Call(wire.UPDATE_GROUP, request, group_of)
         return await self.run(call, timeout_s=timeout_s)
 
     async def describe_group(
@@ -77,7 +76,7 @@ class AsyncGroups(AsyncConnection):
     ) -> GroupDescription:
         """Return a group's settings and its progress in one topic, or in all of its topics."""
         request = build(groups_pb2.DescribeGroupRequest, group=name, topic=topic)
-        call = Call(wire.DESCRIBE_GROUP, request, description_of, not_found=GroupNotFound)
+        call = Call(wire.DESCRIBE_GROUP, request, description_of)
         return await self.run(call, timeout_s=timeout_s)
 
     async def group_settings(self, *, timeout_s: float | None = None) -> list[Group]:
@@ -100,9 +99,7 @@ class AsyncGroups(AsyncConnection):
     async def delete_group(self, name: str, *, timeout_s: float | None = None) -> None:
         """Delete a group's settings, leases and offsets; its dead letters stay."""
         request = build(groups_pb2.DeleteGroupRequest, group=name)
-        call = Call(
-            wire.DELETE_GROUP, request, nothing, repeat=Repeat.NEVER, not_found=GroupNotFound
-        )
+        call = Call(wire.DELETE_GROUP, request, nothing, repeat=Repeat.NEVER)
         await self.run(call, timeout_s=timeout_s)
 
     async def reset_group(

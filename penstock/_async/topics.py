@@ -8,7 +8,6 @@ from penstock import wire
 from penstock._async.connection import AsyncConnection
 from penstock.calls.call import Call, nothing
 from penstock.calls.topics import description_of, stored_queues_of, topic_of, topics_of
-from penstock.errors import TopicNotFound
 from penstock.requests import build
 from penstock.retry import Repeat
 from penstock.v1 import reader_pb2, writer_pb2
@@ -65,7 +64,7 @@ class AsyncTopics(AsyncConnection):
     ) -> TopicDescription:
         """Return a topic and the offsets of its queues."""
         request = build(writer_pb2.DescribeTopicRequest, name=name)
-        call = Call(wire.DESCRIBE_TOPIC, request, description_of, not_found=TopicNotFound)
+        call = Call(wire.DESCRIBE_TOPIC, request, description_of)
         return await self.run(call, timeout_s=timeout_s)
 
     async def stored_queues(
@@ -76,7 +75,7 @@ class AsyncTopics(AsyncConnection):
         The reader answers it, with what consumers can see. Topics that do not exist are left out.
         """
         request = build(reader_pb2.ListQueuesRequest, topics=list(topics))
-        call = Call(wire.LIST_QUEUES, request, stored_queues_of, not_found=TopicNotFound)
+        call = Call(wire.LIST_QUEUES, request, stored_queues_of)
         return await self.run(call, timeout_s=timeout_s)
 
     async def update_topic(
@@ -106,7 +105,7 @@ class AsyncTopics(AsyncConnection):
             attributes=dict(attributes or {}),
             force=force,
         )
-        call = Call(wire.UPDATE_TOPIC, request, topic_of, not_found=TopicNotFound)
+        call = Call(wire.UPDATE_TOPIC, request, topic_of)
         topic = await self.run(call, timeout_s=timeout_s)
         self._queue_counts.forget(name)
         return topic
@@ -114,9 +113,7 @@ class AsyncTopics(AsyncConnection):
     async def delete_topic(self, name: str, *, timeout_s: float | None = None) -> None:
         """Delete a topic; its records stay in the commit log until that is cut."""
         request = build(writer_pb2.DeleteTopicRequest, name=name)
-        call = Call(
-            wire.DELETE_TOPIC, request, nothing, repeat=Repeat.NEVER, not_found=TopicNotFound
-        )
+        call = Call(wire.DELETE_TOPIC, request, nothing, repeat=Repeat.NEVER)
         await self.run(call, timeout_s=timeout_s)
         self._queue_counts.forget(name)
 

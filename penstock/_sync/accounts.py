@@ -18,7 +18,6 @@ from penstock.calls.accounts import (
     users_of,
 )
 from penstock.calls.call import Call, nothing
-from penstock.errors import UserNotFound
 from penstock.requests import build
 from penstock.retry import Repeat
 from penstock.v1 import accounts_pb2 as pb
@@ -60,7 +59,7 @@ class Accounts(Connection):
             limits=None if limits is None else build(pb.Limits, **asdict(limits)),
             reset_limits=reset_limits,
         )
-        call = Call(wire.UPDATE_USER, request, updated_user_of, not_found=UserNotFound)
+        call = Call(wire.UPDATE_USER, request, updated_user_of)
         return self.run(call, timeout_s=timeout_s)
 
     def add_secret(self, name: str, *, timeout_s: float | None = None) -> NewSecret:
@@ -69,15 +68,13 @@ class Accounts(Connection):
         Raises UserNotFound, and InvalidArgument for a user with two.
         """
         request = build(pb.UpdateUserRequest, name=name, add_secret=True)
-        call = Call(
-            wire.UPDATE_USER, request, new_secret_of, repeat=Repeat.NEVER, not_found=UserNotFound
-        )
+        call = Call(wire.UPDATE_USER, request, new_secret_of, repeat=Repeat.NEVER)
         return self.run(call, timeout_s=timeout_s)
 
     def delete_user(self, name: str, *, timeout_s: float | None = None) -> None:
         """Delete a user and its policies. Raises UserNotFound."""
         request = build(pb.DeleteUserRequest, name=name)
-        call = Call(wire.DELETE_USER, request, nothing, repeat=Repeat.NEVER, not_found=UserNotFound)
+        call = Call(wire.DELETE_USER, request, nothing, repeat=Repeat.NEVER)
         self.run(call, timeout_s=timeout_s)
 
     def users(self, *, timeout_s: float | None = None) -> list[User]:
@@ -96,7 +93,7 @@ class Accounts(Connection):
         message = build(pb.Policy, **asdict(policy))
         request = build(pb.PutPolicyRequest, policy=message, exists=exists)
         repeat = Repeat.NEVER if exists is False else Repeat.SAFE  # which would find it there
-        call = Call(wire.PUT_POLICY, request, policy_of, repeat=repeat, not_found=UserNotFound)
+        call = Call(wire.PUT_POLICY, request, policy_of, repeat=repeat)
         return self.run(call, timeout_s=timeout_s)
 
     def delete_policies(
@@ -106,10 +103,7 @@ class Accounts(Connection):
         PolicyNotFound.
         """
         request = build(pb.DeletePoliciesRequest, user=user, resource=resource)
-        call = Call(
-            wire.DELETE_POLICIES, request, deleted_count_of, repeat=Repeat.NEVER,
-            not_found=UserNotFound,
-        )  # fmt: skip
+        call = Call(wire.DELETE_POLICIES, request, deleted_count_of, repeat=Repeat.NEVER)
         return self.run(call, timeout_s=timeout_s)
 
     def policies(self, user: str = "", *, timeout_s: float | None = None) -> list[Policy]:

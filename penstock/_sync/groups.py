@@ -17,7 +17,6 @@ from penstock.calls.groups import (
     settings_of,
     target_of,
 )
-from penstock.errors import GroupNotFound
 from penstock.group_values import (
     Begin,
     ConnectedClient,
@@ -70,7 +69,7 @@ class Groups(Connection):
         """Change the given settings of a group and return it."""
         settings = settings_of(name, retry_max_times, orderly, paused, backoff, begin)
         request = build(groups_pb2.UpdateGroupRequest, settings=settings)
-        call = Call(wire.UPDATE_GROUP, request, group_of, not_found=GroupNotFound)
+        call = Call(wire.UPDATE_GROUP, request, group_of)
         return self.run(call, timeout_s=timeout_s)
 
     def describe_group(
@@ -78,7 +77,7 @@ class Groups(Connection):
     ) -> GroupDescription:
         """Return a group's settings and its progress in one topic, or in all of its topics."""
         request = build(groups_pb2.DescribeGroupRequest, group=name, topic=topic)
-        call = Call(wire.DESCRIBE_GROUP, request, description_of, not_found=GroupNotFound)
+        call = Call(wire.DESCRIBE_GROUP, request, description_of)
         return self.run(call, timeout_s=timeout_s)
 
     def group_settings(self, *, timeout_s: float | None = None) -> list[Group]:
@@ -101,9 +100,7 @@ class Groups(Connection):
     def delete_group(self, name: str, *, timeout_s: float | None = None) -> None:
         """Delete a group's settings, leases and offsets; its dead letters stay."""
         request = build(groups_pb2.DeleteGroupRequest, group=name)
-        call = Call(
-            wire.DELETE_GROUP, request, nothing, repeat=Repeat.NEVER, not_found=GroupNotFound
-        )
+        call = Call(wire.DELETE_GROUP, request, nothing, repeat=Repeat.NEVER)
         self.run(call, timeout_s=timeout_s)
 
     def reset_group(

@@ -9,7 +9,6 @@ from penstock import wire
 from penstock._sync.connection import Connection
 from penstock.calls.call import Call, nothing
 from penstock.calls.topics import description_of, stored_queues_of, topic_of, topics_of
-from penstock.errors import TopicNotFound
 from penstock.requests import build
 from penstock.retry import Repeat
 from penstock.v1 import reader_pb2, writer_pb2
@@ -64,7 +63,7 @@ class Topics(Connection):
     def describe_topic(self, name: str, *, timeout_s: float | None = None) -> TopicDescription:
         """Return a topic and the offsets of its queues."""
         request = build(writer_pb2.DescribeTopicRequest, name=name)
-        call = Call(wire.DESCRIBE_TOPIC, request, description_of, not_found=TopicNotFound)
+        call = Call(wire.DESCRIBE_TOPIC, request, description_of)
         return self.run(call, timeout_s=timeout_s)
 
     def stored_queues(
@@ -75,7 +74,7 @@ class Topics(Connection):
         The reader answers it, with what consumers can see. Topics that do not exist are left out.
         """
         request = build(reader_pb2.ListQueuesRequest, topics=list(topics))
-        call = Call(wire.LIST_QUEUES, request, stored_queues_of, not_found=TopicNotFound)
+        call = Call(wire.LIST_QUEUES, request, stored_queues_of)
         return self.run(call, timeout_s=timeout_s)
 
     def update_topic(
@@ -105,7 +104,7 @@ class Topics(Connection):
             attributes=dict(attributes or {}),
             force=force,
         )
-        call = Call(wire.UPDATE_TOPIC, request, topic_of, not_found=TopicNotFound)
+        call = Call(wire.UPDATE_TOPIC, request, topic_of)
         topic = self.run(call, timeout_s=timeout_s)
         self._queue_counts.forget(name)
         return topic
@@ -113,9 +112,7 @@ class Topics(Connection):
     def delete_topic(self, name: str, *, timeout_s: float | None = None) -> None:
         """Delete a topic; its records stay in the commit log until that is cut."""
         request = build(writer_pb2.DeleteTopicRequest, name=name)
-        call = Call(
-            wire.DELETE_TOPIC, request, nothing, repeat=Repeat.NEVER, not_found=TopicNotFound
-        )
+        call = Call(wire.DELETE_TOPIC, request, nothing, repeat=Repeat.NEVER)
         self.run(call, timeout_s=timeout_s)
         self._queue_counts.forget(name)
 

@@ -64,7 +64,6 @@ class Call(Generic[T]):
     request: Any
     interpret: Callable[[Any], T]
     repeat: Repeat = Repeat.SAFE
-    not_found: type[NotFound] = NotFound
     wait_ms: int = 0  # how long the service is asked to wait, on top of the timeout
     with_producer: Callable[[bytes], Any] | None = None  # the request with a producer's field
     token: str = ""  # of the same call, whose outcome was unknown
@@ -80,7 +79,7 @@ class Call(Generic[T]):
 
     def error_of(self, error: RpcError, way: Way = _PLAIN) -> PenstockError:
         """Return what a failed attempt is to be raised as."""
-        return with_way(from_rpc_error(error, not_found=self.not_found), way)
+        return with_way(from_rpc_error(error), way)
 
 
 def nothing(_: object) -> None:

@@ -8,7 +8,6 @@ from typing import Final
 from penstock import wire
 from penstock.calls.call import Call
 from penstock.calls.records import damages
-from penstock.errors import TopicNotFound
 from penstock.framing import WithRecords
 from penstock.group_values import MessageTrack, TrackState
 from penstock.leased import Received, RefusedHandle
@@ -66,7 +65,7 @@ def receive(
             damaged=damages(front.damaged),
         )
 
-    return Call(wire.RECEIVE, request, received, not_found=TopicNotFound, wait_ms=wait_ms)
+    return Call(wire.RECEIVE, request, received, wait_ms=wait_ms)
 
 
 def acknowledge(group: str, topic: str, handles: bytes) -> Call[list[RefusedHandle]]:
@@ -127,12 +126,7 @@ def track(
         queue_offset=queue_offset,
         commit_offset=commit_offset,
     )
-    return Call(
-        wire.TRACK_MESSAGE,
-        request,
-        lambda answer: list(map(_track, answer.groups)),
-        not_found=TopicNotFound,
-    )
+    return Call(wire.TRACK_MESSAGE, request, lambda answer: list(map(_track, answer.groups)))
 
 
 def _track(track: leases_pb2.MessageTrack) -> MessageTrack:
@@ -153,5 +147,4 @@ def _of_handles(method: Method, request: object) -> Call[list[RefusedHandle]]:
             RefusedHandle(index=each.index, problem=leases_pb2.HandleProblem.Name(each.problem))
             for each in answer.refused
         ],
-        not_found=TopicNotFound,
     )

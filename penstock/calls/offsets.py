@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeGuard
 
 from penstock import wire
 from penstock.calls.call import Call
-from penstock.errors import InvalidArgument, TopicNotFound
+from penstock.errors import InvalidArgument
 from penstock.requests import build, value_of
 from penstock.v1 import reader_pb2
 from penstock.values import GroupOffset, OffsetRange
@@ -41,12 +41,7 @@ def find(
         position=wanted,
         timestamp_ms=time_ms,
     )
-    return Call(
-        wire.QUERY_OFFSET,
-        request,
-        lambda answer: value_of(OffsetRange, answer),
-        not_found=TopicNotFound,
-    )
+    return Call(wire.QUERY_OFFSET, request, lambda answer: value_of(OffsetRange, answer))
 
 
 def commit(group: str, topic: str, *, queue_id: int, queue_offset: int) -> Call[None]:
@@ -58,7 +53,7 @@ def commit(group: str, topic: str, *, queue_id: int, queue_offset: int) -> Call[
         queue_id=queue_id,
         queue_offset=queue_offset,
     )
-    return Call(wire.COMMIT_OFFSET, request, lambda _: None, not_found=TopicNotFound)
+    return Call(wire.COMMIT_OFFSET, request, lambda _: None)
 
 
 def of_group(group: str, topic: str) -> Call[list[GroupOffset]]:
@@ -67,7 +62,6 @@ def of_group(group: str, topic: str) -> Call[list[GroupOffset]]:
         wire.FETCH_OFFSETS,
         build(reader_pb2.FetchOffsetsRequest, group=group, topic=topic),
         lambda answer: [value_of(GroupOffset, each) for each in answer.offsets],
-        not_found=TopicNotFound,
     )
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from penstock import wire
 from penstock.calls.call import Call
-from penstock.errors import TopicNotFound
 from penstock.requests import FRAME_OVERHEAD_MAX, REQUEST_BYTES_MAX, build, check_size
 from penstock.retry import Repeat
 from penstock.tracing import traced
@@ -29,7 +28,6 @@ def messages(
         data,
         lambda response: [_stored(each, response.repeated) for each in response.results],
         repeat=Repeat.ONCE,
-        not_found=TopicNotFound,
         with_producer=lambda field: data + field,
         token=token,
     )
@@ -52,7 +50,6 @@ def batch_of(
         (b"", *records),
         stored_batch,
         repeat=Repeat.ONCE,
-        not_found=TopicNotFound,
         with_producer=lambda field: (field, *records),
         token=token,
     )

@@ -8,7 +8,6 @@ from typing import Final
 
 from penstock import wire
 from penstock.calls.call import Call
-from penstock.errors import MessageNotFound, TopicNotFound
 from penstock.framing import WithRecords
 from penstock.record import Record, Records
 from penstock.requests import build, value_of
@@ -44,7 +43,7 @@ def pull(
         tag_expression=tag,
         wait_ms=wait_ms,
     )
-    return Call(wire.PULL, request, pull_result, not_found=TopicNotFound, wait_ms=wait_ms)
+    return Call(wire.PULL, request, pull_result, wait_ms=wait_ms)
 
 
 def pull_stream(
@@ -62,9 +61,7 @@ def pull_stream(
         follow=follow,
         end_offset=end_offset,
     )
-    return Call(
-        wire.PULL_STREAM, request, pull_result, repeat=Repeat.NEVER, not_found=TopicNotFound
-    )
+    return Call(wire.PULL_STREAM, request, pull_result, repeat=Repeat.NEVER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +96,7 @@ def by_key(
         max_messages=page_size,
         page_token=page_token,
     )
-    return Call(wire.QUERY_BY_KEY, request, _key_page, not_found=TopicNotFound)
+    return Call(wire.QUERY_BY_KEY, request, _key_page)
 
 
 def by_id(message_id: str | int) -> Call[Record]:
@@ -108,12 +105,7 @@ def by_id(message_id: str | int) -> Call[Record]:
         request = build(reader_pb2.GetMessageRequest, message_id=message_id)
     else:
         request = build(reader_pb2.GetMessageRequest, commit_offset=message_id)
-    return Call(
-        wire.GET_MESSAGE,
-        request,
-        lambda response: Record.from_proto(response.record),
-        not_found=MessageNotFound,
-    )
+    return Call(wire.GET_MESSAGE, request, lambda response: Record.from_proto(response.record))
 
 
 def pull_result(answer: WithRecords) -> PullResult:

@@ -10,7 +10,7 @@ from numbers import Real
 from penstock import wire
 from penstock.calls.call import Call
 from penstock.calls.offsets import timestamp_ms
-from penstock.errors import InvalidArgument, TopicNotFound
+from penstock.errors import InvalidArgument
 from penstock.requests import build, value_of
 from penstock.v1 import timers_pb2
 from penstock.values import TimerCounts
@@ -25,7 +25,6 @@ def recall(handle: str, topic: str) -> Call[str]:
         wire.RECALL,
         build(timers_pb2.RecallRequest, recall_handle=handle, topic=topic),
         lambda answer: str(answer.unique_key),
-        not_found=TopicNotFound,
     )
 
 

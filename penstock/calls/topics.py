@@ -26,7 +26,7 @@ def queues_to_read(name: str) -> Call[tuple[int, ...]]:
         return tuple(queue.queue_id for queue in answer.queues)
 
     request = build(reader_pb2.ListQueuesRequest, topics=[name])
-    return Call(wire.LIST_QUEUES, request, queue_ids, not_found=TopicNotFound)
+    return Call(wire.LIST_QUEUES, request, queue_ids)
 
 
 def topic_of(topic: Any) -> Topic:

@@ -7,7 +7,7 @@ from typing import Final
 
 from penstock import wire
 from penstock.calls.call import Call
-from penstock.errors import TopicNotFound, TransactionRefused
+from penstock.errors import TransactionRefused
 from penstock.record import Records
 from penstock.requests import build, check_size, value_of
 from penstock.retry import Repeat
@@ -45,11 +45,7 @@ def prepare(
         immunity_s=immunity_s,
     )
     return Call(
-        wire.PREPARE,
-        request,
-        lambda answer: tuple(answer.transaction_ids),
-        repeat=Repeat.KNOWN,
-        not_found=TopicNotFound,
+        wire.PREPARE, request, lambda answer: tuple(answer.transaction_ids), repeat=Repeat.KNOWN
     )
 
 
