@@ -13,14 +13,11 @@ from storage.errors import (
     QueueNotFound,
     StoreBusy,
     StoreError,
-    StoreLocked,
     TopicNotFound,
 )
 from storage.format.names import consumer_group_problem
 from storage.leases.leases import Leases
 from storage.leases.values import (
-    GroupCounts,
-    LeaseTrack,
     OffsetCommit,
     QueueLeases,
     ReceivedBatch,
@@ -132,33 +129,6 @@ class ReaderLeases(Leases):
                 "queue_offset", f"is {offset.queue_offset}, and the queue ends at {high}"
             )
         return None
-
-    def topics_of(self, group: str) -> list[str]:
-        """Return the topics of which a group was handed messages here; none where another process leases."""
-        if not self.is_used:
-            return []
-        try:
-            return super().topics_of(group)
-        except StoreLocked:
-            return []
-
-    def tracks(self, topic: str, queue_id: int, queue_offset: int) -> list[LeaseTrack]:
-        """See ``Leases.tracks``; times are Unix ms. None where another process leases."""
-        if not self.is_used:
-            return []
-        try:
-            found = super().tracks(topic, queue_id, queue_offset)
-        except StoreLocked:
-            return []
-        unix_ms = self.clock.unix_ms
-        return [
-            each._replace(until_ms=unix_ms(each.until_ms)) if each.until_ms else each
-            for each in found
-        ]
-
-    def group_counts(self) -> list[GroupCounts]:
-        """Return what each group that was handed messages has under lease and waiting, by name."""
-        return super().group_counts() if self.is_used else []
 
     @property
     def problem(self) -> str:

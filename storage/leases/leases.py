@@ -19,6 +19,7 @@ from storage.errors import (
     StoreError,
     StoreFailed,
     StoreFull,
+    StoreLocked,
     TopicNotFound,
 )
 from storage.files.filesystem import FileSystem, OsFileSystem
@@ -372,25 +373,43 @@ class Leases:
     def tracks(self, topic: str, queue_id: int, queue_offset: int) -> list[LeaseTrack]:
         """Return what each group that was handed messages of a topic did with one of them, by group.
 
-        The topic may be a retry topic. Times are those of ``clock``.
+        The topic may be a retry topic. Times are Unix ms. None where another process leases.
         """
         incarnation, now_ms = self.queues.reader.incarnation_of(topic), self.clock.now_ms()
         found = []
+        topics = self._known()
         with self._guard:
-            self._opened()
-            for held in self._topics.values():
+            for held in topics:
                 if topic in (held.topic, *retry_topics(held.group, held.topic)):
                     queue = held.queue_of(topic, queue_id)
                     if queue is None or queue.name.incarnation != incarnation:
                         found.append(LeaseTrack(held.group, TrackState.READY))
                     else:
                         found.append(queue.track(queue_offset, now_ms, self._owners))
-        return sorted(found, key=lambda track: track.group)
+        unix_ms = self.clock.unix_ms
+        return [
+            track._replace(until_ms=unix_ms(track.until_ms)) if track.until_ms else track
+            for track in sorted(found, key=lambda track: track.group)
+        ]
+
+    def _known(self) -> list[GroupTopic]:
+        """Return all leases; none of a store of which nothing was leased, or of which another process leases.
+
+        Once opened it waits for no lock.
+        """
+        if self._journal is None:
+            if not self.is_used:
+                return []
+            try:
+                with self._guard:
+                    self._opened()
+            except StoreLocked:
+                return []
+        return list(self._topics.values())
 
     def group_counts(self) -> list[GroupCounts]:
         """Return what each group that was handed messages has under lease and waiting, by name."""
-        with self._guard:
-            self._opened()
+        self._known()
         found: dict[str, GroupCounts] = {}
         for group, _, queues in self.all_progress():
             counts = found.get(group, GroupCounts(group, 0, 0))
@@ -409,11 +428,8 @@ class Leases:
             yield group, topic, queues
 
     def topics_of(self, group: str) -> list[str]:
-        """Return the topics of which a group was handed messages, sorted. Once opened it waits for no lock."""
-        if self._journal is None:
-            with self._guard:
-                self._opened()
-        return sorted(topic for name, topic in list(self._topics) if name == group)
+        """Return the topics of which a group was handed messages here, sorted. Once opened it waits for no lock."""
+        return sorted(held.topic for held in self._known() if held.group == group)
 
     def reset(
         self,
