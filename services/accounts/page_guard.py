@@ -39,25 +39,19 @@ def _contexts(settings: ProcessSettings) -> Callable[[], ssl.SSLContext] | None:
     cert, key = settings.tls_cert, settings.tls_key
     if cert is None or key is None:
         return None
-    files, context = ChangedFiles([cert, key]), _context(cert, key)
+    files, context = ChangedFiles([cert, key]), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(cert, key)
 
     def current() -> ssl.SSLContext:
-        nonlocal context
         if files.look():
             try:
                 identity(cert, key)
-                context = _context(cert, key)
+                context.load_cert_chain(cert, key)
             except (BadTlsFile, OSError):  # the process's port says so
                 files.again()
         return context
 
     return current
-
-
-def _context(cert: Path, key: Path) -> ssl.SSLContext:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(cert, key)
-    return context
 
 
 def _admission(rules: Callable[[], Rules]) -> Callable[[str, str], HTTPStatus]:

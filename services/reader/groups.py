@@ -6,6 +6,7 @@ from typing import Final
 
 from penstock.v1 import groups_pb2
 from services.rpc.status import InvalidArgument
+from services.wire import message_from
 from storage.tables.backoff import Backoff, CustomizedBackoff, ExponentialBackoff
 from storage.tables.groups import Begin, GroupConfig
 
@@ -13,6 +14,7 @@ _BEGINS: Final[dict[int, Begin]] = {
     groups_pb2.FROM_EARLIEST: "earliest",
     groups_pb2.FROM_LATEST: "latest",
 }
+_PLAIN: Final = ("retry_max_times", "orderly", "consume_enable")
 _BEGIN_NAMES: Final[dict[Begin, str]] = {"earliest": "FROM_EARLIEST", "latest": "FROM_LATEST"}
 
 
@@ -28,11 +30,7 @@ def begin_of(value: int, field: str = "begin") -> Begin | None:
 def changed_group(group: GroupConfig, settings: groups_pb2.GroupSettings) -> GroupConfig:
     """Return a group with the settings that are given. Raises InvalidMessage, InvalidArgument."""
     return group.changed(
-        retry_max_times=(
-            settings.retry_max_times if settings.HasField("retry_max_times") else None
-        ),
-        orderly=settings.orderly if settings.HasField("orderly") else None,
-        consume_enable=settings.consume_enable if settings.HasField("consume_enable") else None,
+        **{name: getattr(settings, name) for name in _PLAIN if settings.HasField(name)},
         backoff=_backoff_of(settings.backoff) if settings.HasField("backoff") else None,
         begin=begin_of(settings.begin),
     )
@@ -50,19 +48,11 @@ def _backoff_of(backoff: groups_pb2.Backoff) -> Backoff:
 
 def settings_message(group: GroupConfig) -> groups_pb2.GroupSettings:
     """Return all settings of a group."""
-    backoff = group.backoff
-    message = groups_pb2.Backoff()
-    if isinstance(backoff, CustomizedBackoff):
-        message.customized.next_ms.extend(backoff.next_ms)
+    if isinstance(group.backoff, CustomizedBackoff):
+        customized = message_from(groups_pb2.CustomizedBackoff, group.backoff)
+        backoff = groups_pb2.Backoff(customized=customized)
     else:
-        message.exponential.initial_ms = backoff.initial_ms
-        message.exponential.max_ms = backoff.max_ms
-        message.exponential.multiplier = backoff.multiplier
-    return groups_pb2.GroupSettings(
-        name=group.name,
-        retry_max_times=group.retry_max_times,
-        orderly=group.orderly,
-        consume_enable=group.consume_enable,
-        backoff=message,
-        begin=_BEGIN_NAMES[group.begin],
-    )
+        exponential = message_from(groups_pb2.ExponentialBackoff, group.backoff)
+        backoff = groups_pb2.Backoff(exponential=exponential)
+    begin = _BEGIN_NAMES[group.begin]
+    return message_from(groups_pb2.GroupSettings, group, backoff=backoff, begin=begin)
