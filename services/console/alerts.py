@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from penstock import IndexerStatus, LeaseStatus, ReaderStatus, RetentionReport, WriterStatus
@@ -29,71 +30,53 @@ class Statuses(NamedTuple):
     leases: LeaseStatus | None
 
 
-def alerts_of(seen: Statuses, now_ms: int) -> list[Alert]:
-    """Return what is wrong, the worst first."""
+def alerts_of(seen: Statuses, now_ms: int) -> Iterator[Alert]:
+    """Yield what is wrong, the worst first."""
     writer, reader, indexer, retention, leases = seen
-    found = []
     if writer is not None and not writer.writable:
-        found.append(Alert("PenstockNotWritable", writer.problem or "The writer takes no writes."))
+        yield Alert("PenstockNotWritable", writer.problem or "The writer takes no writes.")
     if retention is not None and retention.refuses_appends:
-        found.append(
-            Alert(
-                "PenstockNotWritable",
-                retention.problem or "Appends are refused: the disk is full.",
-                f"They are taken again below {retention.force_percent} % of the disk.",
-            )
+        yield Alert(
+            "PenstockNotWritable",
+            retention.problem or "Appends are refused: the disk is full.",
+            f"They are taken again below {retention.force_percent} % of the disk.",
         )
     elif retention is not None and retention.used_percent > retention.force_percent:
-        found.append(
-            Alert(
-                "PenstockDiskNearRefusal",
-                f"The disk is {retention.used_percent} % used; from {retention.refuse_percent} % on appends are refused.",
-            )
+        yield Alert(
+            "PenstockDiskNearRefusal",
+            f"The disk is {retention.used_percent} % used; from {retention.refuse_percent} % on appends are refused.",
         )
     elif retention is not None and retention.problem:
-        found.append(Alert("PenstockRetention", retention.problem))
+        yield Alert("PenstockRetention", retention.problem)
     if leases is not None and leases.problem:
-        found.append(
-            Alert(
-                "PenstockLeases", leases.problem, "Nothing is leased until the reader starts again."
-            )
+        yield Alert(
+            "PenstockLeases", leases.problem, "Nothing is leased until the reader starts again."
         )
     if reader is not None and not reader.writer_alive:
-        found.append(Alert("PenstockDown", "The reader sees no living writer."))
+        yield Alert("PenstockDown", "The reader sees no living writer.")
     if indexer is not None and indexer.problem:
-        found.append(Alert("PenstockIndexBehind", f"The index is stopped: {indexer.problem}"))
+        yield Alert("PenstockIndexBehind", f"The index is stopped: {indexer.problem}")
     elif indexer is not None and indexer.confirm_offset - indexer.indexed_offset > BEHIND_BYTES_MAX:
-        found.append(Alert("PenstockIndexBehind", "The index is more than 64 MiB behind."))
+        yield Alert("PenstockIndexBehind", "The index is more than 64 MiB behind.")
     if writer is not None:
         if writer.appended_offset - writer.dispatched_offset > BEHIND_BYTES_MAX:
-            found.append(
-                Alert("PenstockDispatchBehind", "Consumers see less than is stored: 64 MiB.")
-            )
+            yield Alert("PenstockDispatchBehind", "Consumers see less than is stored: 64 MiB.")
         if writer.timers_late_ms > LATE_MS_MAX:
-            found.append(
-                Alert("PenstockDelayedMessagesLate", "Delayed messages are delivered late.")
-            )
+            yield Alert("PenstockDelayedMessagesLate", "Delayed messages are delivered late.")
         if writer.oldest_half_ms and now_ms - writer.oldest_half_ms > HALF_AGE_MS_MAX:
-            found.append(
-                Alert(
-                    "PenstockTransactionOld",
-                    "A transaction has been open for more than an hour.",
-                    "End it on the page of delayed messages and transactions.",
-                )
+            yield Alert(
+                "PenstockTransactionOld",
+                "A transaction has been open for more than an hour.",
+                "End it on the page of delayed messages and transactions.",
             )
         if writer.scrub_finding_count:
-            found.append(
-                Alert(
-                    "PenstockDamageFound",
-                    f"{writer.scrub_finding_count:,} findings since the writer's start: {writer.scrub_last_finding}",
-                    "penstock doctor STORE names each, and what repairs it.",
-                )
+            yield Alert(
+                "PenstockDamageFound",
+                f"{writer.scrub_finding_count:,} findings since the writer's start: {writer.scrub_last_finding}",
+                "penstock doctor STORE names each, and what repairs it.",
             )
     if indexer is not None and indexer.damaged_count:
-        found.append(
-            Alert(
-                "PenstockDamageFound",
-                f"{indexer.damaged_count:,} index files were damaged or missing, and rebuilt.",
-            )
+        yield Alert(
+            "PenstockDamageFound",
+            f"{indexer.damaged_count:,} index files were damaged or missing, and rebuilt.",
         )
-    return found

@@ -131,8 +131,7 @@ class Console:
     async def _take_form(self, page: Page) -> Response | None:
         """Read a form into the page; return why it is refused, None if it is not."""
         page.form = await _form(page.request)
-        token = page.form.get("form_token")
-        if not isinstance(token, str) or not self.sessions.is_form_token(page.session.id, token):
+        if not self.sessions.is_of(page.session.id, page.form):
             return page.show(
                 "problem.html",
                 status=403,
@@ -150,16 +149,13 @@ class Console:
 
     async def _session(self, request: Request) -> tuple[BrowserSession | None, bool]:
         session_id = request.cookies.get(COOKIE, "")
-        touch = request.headers.get("hx-request") != "true" and not request.url.path.endswith(
-            ".json"
-        )
-        session = await self.sessions.find(session_id, touch=touch)
+        session = await self.sessions.find(session_id, touch=not _is_of_open_page(request))
         if session is not None or self.settings.accounts:
             return session, False
-        return await self.sessions.open_for_everybody(), True
+        return await self.sessions.open("", ""), True
 
     def _to_sign_in(self, request: Request) -> Response:
-        if request.headers.get("hx-request") == "true" or request.url.path.endswith(".json"):
+        if _is_of_open_page(request):
             return Response(status_code=401, headers={"HX-Redirect": SIGN_IN})
         return RedirectResponse(SIGN_IN, status_code=303)
 
@@ -188,11 +184,8 @@ class Console:
         if not self.settings.accounts:
             return RedirectResponse("/", status_code=303)
         form = await _form(request, bytes_max=KEYS_BYTES_MAX)
-        name, secret, token = (
-            value if isinstance(value := form.get(key), str) else ""
-            for key in ("access_key", "secret_key", "form_token")
-        )
-        if not self.sessions.is_form_token(request.cookies.get(COOKIE, ""), token):
+        name, secret = (str(form.get(key, "")) for key in ("access_key", "secret_key"))
+        if not self.sessions.is_of(request.cookies.get(COOKIE, ""), form):
             return self._ask_to_sign_in(request, "Please sign in once more.", status=403)
         address = request.client.host if request.client else ""
         if not name or not secret:
@@ -240,12 +233,7 @@ class Console:
     async def _sign_out(self, request: Request) -> Response:
         session, _ = await self._session(request)
         form = await _form(request, bytes_max=KEYS_BYTES_MAX)
-        token = form.get("form_token")
-        if (
-            session is not None
-            and isinstance(token, str)
-            and self.sessions.is_form_token(session.id, token)
-        ):
+        if session is not None and self.sessions.is_of(session.id, form):
             await self.sessions.end(session)
         response = RedirectResponse(SIGN_IN, status_code=303)
         response.delete_cookie(COOKIE)
@@ -255,6 +243,11 @@ class Console:
         response.set_cookie(
             COOKIE, session_id, httponly=True, samesite="strict", secure=self._secure, path="/"
         )
+
+
+def _is_of_open_page(request: Request) -> bool:
+    """Whether a page that is open asks, and nobody for another one."""
+    return request.headers.get("hx-request") == "true" or request.url.path.endswith(".json")
 
 
 class _Headers:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
+from zoneinfo import ZoneInfo
 
 from starlette.datastructures import FormData
 from starlette.requests import Request
@@ -15,7 +17,6 @@ from starlette.responses import RedirectResponse, Response
 
 from penstock import (
     AsyncClient,
-    DataLoss,
     FailedPrecondition,
     InvalidArgument,
     NotFound,
@@ -32,20 +33,22 @@ T = TypeVar("T")
 ROWS: Final = 50  # of a table's page
 PATIENCE_S: Final = 0.15  # with details of a list: the page has them when it asks anew
 NUMBER_DIGITS_MAX: Final = 18
-STATUSES: Final[tuple[tuple[type[PenstockError] | tuple[type[PenstockError], ...], int], ...]] = (
-    (PermissionDenied, 403),
-    (Unauthenticated, 401),
-    (NotFound, 404),
-    (InvalidArgument, 400),
-    (ResourceExhausted, 429),
-    (FailedPrecondition, 409),
-    (DataLoss, 500),
-    (AWAY, 503),
-)
 
 
 class BadInput(Exception):
     """What a browser sent is not what the page takes; the text says what it takes."""
+
+
+PROBLEMS: Final[tuple[tuple[type[Exception] | tuple[type[Exception], ...], int, str], ...]] = (
+    ((BadInput, InvalidArgument), 400, "That is not understood"),
+    (Unauthenticated, 401, "The services ask who calls"),
+    (PermissionDenied, 403, "You may not do this"),
+    (NotFound, 404, "There is no such thing"),
+    (FailedPrecondition, 409, "The service refuses this"),
+    (ResourceExhausted, 429, "The service is busy or full"),
+    (AWAY, 503, "A service does not answer"),
+    (Exception, 500, "This did not work"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +156,16 @@ class Page:
         """Return a whole number, None where the field is empty. Raises BadInput."""
         return self.number(name) if self.given(name) else None
 
+    def parsed(self, parse: Callable[..., T], text: str) -> T:
+        """Return a time or a place that was typed, in the browser's zone if it says one that is known. Raises BadInput."""
+        zone = None
+        with contextlib.suppress(ValueError, OSError, KeyError):
+            zone = ZoneInfo(self.given("zone")) if self.given("zone") else None
+        try:
+            return parse(text, zone=zone)
+        except ValueError as error:
+            raise BadInput(str(error)) from None
+
     def sheet(self, rows: Sequence[T], *, rows_max: int = ROWS, name: str = "page") -> Sheet[T]:
         """Return the rows of the table's page that the address names; the last one where it names none there is."""
         count = max(1, math.ceil(len(rows) / rows_max))
@@ -191,26 +204,11 @@ Handler = Callable[[Page], Awaitable[Response]]
 
 def problem_page(page: Page, error: Exception) -> Response:
     """Return the page for a question that failed."""
-    status, title = 500, "This did not work"
-    text = str(error)
-    if isinstance(error, BadInput):
-        status = 400
-    else:
-        status = next((code for kind, code in STATUSES if isinstance(error, kind)), 500)
-        if isinstance(error, PenstockError):
-            text = error.message
+    text = error.message if isinstance(error, PenstockError) else str(error)
+    status, title = next(each[1:] for each in PROBLEMS if isinstance(error, each[0]))
     if isinstance(error, Unauthenticated) and not page.accounts:
         text = f"{text}. The services have accounts: start the console with --accounts."
-    titles = {
-        400: "That is not understood",
-        401: "The services ask who calls",
-        403: "You may not do this",
-        404: "There is no such thing",
-        409: "The service refuses this",
-        429: "The service is busy or full",
-        503: "A service does not answer",
-    }
-    return page.show("problem.html", status=status, title=titles.get(status, title), text=text)
+    return page.show("problem.html", status=status, title=title, text=text)
 
 
 def shows_problems(handler: Handler) -> Handler:

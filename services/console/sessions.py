@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from starlette.datastructures import FormData
+
 from penstock import AsyncClient
 from services.console.answers import Answers
 from services.console.rates import Rates
@@ -25,9 +27,10 @@ MakeClient = Callable[[str, str], AsyncClient]
 class UserClient:
     """A client with one user's credentials, and what it was answered; shared by the user's sessions."""
 
-    def __init__(self, name: str, client: AsyncClient, clock: Clock) -> None:
+    def __init__(self, name: str, client: AsyncClient, credentials: bytes, clock: Clock) -> None:
         self.name = name
         self.client = client
+        self.credentials = credentials  # a digest of them
         self.answers = Answers(clock)
         self.rates = Rates()
         self.session_count = 0
@@ -41,7 +44,6 @@ class BrowserSession:
     caller: UserClient
     began_s: float
     seen_s: float
-    credentials: bytes = b""  # a digest of them
     notices: list[str] = field(default_factory=list)
 
 
@@ -54,7 +56,6 @@ class BrowserSessions:
         self._key = secrets.token_bytes(32)
         self._sessions: OrderedDict[str, BrowserSession] = OrderedDict()
         self._callers: dict[bytes, UserClient] = {}
-        self._everybody: UserClient | None = None
 
     def new_id(self) -> str:
         """Return an id that nobody can guess."""
@@ -64,8 +65,9 @@ class BrowserSessions:
         """Return what the forms of a session carry; another site cannot know it."""
         return hmac.new(self._key, session_id.encode(), hashlib.sha256).hexdigest()
 
-    def is_form_token(self, session_id: str, token: str) -> bool:
+    def is_of(self, session_id: str, form: FormData) -> bool:
         """Whether a form is of a page of this session."""
+        token = str(form.get("form_token", ""))
         return hmac.compare_digest(self.form_token(session_id).encode(), token.encode())
 
     async def find(self, session_id: str, *, touch: bool) -> BrowserSession | None:
@@ -78,40 +80,30 @@ class BrowserSessions:
         return session
 
     async def open(self, name: str, secret_key: str) -> BrowserSession:
-        """Begin the session of a user who signed in."""
-        digest = hmac.new(self._key, f"{name}\0{secret_key}".encode(), hashlib.sha256).digest()
-        caller = self._callers.get(digest)
-        if caller is None:
-            caller = UserClient(name, self._make_client(name, secret_key), self._clock)
-            self._callers[digest] = caller
-        return await self._add(caller, digest)
-
-    async def open_for_everybody(self) -> BrowserSession:
-        """Begin the session of a browser where nobody signs in."""
-        return await self._add(self.everybody(), b"")
-
-    def everybody(self) -> UserClient:
-        """Return the caller where nobody signs in."""
-        if self._everybody is None:
-            self._everybody = UserClient("", self._make_client("", ""), self._clock)
-        return self._everybody
-
-    async def _add(self, caller: UserClient, credentials: bytes) -> BrowserSession:
-        now = self._clock.monotonic()
-        session = BrowserSession(self.new_id(), caller, now, now, credentials)
+        """Begin the session of a user who signed in, or of a browser where nobody does: then both are empty."""
+        caller, now = self.caller(name, secret_key), self._clock.monotonic()
+        session = BrowserSession(self.new_id(), caller, now, now)
         caller.session_count += 1
         self._sessions[session.id] = session
         while len(self._sessions) > SESSIONS_MAX:
             await self.end(next(iter(self._sessions.values())))
         return session
 
+    def caller(self, name: str, secret_key: str) -> UserClient:
+        """Return who calls with some credentials."""
+        digest = hmac.new(self._key, f"{name}\0{secret_key}".encode(), hashlib.sha256).digest()
+        if digest not in self._callers:
+            client = self._make_client(name, secret_key)
+            self._callers[digest] = UserClient(name, client, digest, self._clock)
+        return self._callers[digest]
+
     async def end(self, session: BrowserSession) -> None:
         """End a session; with a user's last one its credentials are forgotten."""
         if self._sessions.pop(session.id, None) is None:
             return
         session.caller.session_count -= 1
-        if session.credentials and not session.caller.session_count:
-            del self._callers[session.credentials]
+        if not session.caller.session_count:
+            del self._callers[session.caller.credentials]
             await session.caller.client.close()
 
     async def _end_old(self) -> None:
@@ -128,5 +120,3 @@ class BrowserSessions:
         """End all sessions."""
         for session in list(self._sessions.values()):
             await self.end(session)
-        if self._everybody is not None:
-            await self._everybody.client.close()

@@ -387,7 +387,7 @@ def test_an_answer_that_two_pages_share_is_one_moment_of_a_plot(
     client.receive(topic, group="plotted")
     browser.get("/groups/plotted")
     time.sleep(0.6)
-    caller = browser.client.app.state.console.sessions.everybody()
+    caller = browser.client.app.state.console.sessions.caller("", "")
     for answer in caller.answers._known.values():
         answer.asked_s = float("inf")  # it is fresh
     browser.get("/groups/plotted")

@@ -11,7 +11,6 @@ from starlette.responses import JSONResponse, Response
 from penstock import Group, GroupDescription, GroupQueue, Unimplemented
 from services.console.answers import LastAnswer
 from services.console.page import PATIENCE_S, BadInput, Page
-from services.console.pages.messages import zone_of
 from services.console.pages.status import now_ms
 from services.console.pages.topics import stored_ms
 from services.console.templates import in_address
@@ -174,10 +173,7 @@ def _target(page: Page) -> tuple[str, int | datetime | str, tuple[int, ...]]:
     topic, place = page.given("topic"), page.given("to")
     if not topic:
         raise BadInput("topic: say in which topic the group goes on elsewhere")
-    try:
-        target = parse_place(place, zone=zone_of(page))
-    except ValueError as error:
-        raise BadInput(str(error)) from None
+    target: int | datetime | str = page.parsed(parse_place, place)
     queue = page.optional_number("queue")
     if isinstance(target, int) and queue is None:
         raise BadInput("queue: an offset is that of one queue, give its number")

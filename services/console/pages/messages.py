@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from datetime import datetime, tzinfo
-from typing import Any, Final, NamedTuple
-from zoneinfo import ZoneInfo
+from datetime import datetime
+from typing import Any, Final
 
 from starlette.responses import Response
 
@@ -20,7 +18,7 @@ from penstock import (
     Unauthenticated,
     UncoveredRange,
 )
-from services.console.bodies import cell, shown
+from services.console.bodies import shown
 from services.console.filters import matching
 from services.console.page import BadInput, Page
 from services.console.pages.topics import described
@@ -32,26 +30,6 @@ FOLLOWED_MAX: Final = 256  # queues
 FOLLOWED_ROWS: Final = 100  # of one look
 LOOKS_MAX: Final = 20  # pulls of a filtered browse, of so many records
 PULLED: Final = 500
-
-
-class MessageRow(NamedTuple):
-    """A message in a table."""
-
-    record: Record
-    body: str
-
-
-def rows_of(records: Sequence[Record]) -> list[MessageRow]:
-    """Return records as rows."""
-    return [MessageRow(record, cell(record)) for record in records]
-
-
-def zone_of(page: Page) -> tzinfo | None:
-    """Return the browser's zone, None if it says none that is known."""
-    try:
-        return ZoneInfo(page.given("zone")) if page.given("zone") else None
-    except (ValueError, OSError, KeyError):
-        return None
 
 
 async def find(page: Page) -> Response:
@@ -79,7 +57,7 @@ async def find(page: Page) -> Response:
             )
     if len(records) == 1 and not uncovered and not page.is_live:
         return await _show(page, records[0])
-    return page.show("messages.html", rows=rows_of(records), asked=asked, uncovered=uncovered)
+    return page.show("messages.html", rows=records, asked=asked, uncovered=uncovered)
 
 
 async def _by_id(page: Page, text: str) -> list[Record]:
@@ -92,18 +70,12 @@ async def _by_id(page: Page, text: str) -> list[Record]:
 
 
 async def _by_key(page: Page, uncovered: list[UncoveredRange]) -> list[Record]:
-    zone = zone_of(page)
     begin, end = page.given("since"), page.given("until")
-    try:
-        begin_ms = parse_time_ms(begin, zone=zone) if begin else None
-        end_ms = parse_time_ms(end, zone=zone) if end else None
-    except ValueError as error:
-        raise BadInput(str(error)) from None
     found = page.client.query_by_key(
         page.given("topic"),
         page.given("key"),
-        begin=begin_ms,
-        end=end_ms,
+        begin=page.parsed(parse_time_ms, begin) if begin else None,
+        end=page.parsed(parse_time_ms, end) if end else None,
         on_damaged=lambda *_: None,
         on_uncovered=uncovered.append,
     )
@@ -194,10 +166,7 @@ async def browse(page: Page) -> Response:
         raise QueueNotFound(f"topic {topic} has no queue {queue_id}")
     begin, end = found.queues[queue_id]
     place = page.given("from", "latest")
-    try:
-        wanted = parse_place(place, zone=zone_of(page))
-    except ValueError as error:
-        raise BadInput(str(error)) from None
+    wanted = page.parsed(parse_place, place)
     if wanted == "latest":
         offset = max(begin, end - ROWS)
     elif wanted == "earliest":
@@ -216,7 +185,7 @@ async def browse(page: Page) -> Response:
         end=end,
         offset=offset,
         next_offset=next_offset,
-        rows=rows_of(records),
+        rows=records,
         damaged=damaged,
         place=place,
     )
@@ -278,7 +247,7 @@ async def follow(page: Page) -> Response:
         topic=topic,
         cursor=_cursor(at),
         problem=problem,
-        rows=rows_of(rows),
+        rows=rows,
         passed_over=passed_over,
     )
 

@@ -15,7 +15,7 @@ async def show(page: Page) -> Response:
     return page.show(
         "overview.html",
         seen=seen,
-        alerts=alerts_of(seen, now_ms()),
+        alerts=list(alerts_of(seen, now_ms())),
         is_known=all(part is not None for part in seen),
         rates={
             number: page.session.caller.rates.rate(BYTES_AND_POSITIONS, number)

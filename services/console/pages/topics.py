@@ -62,20 +62,18 @@ async def show(page: Page) -> Response:
         queues = await page.ask(
             "reader", ("queues", "all"), page.client.stored_queues, fresh_s=ALL_FRESH_S
         )
-        rows = sorted(_rows(page, topics, queues), key=ORDERS[order], reverse=True)
-        sheet = page.sheet(rows)
-        shown = sheet.rows
+        sheet = page.sheet(sorted(_rows(page, topics, queues), key=ORDERS[order], reverse=True))
     else:
-        sheet_of_topics = page.sheet(topics)
-        names = tuple(each.name for each in sheet_of_topics.rows)
+        of_topics = page.sheet(topics)
+        names = tuple(each.name for each in of_topics.rows)
         queues = await page.ask(
             "reader", ("queues", names), lambda: page.client.stored_queues(names),
             patience_s=PATIENCE_S,
         )  # fmt: skip
-        shown = _rows(page, sheet_of_topics.rows, queues)
-        sheet = Sheet(shown, sheet_of_topics.number, sheet_of_topics.count, len(topics))
+        rows = _rows(page, of_topics.rows, queues)
+        sheet = Sheet(rows, of_topics.number, of_topics.count, len(topics))
     return page.show(
-        "topics.html", sheet=sheet, rows=shown, wanted=wanted, with_system=with_system, order=order
+        "topics.html", sheet=sheet, wanted=wanted, with_system=with_system, order=order
     )
 
 

@@ -12,6 +12,7 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
 from services.bodies import printable
+from services.console.bodies import cell
 from services.sizes import size_text
 
 PERMISSIONS: Final = {0: "none", 2: "write", 4: "read", 6: "read, write"}
@@ -84,6 +85,7 @@ def _environment() -> Environment:
         duration=duration_text,
         time=time_element,
         address=in_address,
+        cell=cell,
     )
     made.globals.update(permissions=PERMISSIONS)
     return made
