@@ -37,23 +37,14 @@ class GatewayCollector:
                 mode = "push" if session.client_type == v2.PUSH_CONSUMER else "pull"
                 group = session.group
                 consumers[group, language, version, "grpc", mode, is_system("", group)] += 1
-        yield gauges(
-            "rocketmq_producer_connections",
-            "Producers.",
-            _PRODUCER,
-            with_rest(list(producers.items()), len(_PRODUCER)),
-        )
-        yield gauges(
-            "rocketmq_consumer_connections",
-            "Consumers.",
-            _CONSUMER,
-            with_rest(list(consumers.items()), len(_CONSUMER)),
-        )
+        for name, meaning, labels, counts in (
+            ("rocketmq_producer_connections", "Producers.", _PRODUCER, producers),
+            ("rocketmq_consumer_connections", "Consumers.", _CONSUMER, consumers),
+        ):
+            rows = with_rest(list(counts.items()), len(labels))
+            yield gauges(name, meaning, labels, rows)
+        room = self._room
         yield gauge(
-            "penstock_sending_bytes",
-            "Bytes of messages that wait for the writer.",
-            self._room.bytes,
+            "penstock_sending_bytes", "Bytes of messages that wait for the writer.", room.bytes
         )
-        yield gauge(
-            "penstock_sending_limit_bytes", "Above this sends are refused.", self._room.bytes_max
-        )
+        yield gauge("penstock_sending_limit_bytes", "Above this sends are refused.", room.bytes_max)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Final, NamedTuple
 
 from prometheus_client.core import Metric
@@ -200,41 +201,24 @@ class ReaderCollector:
 
     def _state(self) -> Iterator[Metric]:
         visible_offset = self._reader.visible_offset
-        yield gauge(
-            "penstock_writer_alive",
-            "1 while a writer has the store.",
-            self._catch_up.writer_is_alive(),
-        )
-        yield gauge(
-            "penstock_visible_offset_bytes",
-            "Commit offset up to which records are served.",
-            visible_offset,
-        )
-        yield gauge(
-            "penstock_index_behind_bytes", "Bytes of the log that are visible and not found by key yet.",
-            max(0, visible_offset - self._reader.indexed_offset),
-        )  # fmt: skip
+        behind = max(0, visible_offset - self._reader.indexed_offset)
+        journal_bytes = self._leasing.leases.journal_bytes
+        yield from starmap(gauge, (
+            ("penstock_writer_alive", "1 while a writer has the store.", self._catch_up.writer_is_alive()),
+            ("penstock_visible_offset_bytes", "Commit offset up to which records are served.", visible_offset),
+            ("penstock_index_behind_bytes", "Bytes of the log that are visible and not found by key yet.", behind),
+            ("penstock_stream_bytes", "Bytes of answers that wait for the callers of streams.", self._budget.taken),
+            ("penstock_lease_journal_bytes", "Size of the journal of leases.", journal_bytes),
+        ))  # fmt: skip
         pulls, receives = self._arrivals.waiting_count, self._leasing.waiting_count
         yield gauges(
             "penstock_waiting_calls", "Calls that wait for messages.", ("kind",),
             [(("pull",), pulls), (("receive",), receives)],
         )  # fmt: skip
         yield gauges(
-            "rocketmq_processor_watermark",
-            "Calls that wait, by what for.",
-            ("processor",),
+            "rocketmq_processor_watermark", "Calls that wait, by what for.", ("processor",),
             [(("pull",), pulls + receives)],
-        )
-        yield gauge(
-            "penstock_stream_bytes",
-            "Bytes of answers that wait for the callers of streams.",
-            self._budget.taken,
-        )
-        yield gauge(
-            "penstock_lease_journal_bytes",
-            "Size of the journal of leases.",
-            self._leasing.leases.journal_bytes,
-        )
+        )  # fmt: skip
 
     def _groups(self) -> Iterator[Metric]:
         with suppress(TimeoutError):
@@ -253,36 +237,15 @@ class ReaderCollector:
             ]
 
         yield gauges("rocketmq_consumer_group_number", "Consumer groups.", (), [((), len(names))])
-        yield gauges(
-            "rocketmq_consumer_lag_messages",
-            "Messages that are not done.",
-            GROUP_LABELS,
-            rows("undone"),
-        )
-        yield gauges(
-            "rocketmq_consumer_lag_latency",
-            "Age of the oldest one, in milliseconds.",
-            GROUP_LABELS,
-            ages("undone_since_ms"),
-        )
-        yield gauges(
-            "rocketmq_consumer_inflight_messages",
-            "Messages under a lease.",
-            GROUP_LABELS,
-            rows("leased"),
-        )
-        yield gauges(
-            "rocketmq_consumer_ready_messages",
-            "Messages that were never handed out.",
-            GROUP_LABELS,
-            rows("ready"),
-        )
-        yield gauges(
-            "rocketmq_consumer_queueing_latency",
-            "Age of the oldest one, in milliseconds.",
-            GROUP_LABELS,
-            ages("ready_since_ms"),
-        )
+        families = (
+            ("rocketmq_consumer_lag_messages", "Messages that are not done.", rows("undone")),
+            ("rocketmq_consumer_lag_latency", "Age of the oldest one, in milliseconds.", ages("undone_since_ms")),
+            ("rocketmq_consumer_inflight_messages", "Messages under a lease.", rows("leased")),
+            ("rocketmq_consumer_ready_messages", "Messages that were never handed out.", rows("ready")),
+            ("rocketmq_consumer_queueing_latency", "Age of the oldest one, in milliseconds.", ages("ready_since_ms")),
+        )  # fmt: skip
+        for name, meaning, values in families:
+            yield gauges(name, meaning, GROUP_LABELS, values)
 
 
 def _older(before_ms: int, stored_ms: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import starmap
 from typing import Final
 
 from prometheus_client.core import Metric
@@ -97,55 +98,29 @@ class WriterCollector:
 
     def _times(self) -> Iterator[Metric]:
         counts = self._store.counts
-        yield histogram(
-            "penstock_append_seconds", "Appends, of one message or a batch, the wait for the lock included.",
-            counts.append,
-        )  # fmt: skip
-        yield histogram(
-            "penstock_flush_seconds",
-            "From an append until it was durable, of one in a while.",
-            counts.flush,
-        )
-        yield histogram(
-            "penstock_dispatch_seconds", "From an append until consumers could see it, of one in a while.",
-            counts.dispatch,
-        )  # fmt: skip
-        yield histogram("penstock_sync_seconds", "Syncs of the log.", counts.sync)
-        yield histogram(
-            "penstock_checkpoint_seconds", "Checkpoints: syncs of queues.", counts.checkpoint
-        )
+        yield from starmap(histogram, (
+            ("penstock_append_seconds", "Appends, of one message or a batch, the wait for the lock included.", counts.append),
+            ("penstock_flush_seconds", "From an append until it was durable, of one in a while.", counts.flush),
+            ("penstock_dispatch_seconds", "From an append until consumers could see it, of one in a while.", counts.dispatch),
+            ("penstock_sync_seconds", "Syncs of the log.", counts.sync),
+            ("penstock_checkpoint_seconds", "Checkpoints: syncs of queues.", counts.checkpoint),
+        ))  # fmt: skip
+        waiting = self._waiting()
         yield gauge(
-            "penstock_acknowledgements_waiting",
-            "Calls and batches that wait for a sync.",
-            self._waiting(),
+            "penstock_acknowledgements_waiting", "Calls and batches that wait for a sync.", waiting
         )
         yield gauges(
             "rocketmq_processor_watermark", "Calls that wait, by what for.", ("processor",),
-            [(("send",), self._waiting())],
+            [(("send",), waiting)],
         )  # fmt: skip
 
     def _disk(self) -> Iterator[Metric]:
         report = self._store.retention.report()
         space = self._store.counts.disk_space()
         yield gauges(
-            "rocketmq_storage_size",
-            "Bytes used of the store's disk.",
-            STORAGE,
+            "rocketmq_storage_size", "Bytes used of the store's disk.", STORAGE,
             [(_LOCAL, space.used_bytes)],
-        )
-        yield gauge(
-            "penstock_disk_used_bytes",
-            "Bytes used of the disk that the log is on.",
-            space.used_bytes,
-        )
-        yield gauge(
-            "penstock_disk_usable_bytes", "Bytes of it that may be used yet.", space.usable_bytes
-        )
-        yield gauge(
-            "penstock_disk_used_ratio",
-            "The fuller of the log's and the queues' disk.",
-            report.used_percent / 100,
-        )
+        )  # fmt: skip
         yield gauges(
             "penstock_disk_limit_ratio",
             "Use from which on expired files go at any hour, any file goes, and appends are refused.",
@@ -155,26 +130,18 @@ class WriterCollector:
                 (("refuse",), report.refuse_percent / 100),
             ],
         )  # fmt: skip
-        yield gauge(
-            "penstock_appends_refused", "1 while appends are refused because the disk is full.",
-            report.refuses_appends,
-        )  # fmt: skip
-        yield gauge("penstock_log_files", "Files of the log.", len(report.files))
-        yield gauge(
-            "penstock_log_bytes",
-            "Size of the log's files.",
-            sum(each.size_bytes for each in report.files),
-        )
-        yield counter(
-            "penstock_deleted_files_total",
-            "Files of the log that retention deleted.",
-            report.deleted_file_count,
-        )
-        yield counter(
-            "penstock_deleted_bytes_total",
-            "Bytes of the log that retention deleted.",
-            report.deleted_bytes,
-        )
+        yield from starmap(gauge, (
+            ("penstock_disk_used_bytes", "Bytes used of the disk that the log is on.", space.used_bytes),
+            ("penstock_disk_usable_bytes", "Bytes of it that may be used yet.", space.usable_bytes),
+            ("penstock_disk_used_ratio", "The fuller of the log's and the queues' disk.", report.used_percent / 100),
+            ("penstock_appends_refused", "1 while appends are refused because the disk is full.", report.refuses_appends),
+            ("penstock_log_files", "Files of the log.", len(report.files)),
+            ("penstock_log_bytes", "Size of the log's files.", sum(each.size_bytes for each in report.files)),
+        ))  # fmt: skip
+        yield from starmap(counter, (
+            ("penstock_deleted_files_total", "Files of the log that retention deleted.", report.deleted_file_count),
+            ("penstock_deleted_bytes_total", "Bytes of the log that retention deleted.", report.deleted_bytes),
+        ))  # fmt: skip
 
     def _delayed(self, appended: Appended) -> Iterator[Metric]:
         timers = self._store.timers.status([1_000 * seconds for seconds in SNAPSHOT_SECONDS])
@@ -234,26 +201,17 @@ class WriterCollector:
 
     def _damage(self, status: WriterStatus) -> Iterator[Metric]:
         scrub = status.scrub
-        yield counter(
-            "penstock_scrub_findings_total", "Damages that the scrub found.", scrub.finding_count
-        )
-        yield counter(
-            "penstock_scrub_repaired_units_total", "Units that it made right.", scrub.repaired_count
-        )
-        yield gauge(
-            "penstock_scrub_remaining_bytes",
-            "Bytes that a scrub under way has to read.",
-            scrub.end - scrub.position,
-        )
-        yield gauge(
-            "penstock_scrub_completed_timestamp_seconds",
-            "When the last scrub ended, 0: never.",
-            scrub.completed_ms / 1e3,
-        )
-        yield counter(
-            "penstock_rebuilt_units_total", "Units of queues that were written again from the log.",
-            self._store.counts.rebuilt_unit_count,
-        )  # fmt: skip
+        rebuilt = self._store.counts.rebuilt_unit_count
+        yield from starmap(counter, (
+            ("penstock_scrub_findings_total", "Damages that the scrub found.", scrub.finding_count),
+            ("penstock_scrub_repaired_units_total", "Units that it made right.", scrub.repaired_count),
+            ("penstock_rebuilt_units_total", "Units of queues that were written again from the log.", rebuilt),
+        ))  # fmt: skip
+        remaining, completed_s = scrub.end - scrub.position, scrub.completed_ms / 1e3
+        yield from starmap(gauge, (
+            ("penstock_scrub_remaining_bytes", "Bytes that a scrub under way has to read.", remaining),
+            ("penstock_scrub_completed_timestamp_seconds", "When the last scrub ended, 0: never.", completed_s),
+        ))  # fmt: skip
 
 
 def _traffic(appended: Appended, topics: Mapping[str, TopicConfig]) -> Iterator[Metric]:
