@@ -6,11 +6,8 @@ Handles of one group and topic are joined, as the reader takes them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, NamedTuple
-
-from google.protobuf.message import Message
+from typing import Final, NamedTuple
 
 from penstock.v1 import leases_pb2
 from services import logs
@@ -21,6 +18,7 @@ from services.loops import Gathering
 from services.upstream import CalledService
 from storage.format.receipt_handle import HANDLE_SIZE
 
+LEASES: Final = "/penstock.v1.Leases/"
 GATHERED_MAX: Final = 1_024
 KEYS_MAX: Final = 100_000
 _CALL_SECONDS: Final = 2.5  # a client waits for 3
@@ -37,12 +35,10 @@ _PROBLEMS: Final = {
 class HandleCall(NamedTuple):
     """What is asked of handles: calls that are equal can go together."""
 
-    method: str  # path
+    method: str  # of penstock.v1.Leases
     group: str
     topic: str
-    request: Callable[..., Message]  # made of group, topic and handles
-    answer: Any  # class of the answer, which has ``refused``
-    duration_ms: int = -1
+    duration_ms: int | None = None
 
 
 class HandleCalls:
@@ -83,20 +79,21 @@ class HandleCalls:
     async def _statuses(
         self, call: HandleCall, handles: list[bytes]
     ) -> list[v2.Status | Exception]:
-        request = call.request(
+        request = getattr(leases_pb2, f"{call.method}Request")(
             group=call.group, topic=call.topic, receipt_handles=b"".join(handles)
         )
-        if call.duration_ms >= 0:
-            request.duration_ms = call.duration_ms  # type: ignore[attr-defined]
+        if call.duration_ms is not None:
+            request.duration_ms = call.duration_ms
         until = self._loop.time() + _CALL_SECONDS
         try:
             data, is_repeated = await answered_until(
-                until, lambda left: self._reader.call(call.method, request, timeout_s=left)
+                until, lambda left: self._reader.call(LEASES + call.method, request, timeout_s=left)
             )
         except CallRefused as refused:
             return [refused.status] * len(handles)
         statuses: list[v2.Status | Exception] = [OK] * len(handles)
-        for each in call.answer.FromString(data).refused:
+        answer = getattr(leases_pb2, f"{call.method}Response").FromString(data)
+        for each in answer.refused:
             if is_repeated and each.problem == leases_pb2.ACKNOWLEDGED:
                 continue  # by the call whose answer was lost
             problem = _PROBLEMS.get(each.problem, "the handle was refused")

@@ -14,10 +14,11 @@ from services import logs
 from services.config.settings import MessagingSettings
 from services.gateway.clients import ClientsServicer
 from services.gateway.groups import GroupCache
+from services.gateway.handle_calls import LEASES
 from services.gateway.messages.sent_messages import Stamp
 from services.gateway.metrics import GatewayCollector
 from services.gateway.recalls import MessageRecalls
-from services.gateway.receives import LEASES, Receiving
+from services.gateway.receives import Receiving
 from services.gateway.routes import Routes, SplitEndpoints, endpoints_of
 from services.gateway.sends.batch_stream import Batches, BatchStream, HalfBatches
 from services.gateway.sends.message_sends import MessageSends

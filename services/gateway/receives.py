@@ -12,7 +12,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from penstock.v1 import leases_pb2
 from services.gateway.callers import Caller, caller_of, seconds_left
-from services.gateway.handle_calls import HandleCall, HandleCalls
+from services.gateway.handle_calls import LEASES, HandleCall, HandleCalls
 from services.gateway.messages import names
 from services.gateway.messages.delivered_messages import answers_of
 from services.gateway.messages.statuses import OK, CallRefused
@@ -26,7 +26,6 @@ from services.loops import retrieve
 from services.rpc.servicer import Context
 from services.upstream import CalledService
 
-LEASES: Final = "/penstock.v1.Leases/"
 BATCH_MAX: Final = 32
 BATCH_BYTES_MAX: Final = 8 << 20
 INVISIBLE_MS_MIN: Final = 10_000
@@ -179,7 +178,7 @@ class Receiving:
         self, asked: leases_pb2.ReceiveRequest, answer: leases_pb2.ReceiveResponse
     ) -> None:
         """Have messages that did not reach their client delivered to whoever asks next."""
-        call = _changing(asked.group, asked.topic, GIVEN_BACK_MS)
+        call = HandleCall("ChangeLeases", asked.group, asked.topic, GIVEN_BACK_MS)
         for handle in handles_of(answer):
             task = self._loop.create_task(self._handles.status_of(call, handle))
             self._giving_back.add(task)
@@ -193,14 +192,8 @@ class Receiving:
         group, topic = names.group_of(request.group), names.topic_of(request.topic)
         if not 0 < len(request.entries) <= ENTRIES_MAX:
             raise CallRefused(v2.BAD_REQUEST, f"{len(request.entries)} entries")
-        call = HandleCall(
-            f"{LEASES}Acknowledge",
-            group,
-            topic,
-            leases_pb2.AcknowledgeRequest,
-            leases_pb2.AcknowledgeResponse,
-        )
         handles = [entry.receipt_handle for entry in request.entries]
+        call = HandleCall("Acknowledge", group, topic)
         statuses = await self._handles.statuses_of(call, handles)
         answer = service_pb2.AckMessageResponse()
         for entry, status in zip(request.entries, statuses, strict=True):
@@ -213,25 +206,17 @@ class Receiving:
 
     async def change(self, request: service_pb2.ChangeInvisibleDurationRequest) -> None:
         """Set when a message is delivered again, from now on. Raises CallRefused."""
-        call = _changing(
-            names.group_of(request.group),
-            names.topic_of(request.topic),
-            _milliseconds(request.invisible_duration, 0),
-        )
+        group, topic = names.group_of(request.group), names.topic_of(request.topic)
+        duration_ms = _milliseconds(request.invisible_duration, 0)
+        call = HandleCall("ChangeLeases", group, topic, duration_ms)
         await self._of_one(call, request.receipt_handle)
 
     async def dead_letter(
         self, request: service_pb2.ForwardMessageToDeadLetterQueueRequest
     ) -> None:
         """Keep a message as a dead letter. Raises CallRefused."""
-        call = HandleCall(
-            f"{LEASES}DeadLetter",
-            names.group_of(request.group),
-            names.topic_of(request.topic),
-            leases_pb2.DeadLetterRequest,
-            leases_pb2.DeadLetterResponse,
-        )
-        await self._of_one(call, request.receipt_handle)
+        group, topic = names.group_of(request.group), names.topic_of(request.topic)
+        await self._of_one(HandleCall("DeadLetter", group, topic), request.receipt_handle)
 
     async def _of_one(self, call: HandleCall, handle: str) -> None:
         status = await self._handles.status_of(call, handle)
@@ -252,17 +237,6 @@ def _answers(answer: leases_pb2.ReceiveResponse, topic: v2.Resource) -> Iterator
         yield from answers_of(answer, topic)
     else:
         yield _NOTHING
-
-
-def _changing(group: str, topic: str, duration_ms: int) -> HandleCall:
-    return HandleCall(
-        f"{LEASES}ChangeLeases",
-        group,
-        topic,
-        leases_pb2.ChangeLeasesRequest,
-        leases_pb2.ChangeLeasesResponse,
-        duration_ms=duration_ms,
-    )
 
 
 def _milliseconds(duration: Duration, least: int) -> int:

@@ -7,17 +7,10 @@ from typing import Any
 
 import pytest
 
-from penstock.v1 import leases_pb2
 from services.gateway.handle_calls import HandleCall, HandleCalls
 from services.gateway.v2 import definition_pb2 as v2
 
-CALL = HandleCall(
-    "/penstock.v1.Leases/Acknowledge",
-    "billing",
-    "orders",
-    leases_pb2.AcknowledgeRequest,
-    leases_pb2.AcknowledgeResponse,
-)
+CALL = HandleCall("Acknowledge", "billing", "orders")
 
 
 class FakeReader:
