@@ -121,7 +121,8 @@ def test_one_key_without_the_other_is_refused(monkeypatch):
 
 
 def test_accounts_without_a_user_do_not_start(tmp_path):
+    listen = [f"--{name}-listen=127.0.0.1:0" for name in ("writer", "reader", "indexer", "gateway")]
     result = penstock(
-        "serve", "--store", tmp_path / "store", "--accounts", "--writer-listen=127.0.0.1:0"
+        "serve", "--store", tmp_path / "store", "--accounts", "--metrics-listen=none", *listen
     )
     assert result.exit_code == ExitCode.USAGE
