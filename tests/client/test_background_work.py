@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from penstock import AsyncClient, Cancelled, Client
-from penstock._async.connection import AsyncConnection
 from penstock._sync.connection import Connection
 from penstock.calls import records
 from penstock.calls.call import Call
@@ -76,12 +75,3 @@ def test_a_consumer_whose_pull_cannot_be_sent_raises_and_does_not_wait(
     monkeypatch.setattr(client.channels, "stub", unexpected)
     with pytest.raises(RuntimeError, match="unexpected"):
         next(consumer)
-
-
-async def test_an_asyncio_subscription_whose_receive_fails_unexpectedly_raises_and_does_not_wait(
-    aclient: AsyncClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(AsyncConnection, "error_of", unexpected)
-    async with aclient.subscribe("orders", group="g", idle_s=IDLE_S) as messages:
-        with pytest.raises(RuntimeError, match="unexpected"):
-            await anext(messages)

@@ -18,14 +18,10 @@ from penstock import (
     PullStatus,
     RecordBatch,
     ResourceExhausted,
-    RetryPolicy,
     Unavailable,
     UnknownOutcome,
 )
-from penstock.calls import produce
-from penstock.calls.call import Attempts
 from penstock.channel import Lane
-from penstock.sequences import Sequences
 from penstock.wire import Method
 
 UNAVAILABLE = rich_status(grpc.StatusCode.UNAVAILABLE, "away")
@@ -244,49 +240,6 @@ def test_retries_end_at_the_deadline(fake: FakePenstock) -> None:
         client.wait_ready(30)
         with pytest.raises(ResourceExhausted):
             client.produce("orders", b"x", queue_id=0)
-
-
-@pytest.mark.parametrize(
-    ("status", "message", "raised"),
-    [
-        (grpc.StatusCode.UNAVAILABLE, "failed to connect to all addresses", Unavailable),
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", ResourceExhausted),
-    ],
-)
-def test_a_produce_that_would_have_no_time_to_be_answered_is_not_tried_again(
-    status: grpc.StatusCode, message: str, raised: type[Exception]
-) -> None:
-    """Its end would leave open whether it is stored, and it certainly is not."""
-
-    class Failed(grpc.RpcError):
-        def code(self) -> grpc.StatusCode:
-            return status
-
-        def details(self) -> str:
-            return message
-
-        def trailing_metadata(self) -> Any:
-            details = rich_status(status, message, retry_delay_ms=5)
-            return (("grpc-status-details-bin", details.SerializeToString()),)
-
-    class Clock:
-        now = 100.0
-
-        def now_ms(self) -> int:
-            return 0
-
-        def monotonic(self) -> float:
-            return self.now
-
-    clock = Clock()
-    attempts = Attempts(
-        produce.batch(b"records", bytes_max=100), RetryPolicy(), timeout_s=1, clock=clock,
-        sequences=Sequences(clock),
-    )  # fmt: skip
-    assert attempts.after(Failed()) > 0
-    clock.now += 0.95
-    with pytest.raises(raised):
-        attempts.after(Failed())
 
 
 def test_a_deadline_that_passes_is_an_error_of_its_own(client: Client, fake: FakePenstock) -> None:

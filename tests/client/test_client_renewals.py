@@ -1,8 +1,7 @@
-"""Many callers beside a writer that is slow: renewed connections leave all other calls and streams alone."""
+"""A connection is renewed once for all that failed on it; the one before stays open for the calls under way."""
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import grpc
@@ -13,24 +12,6 @@ from lease_store import HandClock
 from penstock import wire
 from penstock.addresses import Addresses
 from penstock.channel import RETIRED_CHANNELS_MAX, RETIRED_S_MIN, ServiceChannels
-
-CALLERS = RETIRED_CHANNELS_MAX + 2
-
-
-@pytest.fixture(name="slow")
-def _slow(fake: FakePenstock, monkeypatch: pytest.MonkeyPatch) -> FakePenstock:
-    """A writer that answers Produce when each caller has sent its request twice."""
-    changed, meet_fault = threading.Condition(), fake.store.meet_fault
-
-    def meet(method: str, context: Any) -> None:
-        with changed:
-            meet_fault(method, context)
-            changed.notify_all()
-            if method == "Produce":
-                changed.wait_for(lambda: fake.store.calls["Produce"] >= 2 * CALLERS, 20)
-
-    monkeypatch.setattr(fake.store, "meet_fault", meet)
-    return fake
 
 
 @pytest.fixture(name="clock")

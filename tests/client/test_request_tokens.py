@@ -10,7 +10,14 @@ import grpc
 import pytest
 from fake_penstock import FakePenstock, rich_status
 
-from penstock import Client, DeliveryFailed, RetryPolicy, Unavailable, UnknownOutcome
+from penstock import (
+    Client,
+    DeliveryFailed,
+    ResourceExhausted,
+    RetryPolicy,
+    Unavailable,
+    UnknownOutcome,
+)
 from penstock.calls import produce
 from penstock.calls.call import Attempts
 from penstock.sequences import SPAN_MAX, RequestToken, Sequences
@@ -183,6 +190,21 @@ def test_a_producer_begins_anew_only_when_a_request_is_left_behind() -> None:
         following = sequences.begin()
         assert following[:3] == (anew.producer_id, anew.sequence + 1, 0)
         anew = following
+
+
+@pytest.mark.parametrize(
+    ("failure", "raised"), [(NOT_SENT, Unavailable), (BUSY, ResourceExhausted)]
+)
+def test_a_produce_that_would_have_no_time_to_be_answered_is_not_tried_again(
+    failure: tuple[grpc.StatusCode, str], raised: type[Exception]
+) -> None:
+    """Its end would leave open whether it is stored, and it certainly is not."""
+    clock = TwoClocks()
+    attempts = attempts_of(clock, timeout_s=1)
+    assert attempts.after(Failed(*failure)) > 0
+    clock.passes(0.95)
+    with pytest.raises(raised):
+        attempts.after(Failed(*failure))
 
 
 def test_a_process_that_was_forked_is_another_producer() -> None:

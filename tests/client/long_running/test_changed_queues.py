@@ -6,7 +6,7 @@ import grpc
 import pytest
 from fake_penstock import FakePenstock, rich_status
 
-from penstock import AsyncClient, Client, DeliveryFailed, QueueNotFound
+from penstock import Client, DeliveryFailed, QueueNotFound
 
 GONE = rich_status(
     grpc.StatusCode.INVALID_ARGUMENT,
@@ -32,16 +32,4 @@ def test_a_producer_chooses_among_the_queues_that_are_left(
         after = [producer.send("orders", b"%d" % n).result(30) for n in range(8)]
         with pytest.raises(DeliveryFailed):
             producer.flush()
-    assert {each.queue_id for each in after} == {0}
-
-
-async def test_one_of_asyncio_too(aclient: AsyncClient, fake: FakePenstock) -> None:
-    async with aclient.producer(linger_ms=0) as producer:
-        await (await producer.send("orders", b"before"))
-        take_queues(fake)
-        with pytest.raises(QueueNotFound):
-            await (await producer.send("orders", b"refused"))
-        after = [await (await producer.send("orders", b"%d" % n)) for n in range(8)]
-        with pytest.raises(DeliveryFailed):
-            await producer.flush()
     assert {each.queue_id for each in after} == {0}
