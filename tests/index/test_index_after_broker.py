@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from engine_store import small_config
+from index_support import open_indexer, work
 
-from storage.clock import SystemClock
 from storage.files.filesystem import OsFileSystem
 from storage.format.checkpoint import PAGE_SIZE
 from storage.indexer import StoreIndexer
@@ -35,15 +35,6 @@ def put(writer: StoreWriter, begin: int, count: int) -> None:
     assert writer.wait_acknowledged(writer.appended_offset, 10)
 
 
-def open_indexer(directory: Path) -> StoreIndexer:
-    return StoreIndexer.open(directory, CONFIG, filesystem=OsFileSystem(), clock=SystemClock())
-
-
-def work(indexer: StoreIndexer) -> None:
-    while indexer.step():
-        pass
-
-
 def index_files(directory: Path) -> dict[str, bytes]:
     listed = list_index_files(OsFileSystem(), directory / "index")
     return {path.name: path.read_bytes() for _, _, path in listed}
@@ -62,10 +53,10 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     with StoreWriter.open(longer, CONFIG) as writer:
         writer.create_topic("t", 1)
         put(writer, 0, OURS)
-        with open_indexer(longer) as indexer:
+        with open_indexer(longer, CONFIG) as indexer:
             work(indexer)
     shutil.copytree(longer, stopped)
-    with StoreWriter.open(longer, CONFIG) as writer, open_indexer(longer) as indexer:
+    with StoreWriter.open(longer, CONFIG) as writer, open_indexer(longer, CONFIG) as indexer:
         put(writer, OURS, BROKERS)
         work(indexer)
     before, after = index_files(stopped), index_files(longer)
@@ -117,12 +108,12 @@ def opened_around(
 ) -> StoreIndexer:
     """Return an indexer that was opened, and worked, before or after the broker's run."""
     if before:
-        indexer = open_indexer(directory.path)
+        indexer = open_indexer(directory.path, CONFIG)
         work(indexer)
         directory.run_a_broker(field_is_raised=field_is_raised)
         return indexer
     directory.run_a_broker(field_is_raised=field_is_raised)
-    return open_indexer(directory.path)
+    return open_indexer(directory.path, CONFIG)
 
 
 def test_a_broker_s_index_is_left_alone_until_our_writer_has_started(

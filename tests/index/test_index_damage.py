@@ -8,20 +8,16 @@ from pathlib import Path
 
 import pytest
 from engine_store import small_config
+from index_support import contents, open_indexer, paths_of, work
 from steps_to_try import cases_to_try, steps_to_try
 
-from storage.clock import SystemClock
-from storage.config import StoreConfig
-from storage.files.filesystem import OsFileSystem
 from storage.format.index import HEADER_SIZE, entry_position, slot_position
 from storage.format.record import decode_record
 from storage.index import builder as index_builder
-from storage.indexer import StoreIndexer
 from storage.message import Message
 from storage.offline import doctor
 from storage.offline.repair import repair
 from storage.reader import StoreReader
-from storage.view.index.index_file import list_index_files
 from storage.writer import StoreWriter
 
 SLOTS, ENTRIES = 300, 200
@@ -39,23 +35,6 @@ KEYS = [f"key-{n}" for n in range(COUNT)]
 Change = Callable[[list[Path]], None]
 
 
-def index_files(store: Path) -> list[Path]:
-    return [path for _, _, path in list_index_files(OsFileSystem(), store / "index")]
-
-
-def contents(store: Path) -> list[bytes]:
-    return [path.read_bytes() for path in index_files(store)]
-
-
-def open_indexer(store: Path, config: StoreConfig = CONFIG) -> StoreIndexer:
-    return StoreIndexer.open(store, config, filesystem=OsFileSystem(), clock=SystemClock())
-
-
-def work(indexer: StoreIndexer) -> None:
-    while indexer.step():
-        pass
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A stopped store."""
@@ -64,9 +43,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         writer.create_topic("t", 1)
         writer.put([Message(topic="t", body=b"x", keys=(key,), queue_id=0) for key in KEYS])
         assert writer.wait_acknowledged(writer.appended_offset, 10)
-        with open_indexer(store) as indexer:
+        with open_indexer(store, CONFIG) as indexer:
             work(indexer)
-    assert len(index_files(store)) == 3
+    assert len(paths_of(store)) == 3
     return store
 
 
@@ -155,27 +134,27 @@ DAMAGES: dict[str, Change] = {
 @pytest.mark.parametrize("damage", steps_to_try(list(DAMAGES), 2))
 def test_what_is_damaged_is_rebuilt(store: Path, damage: str) -> None:
     """What a query sees before: it names a file that is missing, and may miss keys of one that is damaged."""
-    wanted, files = contents(store), index_files(store)
+    wanted, files = contents(store), paths_of(store)
     DAMAGES[damage](files)
     named, silent = missing(store)
     if "removed" in damage or "cut off" in damage:
         assert named and silent == set()
     assert scrub(store) == ("newest" not in damage) + (damage == "two files swapped")
     assert contents(store) == wanted
-    assert index_files(store) == files or "newest" in damage
+    assert paths_of(store) == files or "newest" in damage
     assert missing(store) == (set(), set())
 
 
 def test_a_whole_index_is_left_as_it_is(store: Path) -> None:
-    inodes = [path.stat().st_ino for path in index_files(store)]
+    inodes = [path.stat().st_ino for path in paths_of(store)]
     assert missing(store) == (set(), set())
     assert scrub(store) == 0
-    assert [path.stat().st_ino for path in index_files(store)] == inodes
+    assert [path.stat().st_ino for path in paths_of(store)] == inodes
 
 
 def scrub(store: Path) -> int:
     """Have every file checked; return how many older ones were found to be damaged or missing."""
-    with StoreWriter.open(store, CONFIG), open_indexer(store) as indexer:
+    with StoreWriter.open(store, CONFIG), open_indexer(store, CONFIG) as indexer:
         indexer.check_all()
         for _ in range(200):
             indexer.step()
@@ -186,11 +165,11 @@ def scrub(store: Path) -> int:
 
 def test_a_query_names_the_range_of_a_damaged_file_while_it_is_rebuilt(store: Path) -> None:
     """And answers from the others."""
-    files = index_files(store)
+    files = paths_of(store)
     zero(files[1], HEADER_SIZE, 4 * SLOTS)
     with (
         StoreWriter.open(store, CONFIG),
-        open_indexer(store) as indexer,
+        open_indexer(store, CONFIG) as indexer,
         StoreReader.open(store) as reader,
     ):
         offsets = dict(zip(KEYS, commit_offsets(reader), strict=True))
@@ -224,14 +203,14 @@ def test_without_the_table_files_are_compared_with_the_log(
     else:
         flip(store / "index-checksums/table", 333)
     if lost is not None:
-        index_files(store)[lost].unlink()
+        paths_of(store)[lost].unlink()
     else:
-        zero(index_files(store)[1], entry_position(SLOTS, 20), 512)
-    first = index_files(store)[0].stat().st_ino
+        zero(paths_of(store)[1], entry_position(SLOTS, 20), 512)
+    first = paths_of(store)[0].stat().st_ino
     scrub(store)
     assert contents(store) == wanted
     if lost is None:
-        assert index_files(store)[0].stat().st_ino == first  # the same is not replaced
+        assert paths_of(store)[0].stat().st_ino == first  # the same is not replaced
 
 
 @pytest.mark.parametrize("of_which", ["file", "table", "both"])
@@ -239,8 +218,8 @@ def test_old_copies_of_a_file_and_of_the_table_cost_no_key(
     store: Path, tmp_path: Path, of_which: str
 ) -> None:
     old = shutil.copytree(store, tmp_path / "old")
-    newest = index_files(old)[-1]
-    with StoreWriter.open(store, CONFIG) as writer, open_indexer(store) as indexer:
+    newest = paths_of(old)[-1]
+    with StoreWriter.open(store, CONFIG) as writer, open_indexer(store, CONFIG) as indexer:
         keys = [("more", f"more-{n}") for n in range(300)]
         writer.put([Message(topic="t", body=b"x", keys=each, queue_id=0) for each in keys])
         assert writer.wait_acknowledged(writer.appended_offset, 10)
@@ -262,7 +241,7 @@ def test_doctor_compares_a_file_without_a_checksum_with_the_log(
     wanted = contents(store)
     (store / "index-checksums/table").unlink()
     assert [line for line in doctor(store) if line["severity"] in ("warning", "damage")] == []
-    path = index_files(store)[place]
+    path = paths_of(store)[place]
     flip(path, 8 * (entry_position(SLOTS, 20) if part == "entry" else slot_position(9)) + 30)
     [line] = [line for line in doctor(store) if line["severity"] in ("warning", "damage")]
     assert (line["kind"], line["file"]) == ("index-entries", f"index/{path.name}")
@@ -272,8 +251,8 @@ def test_doctor_compares_a_file_without_a_checksum_with_the_log(
 
 @pytest.mark.parametrize("damage", steps_to_try(list(DAMAGES), 4))
 def test_doctor_names_it_and_repair_repairs_it(store: Path, damage: str) -> None:
-    wanted, files = contents(store), [f"index/{path.name}" for path in index_files(store)]
-    DAMAGES[damage](index_files(store))
+    wanted, files = contents(store), [f"index/{path.name}" for path in paths_of(store)]
+    DAMAGES[damage](paths_of(store))
     found = [line for line in doctor(store) if line["severity"] in ("warning", "damage")]
     assert {line["file"] for line in found} & set(files)
     repair(store)

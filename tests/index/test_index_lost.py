@@ -10,26 +10,16 @@ from pathlib import Path
 
 import pytest
 from engine_store import small_config
+from index_support import contents, open_indexer, paths_of, work
 
-from storage.clock import SystemClock
-from storage.files.filesystem import OsFileSystem
 from storage.index import builder as index_builder
 from storage.indexer import StoreIndexer
 from storage.message import Message
 from storage.reader import StoreReader
-from storage.view.index.index_file import list_index_files
 from storage.view.index.key_query import LISTING_AGE_MAX_S
 from storage.writer import StoreWriter
 
 CONFIG = small_config(index_slot_count=20, index_entry_count=120)
-
-
-def paths_of(directory: Path) -> list[Path]:
-    return [path for _, _, path in list_index_files(OsFileSystem(), directory / "index")]
-
-
-def contents(directory: Path) -> list[bytes]:
-    return [path.read_bytes() for path in paths_of(directory)]
 
 
 def put(writer: StoreWriter, count: int, prefix: str) -> None:
@@ -40,15 +30,6 @@ def put(writer: StoreWriter, count: int, prefix: str) -> None:
     while writer.status().dispatched_offset < writer.appended_offset:
         assert time.monotonic() < until
         time.sleep(0.001)
-
-
-def open_indexer(directory: Path) -> StoreIndexer:
-    return StoreIndexer.open(directory, CONFIG, filesystem=OsFileSystem(), clock=SystemClock())
-
-
-def work(indexer: StoreIndexer) -> None:
-    while indexer.step():
-        pass
 
 
 @pytest.fixture
@@ -65,7 +46,7 @@ def indexer(
 ) -> Iterator[StoreIndexer]:
     """One that looks at every step, and has indexed everything."""
     monkeypatch.setattr(index_builder, "LOOK_S", 0.0)
-    with open_indexer(tmp_path / "store") as indexer:
+    with open_indexer(tmp_path / "store", CONFIG) as indexer:
         work(indexer)
         yield indexer
 
@@ -141,7 +122,7 @@ def test_a_query_names_the_range_of_a_missing_file_until_it_is_rebuilt(
             lost.unlink()
             time.sleep(LISTING_AGE_MAX_S)
             assert found("a3-1") == lost.name
-            with open_indexer(directory) as again:
+            with open_indexer(directory, CONFIG) as again:
                 work(again)
                 assert found("a3-1") == found("a199-2") == 1
 

@@ -6,13 +6,12 @@ import itertools
 import random
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from engine_store import small_config
+from index_support import contents, open_indexer, paths_of, work
 from steps_to_try import steps_to_try
 
-from storage.clock import SystemClock
 from storage.files.filesystem import OsFileSystem
 from storage.format.checkpoint import (
     INDEXER_LIVE_POSITION,
@@ -23,10 +22,8 @@ from storage.format.checkpoint import (
 )
 from storage.format.index import IndexHeader
 from storage.index.checkpointer import IndexCheckpointer
-from storage.indexer import StoreIndexer
 from storage.message import Message
 from storage.testing import SimulatedDisk
-from storage.view.index.index_file import list_index_files
 from storage.writer import StoreWriter
 
 pytestmark = pytest.mark.usefixtures("instant_syncs")
@@ -53,23 +50,9 @@ def put(writer: StoreWriter, count: int, prefix: str) -> None:
     assert writer.wait_acknowledged(writer.appended_offset, 10)
 
 
-def open_indexer(directory: Path, **options: Any) -> StoreIndexer:
-    options = {"filesystem": OsFileSystem(), "clock": SystemClock()} | options
-    return StoreIndexer.open(directory, CONFIG, **options)
-
-
 def run(directory: Path) -> None:
-    with open_indexer(directory) as indexer:
-        while indexer.step():
-            pass
-
-
-def paths_of(directory: Path) -> list[Path]:
-    return [path for _, _, path in list_index_files(OsFileSystem(), directory / "index")]
-
-
-def contents(directory: Path) -> list[bytes]:
-    return [path.read_bytes() for path in paths_of(directory)]
+    with open_indexer(directory, CONFIG) as indexer:
+        work(indexer)
 
 
 def slot_of(directory: Path) -> IndexerSlot:
@@ -128,9 +111,8 @@ def test_files_that_a_broker_made_in_place_of_ours_are_taken_over(stopped: Path)
     renamed = newest.with_name(f"{int(newest.name) + 5:017d}")
     newest.rename(renamed)
 
-    with open_indexer(stopped, unclean=False) as indexer:
-        while indexer.step():
-            pass
+    with open_indexer(stopped, CONFIG, unclean=False) as indexer:
+        work(indexer)
 
     assert contents(stopped) == wanted
     assert paths_of(stopped)[-1] == renamed
@@ -162,15 +144,14 @@ def test_a_log_that_lost_its_end_loses_and_doubles_no_key_of_the_rest(
     with StoreWriter.open(directory, ASYNC) as writer:
         put(writer, 150, "lost")
         assert live_flushed_offset(directory) == flushed_offset
-        with open_indexer(directory, durable_interval_ms=0) as indexer:
+        with open_indexer(directory, CONFIG, durable_interval_ms=0) as indexer:
             if checkpointed_too_much:  # as an indexer of another version may have
                 monkeypatch.setattr(
                     IndexCheckpointer,
                     "write_synced",
                     lambda self, **_: self._synced and self._write(),
                 )
-            while indexer.step():
-                pass
+            work(indexer)
             assert indexer.indexed_offset == writer.appended_offset
             assert (slot_of(directory).indexed_offset > flushed_offset) == checkpointed_too_much
             cut_power(directory, left, flushed_offset)
@@ -230,15 +211,13 @@ def test_a_kill_or_power_cut_at_any_step_costs_and_doubles_no_key(tmp_path: Path
         writer.create_topic("t", 1)
         put(writer, 60, "a")
     left = Left(directory, tmp_path, share=0)
-    indexer = open_indexer(directory, durable_interval_ms=0, filesystem=left.disk)
-    while indexer.step():
-        pass
+    indexer = open_indexer(directory, CONFIG, durable_interval_ms=0, filesystem=left.disk)
+    work(indexer)
     with StoreWriter.open(directory, CONFIG) as writer:
         put(writer, 60, "b")
     for name in ("commitlog", "consumequeue", "config", "checkpoint"):
         left.disk.trust(directory / name)
-    while indexer.step():
-        pass
+    work(indexer)
     indexer.close()
     wanted = made_in_one_go(directory, tmp_path / "one-go")
     assert contents(directory) == wanted and len(border_records(wanted)) > 1

@@ -6,17 +6,16 @@ from pathlib import Path
 
 import pytest
 from engine_store import small_config
+from index_support import contents, open_indexer, work
 
 from storage.checkpoint.positions import CheckpointFile
-from storage.clock import SystemClock
 from storage.errors import NotAStore, StoreClosed, StoreFull, StoreLocked
 from storage.files.filesystem import OsFileSystem
 from storage.format.checkpoint import BrokerFields
 from storage.format.index import IndexHeader
 from storage.index.index_file import IndexFile
-from storage.indexer import StoreIndexer
 from storage.message import Message
-from storage.view.index.index_file import IndexShape, list_index_files
+from storage.view.index.index_file import IndexShape
 from storage.view.index.reader import IndexReader
 from storage.writer import StoreWriter
 
@@ -24,12 +23,6 @@ FILESYSTEM = OsFileSystem()
 CONFIG = small_config(index_slot_count=50, index_entry_count=300, commit_log_file_size=1 << 18)
 SHAPE = IndexShape(50, 300)
 FOREVER = 1 << 60
-
-
-def open_indexer(directory: Path, **changes) -> StoreIndexer:
-    return StoreIndexer.open(
-        directory, CONFIG, filesystem=FILESYSTEM, clock=SystemClock(), **changes
-    )
 
 
 def put(writer: StoreWriter, count: int, prefix: str = "k") -> None:
@@ -42,18 +35,9 @@ def put(writer: StoreWriter, count: int, prefix: str = "k") -> None:
     assert writer.wait_acknowledged(writer.appended_offset, 10)
 
 
-def run(indexer: StoreIndexer) -> None:
-    while indexer.step():
-        pass
-
-
 def found(directory: Path, key: str) -> list[int]:
     reader = IndexReader(FILESYSTEM, directory / "index", SHAPE)
     return reader.find("t", key, count_max=5_000, begin_ms=0, end_ms=FOREVER)[0]
-
-
-def index_bytes(directory: Path) -> list[bytes]:
-    return [p.read_bytes() for _, _, p in list_index_files(FILESYSTEM, directory / "index")]
 
 
 @pytest.fixture
@@ -70,8 +54,8 @@ def directory(tmp_path, writer):
 
 def test_every_key_is_found_across_files(writer, directory):
     put(writer, 400)
-    with open_indexer(directory) as indexer:
-        run(indexer)
+    with open_indexer(directory, CONFIG) as indexer:
+        work(indexer)
 
         assert indexer.indexed_offset == writer.appended_offset
         assert indexer.file_count > 2
@@ -83,7 +67,7 @@ def test_every_key_is_found_across_files(writer, directory):
 
 
 def test_the_thread_is_woken_by_the_writer_and_wakes_who_waits(writer, directory):
-    indexer = open_indexer(directory)
+    indexer = open_indexer(directory, CONFIG)
     indexer.start()
     try:
         for round_number in range(3):
@@ -103,7 +87,7 @@ def test_what_is_waited_for_is_published(writer, directory, monkeypatch):
     put(writer, 3)
     end = writer.appended_offset
     writer.wait_dispatched(end, 10)
-    with open_indexer(directory) as indexer:
+    with open_indexer(directory, CONFIG) as indexer:
         publish, seen = CheckpointFile.publish_indexed, []
 
         def noted(checkpoint, commit_offset):
@@ -111,31 +95,31 @@ def test_what_is_waited_for_is_published(writer, directory, monkeypatch):
             publish(checkpoint, commit_offset)
 
         monkeypatch.setattr(CheckpointFile, "publish_indexed", noted)
-        run(indexer)
+        work(indexer)
         assert seen[-1] == (end, False)
         assert indexer.indexed_offset == end
 
 
 def test_a_clean_stop_indexes_the_rest_and_the_next_start_goes_on_after_it(writer, directory):
     put(writer, 100)
-    open_indexer(directory).close()
-    before = index_bytes(directory)
+    open_indexer(directory, CONFIG).close()
+    before = contents(directory)
     assert len(found(directory, "all-k")) == 100
 
-    with open_indexer(directory) as indexer:
+    with open_indexer(directory, CONFIG) as indexer:
         indexer.step()
-        assert index_bytes(directory) == before
+        assert contents(directory) == before
         put(writer, 100, "later")
-        run(indexer)
+        work(indexer)
 
     assert len(found(directory, "all-k")) == len(found(directory, "all-later")) == 100
 
 
 def test_a_full_file_raises_the_brokers_mark(writer, directory):
     put(writer, 160)
-    with open_indexer(directory) as indexer:
-        run(indexer)
-    first, second = (IndexHeader.decode(data) for data in index_bytes(directory)[:2])
+    with open_indexer(directory, CONFIG) as indexer:
+        work(indexer)
+    first, second = (IndexHeader.decode(data) for data in contents(directory)[:2])
 
     fields = BrokerFields.decode((directory / "checkpoint").read_bytes()[:40])
 
@@ -153,7 +137,7 @@ def test_the_disk_may_fill_and_nothing_is_put_twice(writer, directory, monkeypat
         return create(*arguments, **keywords)
 
     monkeypatch.setattr(IndexFile, "create", create_or_fail)
-    indexer = open_indexer(directory)
+    indexer = open_indexer(directory, CONFIG)
     refused = 0
     while True:
         try:
@@ -168,27 +152,10 @@ def test_the_disk_may_fill_and_nothing_is_put_twice(writer, directory, monkeypat
 
 
 def test_only_one_indexer_has_a_directory(writer, directory):
-    with open_indexer(directory), pytest.raises(StoreLocked):
-        open_indexer(directory)
+    with open_indexer(directory, CONFIG), pytest.raises(StoreLocked):
+        open_indexer(directory, CONFIG)
 
 
 def test_a_directory_without_a_writer_is_refused(tmp_path):
     with pytest.raises(NotAStore, match="writer"):
-        open_indexer(tmp_path)
-
-
-def test_pages_of_a_search_join_to_the_whole(writer, directory):
-    put(writer, 350)
-    open_indexer(directory).close()
-    reader = IndexReader(FILESYSTEM, directory / "index", SHAPE)
-    pages, cursor = [], None
-    while True:
-        page, cursor, _ = reader.find(
-            "t", "all-k", count_max=64, begin_ms=0, end_ms=FOREVER, cursor=cursor
-        )
-        pages += page
-        if cursor is None:
-            break
-
-    assert pages == found(directory, "all-k")
-    assert len(pages) == 350
+        open_indexer(tmp_path, CONFIG)
