@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from storage.errors import StoreFailed, StoreFull
-from storage.log.flush import CommitWorker, FlushWorker
+from storage.log.flush import FlushWorker
 
 
 class Log:
@@ -77,16 +77,6 @@ def test_one_sync_serves_everybody_who_came_while_another_ran(log, worker):
     assert worker.offset == 51
 
 
-def test_nothing_is_acknowledged_before_its_sync(log, worker):
-    log.gated = True
-    worker.start_at(0)
-    log.committed = 10
-    worker.request(10)
-    assert log.entered.acquire(timeout=30)
-    assert not worker.wait(10, 0)
-    assert worker.offset == 0
-
-
 def test_the_first_failed_sync_is_the_last(log, worker):
     """A sync that succeeds after one that failed proves nothing: the kernel dropped the pages."""
     heard, failures = [], []
@@ -113,29 +103,6 @@ def test_the_first_failed_sync_is_the_last(log, worker):
     assert worker.wait(10, 0), "what was durable before stays acknowledged"
 
 
-def test_a_failure_reaches_everybody_who_waits(log, worker):
-    log.gated = True
-    worker.start_at(0)
-    log.committed = 1
-    outcomes = []
-
-    def wait():
-        try:
-            worker.wait(1, 30)
-        except StoreFailed:
-            outcomes.append("failed")
-
-    threads = [threading.Thread(target=wait) for _ in range(20)]
-    for thread in threads:
-        thread.start()
-    assert log.entered.acquire(timeout=30)
-    log.error = OSError(errno.EIO, "injected")
-    log.gate.release()
-    for thread in threads:
-        thread.join(30)
-    assert outcomes == ["failed"] * 20
-
-
 def test_a_listener_that_raises_leaves_nobody_waiting_for_ever(log):
     worker = FlushWorker(log, on_request=True, interval_ms=60_000)
 
@@ -149,17 +116,3 @@ def test_a_listener_that_raises_leaves_nobody_waiting_for_ever(log):
     log.committed = 2
     with pytest.raises(StoreFailed):
         worker.wait(2, 30)
-
-
-def test_committing_is_retried_when_there_was_no_space(log):
-    """Nothing is lost by it: the bytes are still in the pool."""
-    worker = CommitWorker(log, interval_ms=1)
-    log.error = StoreFull("injected")
-    worker.start_at(0)
-    log.committed = 3
-    assert not worker.wait(3, 0.05)
-    assert worker.failure is None
-    log.error = None
-    assert worker.wait(3, 30)
-    assert worker.offset == 3
-    worker.stop()

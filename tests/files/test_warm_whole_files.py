@@ -10,7 +10,7 @@ from engine_store import append, record, records_on_disk, small_config
 
 from bench.resident import cached_bytes
 from storage.files.allocator import MappedFileAllocator
-from storage.files.filesystem import OsFile, OsFileSystem
+from storage.files.filesystem import OsFileSystem
 from storage.store import MessageStore
 from storage.writer import StoreWriter
 
@@ -49,19 +49,6 @@ def allocator(tmp_path):
     allocator = make(tmp_path)
     yield allocator
     allocator.close()
-
-
-@pytest.fixture
-def filled(monkeypatch):
-    """What was asked for, instead of filling anything: (name, begin, end)."""
-    calls = []
-
-    def fill_cache(file, begin, end):
-        calls.append((int(file.path.name), begin, end))
-        return True
-
-    monkeypatch.setattr(OsFile, "fill_cache", fill_cache)
-    return calls
 
 
 def work_off(allocator) -> None:

@@ -293,21 +293,6 @@ def test_check_batch_returns_what_the_three_loops_return(store_host_size: int) -
         ]  # fmt: skip
 
 
-def test_queues_of_one_topic_in_turn_have_its_position_in_common() -> None:
-    data = as_array(
-        b"".join(
-            client_record(topic=t, queue_id=q) for t, q in (("a", 0), ("a", 1), ("b", 1), ("a", 2))
-        )
-    )
-    arrays = [np.zeros(4, np.int64) for _ in range(4)]
-    queues = np.zeros((4, batch.QUEUES_COLUMN_COUNT), np.int64)
-
-    assert batch.check_batch(data, 8, True, new_rows(4), *arrays, queues)[3] == 4
-
-    first, second, third, fourth = queues[:, 0].tolist()
-    assert first == second < third < fourth
-
-
 def test_check_batch_of_a_bad_record_says_nothing_else() -> None:
     data = as_array(client_record() + client_record(topic="a b"))
     arrays = [np.zeros(4, np.int64) for _ in range(4)]

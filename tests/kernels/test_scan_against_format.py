@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_check import check_record
@@ -98,15 +95,6 @@ def test_a_tag_hashes_as_java_hashes_it_broken_utf8_included(tag: bytes) -> None
     assert row[columns.TAG_CODE] == java_hash(tag.decode(errors="replace"))
 
 
-def test_a_tag_of_every_plane_hashes_over_utf16_units() -> None:
-    for tag, hashed in (("TagA", 2598919), ("Tag😀", 82337373), ("polygenelubricants", -(1 << 31))):
-        data = encode_record(
-            topic="t", queue_id=0, body=b"", properties_block=b"TAGS\x01" + tag.encode() + b"\x02"
-        )
-
-        assert walk(data, 0)[0][0][columns.TAG_CODE] == hashed
-
-
 def _record(**changes: object) -> bytes:
     fields: dict[str, object] = {
         "topic": "t",
@@ -170,29 +158,6 @@ def test_a_range_outside_the_array_is_not_read() -> None:
     for begin, end in ((-1, 9), (0, len(data) + 1), (9, 8)):
         assert scan.scan_records(data, begin, end, 0, 0, rows) == (0, begin, Stop.TRUNCATED)
         assert scan.find_record(data, begin, end, 0) == -1
-
-
-def test_a_large_log_is_walked_to_its_end() -> None:
-    rng = random.Random(7)
-    parts, size = [], 0
-    for number in range(20_000):
-        parts.append(
-            encode_record(
-                topic=rng.choice(("a", "b")), queue_id=number % 4, body=rng.randbytes(rng.choice((0, 9, 80))),
-                properties_block=b"TAGS\x01T%d\x02" % number, queue_offset=number,
-                commit_offset=BASE + size, append_property_crc=number % 2 == 0,
-            )
-        )  # fmt: skip
-        size += len(parts[-1])
-    data = as_array(b"".join(parts))
-    rows = new_rows(20_000)
-
-    result = scan.scan_records(data, 0, size, BASE, columns.CHECK_ALL, rows)
-
-    assert result == (20_000, size, Stop.END)
-    assert (rows[:, columns.QUEUE_OFFSET] == np.arange(20_000)).all()
-    assert (rows[:, columns.SIZE] == [len(part) for part in parts]).all()
-    assert rows[:, columns.TAG_CODE].tolist() == [java_hash(f"T{n}") for n in range(20_000)]
 
 
 class TestFindRecord:

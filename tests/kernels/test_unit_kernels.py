@@ -6,9 +6,7 @@ import numpy as np
 
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.record import encode_record
-from storage.kernels import columns
-from storage.kernels.batch import group_by_queue
-from storage.kernels.columns import CHECK_COMMIT_OFFSET, STOP_COMMIT_OFFSET, new_rows
+from storage.kernels.columns import STOP_COMMIT_OFFSET, new_rows
 from storage.kernels.queue import RUN_COLUMN_COUNT, build_units, scan_units
 from storage.kernels.scan import scan_records
 
@@ -25,57 +23,6 @@ def placed_log_of(count: int, base: int) -> np.ndarray:
             )
         )  # fmt: skip
     return np.frombuffer(b"".join(parts), np.uint8)
-
-
-def test_units_stand_queue_by_queue_with_the_offsets_of_their_records():
-    """And one call scans and builds what two do."""
-    base = 4_096
-    data = placed_log_of(COUNT, base)
-    rows = new_rows(COUNT)
-    group_of, first_row, group_size, start, offsets = (
-        np.zeros(COUNT + 1, np.int64) for _ in range(5)
-    )
-    units = np.zeros(COUNT * UNIT_SIZE, np.uint8)
-    scanned = scan_records(data, 0, data.size, base, CHECK_COMMIT_OFFSET, rows)
-    groups, total = build_units(
-        data, rows, COUNT, base, group_of, first_row, group_size, units, start, offsets
-    )
-    assert (groups, total) == (6, COUNT)
-    grouped = [np.zeros(COUNT + 1, np.int64) for _ in range(3)]
-    assert group_by_queue(data, rows, COUNT, *grouped) == groups
-    for made, expected in zip((group_of, first_row, group_size), grouped, strict=True):
-        assert (made == expected).all()
-    at = 0
-    for group in range(groups):
-        assert start[group] == at
-        for row in rows[:COUNT][group_of[:COUNT] == group]:
-            unit = units[at * UNIT_SIZE : (at + 1) * UNIT_SIZE].tobytes()
-            assert int.from_bytes(unit[:8], "big") == base + row[columns.POSITION]
-            assert int.from_bytes(unit[8:12], "big") == row[columns.SIZE]
-            assert offsets[at] == row[columns.QUEUE_OFFSET]
-            at += 1
-    assert start[groups] == at == COUNT
-
-    others = [np.zeros(COUNT + 1, np.int64) for _ in range(5)]
-    scanned_units = np.zeros(COUNT * UNIT_SIZE, np.uint8)
-    scanned_rows = new_rows(COUNT)
-    runs = np.zeros((COUNT, RUN_COLUMN_COUNT), np.int64)
-    *found, features, run_count = scan_units(
-        data, base, scanned_rows, *others[:3], scanned_units, *others[3:], runs
-    )
-
-    assert tuple(found) == scanned
-    assert run_count == groups
-    assert features == np.bitwise_or.reduce(rows[:, columns.FEATURES])
-    assert (scanned_rows == rows).all()
-    assert (scanned_units == units).all()
-    assert (others[4] == offsets).all()
-    for group, (position, length, queue_id, begin, end, first) in enumerate(runs[:groups].tolist()):
-        row = rows[first_row[group]]
-        assert data[position : position + length].tobytes() == b"t%d" % (group % 2)
-        assert queue_id == row[columns.QUEUE_ID] == group % 3
-        assert (begin, end) == (start[group], start[group + 1])
-        assert first == 7
 
 
 def test_a_scan_into_units_stops_where_a_record_says_it_stands_elsewhere():

@@ -7,19 +7,15 @@ from typing import Any
 
 import pytest
 from engine_store import append, record, records_on_disk, small_config
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from plain_check import check_record
-from record_examples import as_array
+from flips import flip
 
 from storage import MessageStore
-from storage.engine.dead_letters import dead_letters_of
 from storage.errors import InvalidMessage
 from storage.format.message_id import encode_message_id
-from storage.format.properties import decode_properties, encode_properties
-from storage.format.record import Record, decode_record, encode_record
-from storage.format.stops import Stop
+from storage.format.record import Record, decode_record
 from storage.writer import StoreWriter
+
+ORIGIN = {"RETRY_TOPIC": "first", "ORIGIN_MESSAGE_ID": "0A"}
 
 
 def stored(directory: Path, *records: bytes, **config: Any) -> list[Record]:
@@ -37,10 +33,10 @@ def stored(directory: Path, *records: bytes, **config: Any) -> list[Record]:
 
 def test_a_copy_has_what_a_broker_gives_it(tmp_path: Path) -> None:
     properties = {"UNIQ_KEY": "AB12", "WAIT": "true", "DELAY": "0", "colour": "red"}
-    first, second, copy, other = stored(
+    first, _, copy, other = stored(
         tmp_path,
         record(queue_id=1, body=b"one", tag="A", keys="k1 k2", properties=properties),
-        record(body=b"two"),
+        record(body=b"two", properties=ORIGIN),
     )
     assert (copy.topic, copy.queue_id, copy.queue_offset) == ("%DLQ%billing", 0, 0)
     assert (other.topic, other.queue_id, other.queue_offset) == ("%DLQ%billing", 0, 1)
@@ -58,9 +54,7 @@ def test_a_copy_has_what_a_broker_gives_it(tmp_path: Path) -> None:
         "ORIGIN_MESSAGE_ID": encode_message_id(first.store_host, first.commit_offset),
     }
     assert {**copy.properties, "__CRC32#": ""} == {**expected, "__CRC32#": ""}
-    assert other.properties["ORIGIN_MESSAGE_ID"] == encode_message_id(
-        second.store_host, second.commit_offset
-    )
+    assert other.properties.items() >= ORIGIN.items(), "it says where the first of its copies was"
 
 
 def test_dead_letters_are_served_like_any_message(tmp_path: Path) -> None:
@@ -94,9 +88,7 @@ def test_what_cannot_be_copied_is_said_and_the_others_are(tmp_path: Path) -> Non
         append(writer, record(body=b"a") + record(body=b"bbbb") + record(body=b"c"))
         first, second, third = records_on_disk(tmp_path)
     [path] = (tmp_path / "commitlog").glob("0*0")
-    data = bytearray(path.read_bytes())
-    data[data.index(b"bbbb")] ^= 1
-    path.write_bytes(data)
+    flip(path, path.read_bytes().index(b"bbbb"))
     with StoreWriter.open(tmp_path, small_config()) as writer:
         asked = [second.commit_offset, third.commit_offset, first.commit_offset + 1, 1 << 40, -1]
         result = writer.append_dead_letters("g", asked, [0] * 5)
@@ -106,47 +98,3 @@ def test_what_cannot_be_copied_is_said_and_the_others_are(tmp_path: Path) -> Non
         for group, times in (("a/b", [0]), ("", [0]), ("g", [])):
             with pytest.raises(InvalidMessage):
                 writer.append_dead_letters(group, [0], times)
-
-
-names = st.sampled_from(
-    ["a", "WAIT", "DELAY", "RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "TAGS", "DELAYED"]
-)
-blocks = st.one_of(
-    st.dictionaries(names, st.text("xyzäé", min_size=1, max_size=9)).map(encode_properties),
-    st.lists(
-        st.sampled_from([b"\x01", b"\x02", b"a", b"WAIT\x01", b"DELAY\x012\x02", b"\xff"])
-    ).map(b"".join),
-)
-
-
-@given(st.lists(st.tuples(blocks, st.booleans(), st.booleans()), min_size=1, max_size=4))
-@settings(max_examples=100, deadline=None)
-def test_any_block_becomes_what_a_plain_reading_of_it_says(
-    given_records: list[tuple[bytes, bool, bool]],
-) -> None:
-    records = [
-        encode_record(
-            topic="orders", queue_id=3, body=b"body%d" % number, properties_block=block,
-            queue_offset=7, commit_offset=number, store_timestamp_ms=5, reconsume_times=number,
-            born_host="[2001:db8::2]:1" if v6 else "1.2.3.4:5", append_property_crc=crc,
-            store_host="[2001:db8::1]:1" if v6 else "1.2.3.4:5",
-        )
-        for number, (block, v6, crc) in enumerate(given_records)
-    ]  # fmt: skip
-    times = list(range(5, 5 + len(records)))
-    copies = bytes(dead_letters_of([as_array(each) for each in records], "%DLQ%g", times))
-    position = 0
-    for number, data in enumerate(records):
-        assert check_record(copies, position) is Stop.END
-        before, copy = decode_record(data), decode_record(copies, position)
-        position += copy.total_size
-        expected = decode_properties(before.properties_block)
-        expected.pop("__CRC32#", None)
-        expected |= {"DELAY": "0", "WAIT": "false"}
-        expected.setdefault("RETRY_TOPIC", "orders")
-        expected.setdefault("ORIGIN_MESSAGE_ID", encode_message_id(before.store_host, number))
-        assert decode_properties(copy.properties_block) == expected
-        assert (copy.topic, copy.queue_id, copy.body) == ("%DLQ%g", 0, before.body)
-        assert (copy.born_host, copy.reconsume_times) == (before.born_host, number + 5)
-        assert (copy.commit_offset, copy.store_timestamp_ms) == (0, 0)
-    assert position == len(copies)
