@@ -24,6 +24,8 @@ from penstock.v1 import (
     writer_pb2,
     writer_pb2_grpc,
 )
+from services.gateway.v2 import definition_pb2 as v2
+from services.gateway.v2 import service_pb2, service_pb2_grpc
 
 STUBS = {
     "writer": writer_pb2_grpc.WriterStub,
@@ -82,7 +84,8 @@ class Load:
 
 @pytest.fixture(params=cases_to_try(["sync", "async"]))
 def running(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Running]:
-    with supervisor(tmp_path / "store", "--flush-mode", request.param) as process:
+    flags = ("--flush-mode", request.param, "--gateway-listen", "127.0.0.1:0")
+    with supervisor(tmp_path / "store", *flags) as process:
         yield process
 
 
@@ -95,10 +98,23 @@ def pull_all(reader: Any) -> list[int]:
     ]
 
 
+def send(gateway: str) -> int:
+    system = v2.SystemProperties(message_id="01", message_type=v2.NORMAL)
+    message = v2.Message(topic=v2.Resource(name="load"), body=b"-1", system_properties=system)
+    with grpc.insecure_channel(gateway) as channel:
+        answer = service_pb2_grpc.MessagingServiceStub(channel).SendMessage(
+            service_pb2.SendMessageRequest(messages=[message]), timeout=30, wait_for_ready=True
+        )
+    return int(answer.status.code)
+
+
 def test_each_process_is_killed_in_turn_and_nothing_acknowledged_is_lost(
     running: Running,
 ) -> None:
+    """Each serves again at its address; the gateway is a port of the reader."""
     found = {name: running.wait_serving(name) for name in STUBS}
+    gateway, process_id = running.wait_serving("gateway")
+    assert (process_id, gateway != found["reader"][0]) == (found["reader"][1], True)
     channels = {n: grpc.insecure_channel(address, RECONNECT) for n, (address, _) in found.items()}
     stubs = {name: STUBS[name](channel) for name, channel in channels.items()}
     writer, reader, indexer = stubs["writer"], stubs["reader"], stubs["indexer"]
@@ -113,6 +129,8 @@ def test_each_process_is_killed_in_turn_and_nothing_acknowledged_is_lost(
             assert load.refusals == refusals, f"the writer suffered from the death of the {name}"
             assert running.wait_serving(name, 2)[0] == found[name][0]
             load.goes_on()
+        assert running.wait_serving("gateway", 2)[0] == gateway
+        assert send(gateway) == v2.OK
 
         os.kill(found["writer"][1], signal.SIGKILL)
         assert pull_all(reader)

@@ -126,30 +126,6 @@ def test_a_killed_writer_leaves_each_message_of_clients_that_send_again_in_the_l
     assert set(found) == expected
 
 
-def test_a_producer_says_where_a_real_writer_has_put_each_message(tmp_path: Path) -> None:
-    """Queue offsets and commit offsets, of batches of every size, of which the log has a little more."""
-    expected = {}
-    with WriterProcess(tmp_path / "store") as writer, writer.client(timeout_s=PATIENCE_S) as client:
-        client.create_topic("t", queues=2)
-        with client.producer(delivery_timeout_s=PATIENCE_S, linger_ms=60_000) as producer:
-            for count in (1, 2, 50, 700):
-                bodies = [b"%d of %d" % (n, count) for n in range(count)]
-                handles = [
-                    producer.send("t", body, queue_id=n % 2, keys=["k"])
-                    for n, body in enumerate(bodies)
-                ]
-                producer.flush(PATIENCE_S)
-                expected.update(zip(bodies, (handle.result() for handle in handles), strict=True))
-    assert not any(stored.repeated for stored in expected.values())
-    assert {
-        record.body: (record.queue_id, record.queue_offset, record.commit_offset)
-        for record in records_on_disk(tmp_path / "store")
-    } == {
-        body: (stored.queue_id, stored.queue_offset, stored.commit_offset)
-        for body, stored in expected.items()
-    }
-
-
 def test_who_asks_a_real_writer_again_with_a_token_is_told_what_the_first_was_told(
     tmp_path: Path,
 ) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from flips import flip
 from lease_store import GROUP, TOPIC, LeaseStore, bodies, put
 from steps_to_try import steps_to_try
 
@@ -44,12 +45,6 @@ def found(store: LeaseStore) -> list[str]:
 def stop(store: LeaseStore) -> None:
     store.leases.close()
     store.reader.close()
-
-
-def flip(path: Path, position: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[position] ^= 1
-    path.write_bytes(data)
 
 
 def test_a_damaged_end_costs_what_came_after_it(store: LeaseStore) -> None:
