@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from flips import flip
 from golden import GOLDEN, golden_copy, golden_store
 from run_cli import json_lines, penstock
 
@@ -70,9 +71,7 @@ def test_doctor_says_which_record_is_damaged(tmp_path: Path) -> None:
     """A flipped bit in a body is found: exit code 7, and a finding that is damage."""
     store = golden_copy("basic", tmp_path)
     log = sorted((store / "commitlog").iterdir())[0]
-    content = bytearray(log.read_bytes())
-    content[100] ^= 1
-    log.write_bytes(content)
+    flip(log, 100)
     result = penstock("doctor", store, "--json")
 
     assert result.exit_code == ExitCode.DAMAGED

@@ -59,7 +59,8 @@ def test_dead_letters_are_counted_and_sent_again_each_once(client: Client, topic
     client.create_group(group)
     for number in range(3):
         client.produce(topic, b"%d" % number, keys=[f"k{number}"], tag="t", properties={"a": "b"})
-    client.dead_letter(client.receive(topic, group=group))
+    for _ in range(3):
+        client.dead_letter(client.receive(topic, group=group, max_messages=1, wait_ms=10_000))
 
     assert DeadLetterCount(group=group, messages=3, to_resend=3) in client.dead_letter_counts()
     assert client.resend_dead_letters(group, most=2) == 2
@@ -79,7 +80,7 @@ def test_one_message_is_sent_again_where_it_came_from(client: Client, topic: str
     group = f"gives-up-{topic}"
     client.create_group(group)
     client.produce(topic, b"bill", keys=["bill-1"])
-    client.dead_letter(client.receive(topic, group=group))
+    client.dead_letter(client.receive(topic, group=group, wait_ms=10_000))
     letter = client.pull(f"%DLQ%{group}", 0, 0).records[0]
     plain = client.produce(f"%DLQ%{group}", b"by hand")
 

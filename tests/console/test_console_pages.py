@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from real_processes import until
 
-from penstock import Client, MessageNotFound, StoredQueue
+from penstock import Client, StoredQueue
 from services.bodies import hex_dump
 from services.console.rates import KEPT, RATE_KEPT, Rates
 from services.console.topic_mix import topic_mix
@@ -56,17 +56,6 @@ def test_what_a_page_asks_for_anew_has_no_body(browser: Any, client: Client, top
     live = browser.get(f"/message?at={stored.commit_offset}", headers={"hx-request": "true"}).text
 
     assert "Its way" in live and "large" not in live
-
-
-def test_the_way_of_a_message_is_not_that_of_another_in_its_place(
-    browser: Any, client: Client, topic: str
-) -> None:
-    former = client.produce(topic, b"former", queue_id=0)
-    client.delete_topic(topic)
-    client.create_topic(topic, queues=1)
-    client.produce(topic, b"next", queue_id=0)
-
-    assert "created again" in browser.get(f"/message?at={former.commit_offset}").text
 
 
 def test_a_body_is_downloaded_as_it_is(browser: Any, client: Client, topic: str) -> None:
@@ -314,12 +303,6 @@ def test_plots_have_rates_of_two_looks(browser: Any, client: Client, topic: str)
     found = plot()
     assert len(found["times"]) == len(found["in_bytes"]) >= 2
     assert max(filter(None, found["in_bytes"])) > 30
-
-
-def test_what_is_found_by_key_is_not_the_record_of_another_id(browser: Any, client: Client) -> None:
-    with pytest.raises(MessageNotFound):
-        client.message(12_345_678_901)
-    assert browser.get("/messages?id=12345678901").status_code == 404
 
 
 def test_the_mix_of_a_file_is_of_the_topics_that_reach_into_it() -> None:

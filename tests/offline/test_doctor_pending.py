@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from flips import flip
 from transaction_store import HALF, OP, TransactionStore, message
 
 from storage import offline
@@ -27,12 +28,6 @@ def _store(tmp_path: Path) -> Iterator[TransactionStore]:
     store.writer.close()
     yield store
     store.writer.close()
-
-
-def flip(path: Path, position: int) -> None:
-    content = bytearray(path.read_bytes())
-    content[position] ^= 1
-    path.write_bytes(content)
 
 
 def cut(path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from real_processes import until
 
 from storage import MessageStore, StoreConfig, offline
 from storage.errors import NotAStore
-from storage.format.index import IndexHeader
 from storage.message import Message
 
 SMALL = StoreConfig(
@@ -154,26 +152,3 @@ def test_doctor_finds_nothing_in_a_good_store(name: str) -> None:
     assert findings[-1]["severity"] == "ok", findings
     records = next(line for line in golden_dump(name) if line["type"] == "commitlog")["records"]
     assert any(f["message"].startswith(f"{records} intact records") for f in findings)
-
-
-@pytest.mark.parametrize("lost", [0, 1])
-def test_doctor_names_the_keys_that_an_older_index_file_had_when_it_is_gone(
-    tmp_path: Path, lost: int
-) -> None:
-    config = replace(SMALL, index_entry_count=30)
-    with MessageStore.open(tmp_path / "store", config) as store:
-        store.create_topic("t", 1)
-        for number in range(60):
-            store.put(Message(topic="t", body=b"x", keys=(f"k{number}",)))
-    assert [line["severity"] for line in offline.doctor(tmp_path / "store")][-1] == "ok"
-    files = sorted((tmp_path / "store" / "index").iterdir())
-    assert len(files) > 3
-    gone = IndexHeader.decode(files[lost].read_bytes()[:40])
-    files[lost].unlink()
-
-    found = list(offline.doctor(tmp_path / "store"))
-
-    [damage] = [line for line in found if line["severity"] in ("warning", "damage")]
-    assert (damage["kind"], damage["file"]) == ("index-file-missing", f"index/{files[lost].name}")
-    assert damage["begin"] == gone.begin_commit_offset
-    assert damage["end"] == gone.end_commit_offset + 1

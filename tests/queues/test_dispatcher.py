@@ -49,29 +49,6 @@ def offsets(queue):
     return as_units(queue.read(0, queue.next_offset))["offset"].tolist()
 
 
-def test_every_record_gets_its_unit_in_order(tmp_path, log):
-    files, places, end = log
-    table = new_table(tmp_path)
-    assert dispatch_all(files, table, 0, end) == end
-    assert offsets(table.get("t", 0)) == places[::2]
-    assert offsets(table.get("t", 1)) == places[1::2]
-
-
-def test_a_topic_removed_between_begins_again(tmp_path, log):
-    files, places, end = log
-    table = new_table(tmp_path)
-    dispatcher = Dispatcher(files, table, 0, unit_count=0)
-    while dispatcher.step(places[6]):
-        pass
-    dispatcher.forget_units(table.remove_topic("t"))
-    while dispatcher.step(end):
-        pass
-    queue = table.get("t", 0)
-    assert queue.next_offset == 5
-    assert [queue.unit(i)[0] for i in (3, 4)] == places[6::2]
-    assert queue.unit(2)[1] == PREFILL_SIZE
-
-
 def test_a_full_disk_moves_nothing_and_is_gone_on_from(tmp_path, log, monkeypatch):
     files, places, end = log
     table = new_table(tmp_path)
@@ -114,22 +91,6 @@ def test_a_queue_whose_log_begins_late_is_filled_up_as_a_broker_does(tmp_path, l
     assert [queue.unit(i)[:2] for i in range(2)] == [(0, PREFILL_SIZE)] * 2
     assert [queue.unit(i)[0] for i in range(2, 5)] == places[4::2]
     assert queue.find_first(1) == 2
-
-
-def test_units_run_over_into_the_next_file_of_full_length(tmp_path):
-    table = new_table(tmp_path)
-    queue = table.get("t", 0)
-    units = np.zeros(25, np.dtype([("offset", ">i8"), ("size", ">i4"), ("tag", ">i8")]))
-    units["offset"] = np.arange(25) * 100
-    units["size"] = 100
-    queue.append(units[:7].tobytes())
-    queue.append(units[7:].tobytes())
-    assert {path.name: path.stat().st_size for path in queue.directory.iterdir()} == {
-        f"{start:020d}": QUEUE_FILE_SIZE for start in (0, 200, 400)
-    }
-    assert queue.find_end(1 << 40) == 25
-    assert queue.find_end(1_200) == 12
-    assert queue.find_end(0) == 0
 
 
 def test_truncating_zeroes_the_tail_and_removes_later_files(tmp_path):

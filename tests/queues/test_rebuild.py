@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 from engine_store import small_config
 from fault_life import FaultLife
+from flips import flip
 
 from storage import Message, MessageStore
 from storage.errors import QueueRebuilding
@@ -66,9 +67,7 @@ def test_flipped_units_become_what_they_were(store: Path, seed: int) -> None:
     hit = rng.sample(range(COUNT - 1), 8)
     for queue_offset in hit:
         path = sorted((store / "consumequeue/t/0").iterdir())[queue_offset // 300]
-        data = bytearray(path.read_bytes())
-        data[queue_offset % 300 * UNIT_SIZE + rng.randrange(UNIT_SIZE)] ^= 1 << rng.randrange(8)
-        path.write_bytes(data)
+        flip(path, queue_offset % 300 * UNIT_SIZE + rng.randrange(UNIT_SIZE), 1 << rng.randrange(8))
     if seed % 2:
         assert repair(store) == 8
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from golden import golden_acked, golden_copy, golden_dump, golden_spec
@@ -14,7 +13,6 @@ from storage.clock import SystemClock
 from storage.format.record import Record, decode_record
 from storage.offline import dump
 
-Line = dict[str, Any]
 NAMES = ["basic", "features", "slow", "propcrc", "lmq", "cleaned", "killed", "syncflushkilled"]
 
 

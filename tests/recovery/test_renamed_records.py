@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from engine_store import pull_rebuilt
+from flips import flip
 from recovered_copy import recovered_copy
 from steps_to_try import cases_to_try
 
@@ -44,9 +45,7 @@ def copy_with(stored, tmp_path, position, bit):
     directory = tmp_path / "store"
     shutil.copytree(source, directory)
     log = directory / "commitlog" / f"{0:020d}"
-    data = bytearray(log.read_bytes())
-    data[commit_offsets[VICTIM] + position] ^= bit
-    log.write_bytes(data)
+    flip(log, commit_offsets[VICTIM] + position, bit)
     return directory
 
 
@@ -145,9 +144,7 @@ def test_a_record_that_took_the_name_of_another_queue_takes_no_place_there(
     del expected[victim]
     start = victim - victim % file_size
     log = directory / "commitlog" / f"{start:020d}"
-    data = bytearray(log.read_bytes())
-    data[victim - start + QUEUE_ID + 3] ^= 1
-    log.write_bytes(data)
+    flip(log, victim - start + QUEUE_ID + 3)
     found = places(directory)
     assert {offset: found.get(offset) for offset in expected} == expected
     with MessageStore.open(directory, CONFIG) as store:

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 from engine_store import pull_rebuilt
+from flips import flip
 
 from storage import Message, MessageStore, StoreConfig
 
@@ -41,9 +42,7 @@ def test_a_wrong_queue_offset_moves_no_record(tmp_path, stored, queues_lost, vic
     if queues_lost:
         shutil.rmtree(directory / "consumequeue")
     log = directory / "commitlog" / f"{0:020d}"
-    data = bytearray(log.read_bytes())
-    data[commit_offsets[victim] + QUEUE_OFFSET_POSITION + 7 - bit // 8] ^= 1 << bit % 8
-    log.write_bytes(data)
+    flip(log, commit_offsets[victim] + QUEUE_OFFSET_POSITION + 7 - bit // 8, 1 << bit % 8)
     with MessageStore.open(directory, CONFIG) as store:
         assert (store.min_offset("t", 0), store.max_offset("t", 0)) == (0, COUNT)
         result = pull_rebuilt(store, "t", 0, queue_offset=0, max_messages=COUNT)

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 from cleaned_store import CleanedStore
-from engine_store import LOG_FILE_SIZE, record
+from engine_store import LOG_FILE_SIZE
 from staged_records import stage
 
 from storage.errors import StoreFull
-from storage.message import Message
 
 
 @pytest.fixture
@@ -35,34 +34,6 @@ def release(store: CleanedStore) -> None:
     store.writer._engine.checkpointer.checkpoint()
     store.age(100)
     store.clean()
-
-
-def test_a_delayed_message_holds_its_file_until_it_is_delivered(store: CleanedStore) -> None:
-    store.writer.put([Message("t", b"later", delay_ms=200 * 3_600_000)])
-    store.machine.workers.settle()
-    fill_and_clean(store)
-    assert store.log_files[0] == 0
-
-    store.age(150)
-    for _ in range(4):
-        store.machine.workers.settle()
-
-    assert store.writer.timers.counts.delivered == 1
-    release(store)
-    assert store.log_files[0] > 0
-
-
-def test_a_half_message_holds_its_file_until_it_ends(store: CleanedStore) -> None:
-    half = record("t", body=b"half", properties={"UNIQ_KEY": "H"})
-    store.writer.transactions.prepare(half, transaction_id="H")
-    fill_and_clean(store)
-    assert store.log_files[0] == 0
-
-    [ended], _ = store.writer.transactions.end(["H"], commit=True)
-
-    assert ended.state.value == "committed"
-    release(store)
-    assert store.log_files[0] > 0
 
 
 def test_a_decided_commit_holds_what_it_has_stored_until_it_is_complete(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from engine_store import PASSING, note_as_a_broker_does, records_on_disk
+from flips import flip
 from golden import golden_copy
 from timer_store import NOW_MS, TimerStore
 
@@ -257,9 +258,7 @@ def test_a_damaged_message_is_named_and_the_others_come_again(
     ]  # fmt: skip
     store.close()
     log = store.directory / "commitlog" / f"{0:020d}"
-    data = bytearray(log.read_bytes())
-    data[hit.commit_offset + 88] ^= 1  # its body
-    log.write_bytes(data)
+    flip(log, hit.commit_offset + 88)  # its body
     store = PoppedStore(store.directory, now_ms=NOW_MS + LEASE_MS)
     store.settle()
     again = Counter(record.body for record in undamaged_records(store.directory))

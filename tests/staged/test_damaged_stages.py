@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from engine_store import small_config
-from flips import flipped
+from flips import flip, flipped
 from staged_records import bodies_on_disk, stage
 from steps_to_try import steps_to_try
 
@@ -99,12 +99,6 @@ def test_a_stop_before_a_stage_has_its_name_leaves_nothing(tmp_path: Path, seale
         with pytest.raises(StageNotFound):
             writer.staged.commit("app", 0, ["a"])
     assert [line for line in doctor(tmp_path) if "staged" in line["file"]] == []
-
-
-def flip(path: Path, position: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[position] ^= 1
-    path.write_bytes(data)
 
 
 def test_a_damaged_journal_refuses_staged_commits_alone_until_it_is_removed(

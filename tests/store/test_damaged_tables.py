@@ -10,12 +10,9 @@ import pytest
 from engine_store import small_config
 
 from storage import Message, MessageStore, offline
-from storage.files.filesystem import OsFileSystem
 from storage.format.config_json import decode_config, encode_config
 from storage.reader import StoreReader
 from storage.writer import StoreWriter
-
-FILES = OsFileSystem()
 
 
 @pytest.fixture

@@ -115,7 +115,7 @@ def test_opening_and_closing_again_and_again_keeps_nothing(
         queue_flush_interval_ms=60_000,
     )  # fmt: skip
     before = used()
-    for turn in range(30):
+    for turn in range(6):
         store = MessageStore.open(tmp_path / "store", config)
         if turn == 0:
             store.create_topic("t", 1)

@@ -18,17 +18,6 @@ from storage.view.log.recovery_cases import Start
 from storage.writer import StoreWriter
 
 
-class FullableFileSystem(OsFileSystem):
-    """Creates no log file while ``full`` is set."""
-
-    full = False
-
-    def create(self, path, size, *, allocate, **options):
-        if self.full and "commitlog" in str(path):
-            raise StoreFull(f"no space left for {path}")
-        return super().create(path, size, allocate=allocate, **options)
-
-
 def failing_sync(monkeypatch, name):
     """Make every sync of files whose path has ``name`` in it fail from now on."""
     sync = OsFile.sync
@@ -39,30 +28,6 @@ def failing_sync(monkeypatch, name):
         sync(file)
 
     monkeypatch.setattr(OsFile, "sync", fail)
-
-
-def test_a_full_disk_refuses_and_is_written_again_when_space_returns(tmp_path):
-    filesystem = FullableFileSystem()
-    batch = record(body=b"x" * 20_000)
-    with StoreWriter.open(tmp_path / "store", small_config(), filesystem=filesystem) as writer:
-        writer.create_topic("t", 1)
-        writer.append_batch(batch)
-        filesystem.full = True
-        stored = 1
-        with pytest.raises(StoreFull):
-            for _ in range(20):
-                append(writer, batch)
-                stored += 1
-        before = writer.appended_offset
-        with pytest.raises(StoreFull):
-            writer.append_batch(batch)
-        assert writer.appended_offset == before
-        assert writer.append_batch(record()).commit_offset == before
-        filesystem.full = False
-        result = append(writer, batch)
-        assert result.ranges[0].first_queue_offset == stored + 1
-        assert writer.status().writable
-    assert check_queues_match_log(tmp_path / "store") == stored + 2
 
 
 def test_a_full_disk_under_the_queues_delays_dispatch_and_loses_nothing(tmp_path, monkeypatch):

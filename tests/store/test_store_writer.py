@@ -28,8 +28,7 @@ from storage.errors import (
     TopicNotFound,
     UnsupportedFormat,
 )
-from storage.format.consume_entry import tag_code
-from storage.message import Message, QueueRange
+from storage.message import Message
 from storage.writer import StoreWriter
 
 
@@ -85,26 +84,6 @@ def test_every_mode_stores_rolls_dispatches_and_reopens_without_looking(tmp_path
         result = writer.append_batch(batch)
         assert {each.first_queue_offset for each in result.ranges} == {240}
     assert check_queues_match_log(directory) == 976
-
-
-def test_a_batch_says_which_queue_offsets_it_got(writer):
-    writer.append_batch(record(queue_id=1))
-    result = writer.append_batch(record(queue_id=2) + record(queue_id=1) + record(queue_id=2))
-    assert result.ranges == (
-        QueueRange(topic="t", queue_id=2, first_queue_offset=0, count=2),
-        QueueRange(topic="t", queue_id=1, first_queue_offset=1, count=1),
-    )
-    assert result.record_count == 3
-    assert writer.appended_offset == result.end_commit_offset
-
-
-def test_units_carry_place_size_and_tag_hash(tmp_path, writer):
-    results = [writer.append_batch(record(tag=tag)) for tag in ("", "a", "ünïcode😀")]
-    settle(writer)
-    assert queue_units_on_disk(tmp_path / "store", "t", 0) == [
-        (each.commit_offset, each.end_commit_offset - each.commit_offset, tag_code(tag))
-        for each, tag in zip(results, ("", "a", "ünïcode😀"), strict=True)
-    ]
 
 
 def test_messages_are_completed_and_found_where_the_result_says(tmp_path, writer):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from flips import flip
 from golden import golden_dump
 
 
@@ -16,8 +17,6 @@ def break_a_body(store: Path, name: str) -> dict[str, Any]:
     )[len(lines) // 2]
     for log in sorted((store / "commitlog").iterdir(), reverse=True):
         if int(log.name) <= line["commitLogOffset"]:
-            data = bytearray(log.read_bytes())
-            data[line["commitLogOffset"] - int(log.name) + 88] ^= 1  # behind two IPv4 hosts
-            log.write_bytes(data)
+            flip(log, line["commitLogOffset"] - int(log.name) + 88)  # behind two IPv4 hosts
             return line
     raise AssertionError("no log file")

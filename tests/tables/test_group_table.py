@@ -152,20 +152,3 @@ def test_one_reader_changes_groups_and_others_see_it(tmp_path: Path) -> None:
     with pytest.raises(StoreLocked):
         second.create(GroupConfig(name="h"))
     offsets.close()
-
-
-def test_of_a_damaged_table_the_version_before_counts(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    first, offsets = opened(tmp_path)
-    first.create(GroupConfig(name="g", retry_max_times=3))
-    first.create(GroupConfig(name="last"))
-    offsets.close()
-    path = tmp_path / "config" / "subscriptionGroup.json"
-    path.write_bytes(path.read_bytes().replace(b'"retryMaxTimes":3', b'"retryMaxTimes":7'))
-    table, offsets = opened(tmp_path)
-    assert [group.name for group in table.all()] == ["g"]
-    table.create(GroupConfig(name="h"))
-    offsets.close()
-    assert document(tmp_path)["subscriptionGroupTable"]["g"]["retryMaxTimes"] == 3
-    assert "its .bak is used" in caplog.text

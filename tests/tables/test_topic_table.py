@@ -45,18 +45,6 @@ def test_a_brokers_table_is_read_whole_and_kept_when_one_topic_is_added(tmp_path
     assert backup == before
 
 
-def test_the_backup_is_read_when_the_file_is_cut_or_gone(tmp_path):
-    table = table_in(tmp_path)
-    for name in ("first", "second"):
-        table.create(name, queue_count=1, attributes={}, now_ms=1)
-        table.save()
-    path = tmp_path / "config" / "topics.json"
-    path.write_bytes(path.read_bytes()[:50])
-    assert names_read_in(tmp_path) == ["first"]
-    path.unlink()
-    assert names_read_in(tmp_path) == ["first"]
-
-
 def test_a_change_is_read_before_the_table_is_written_and_after_a_kill(tmp_path):
     table = table_in(tmp_path)
     table.create("first", queue_count=1, attributes={}, now_ms=1)

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
 import pytest
-from flips import flipped
+from flips import flip, flipped
 from transaction_store import HALF, OP, TransactionStore, message
-
-
-@pytest.fixture(name="store")
-def _store(tmp_path: Path) -> Iterator[TransactionStore]:
-    opened = TransactionStore(tmp_path / "store")
-    yield opened
-    opened.writer.close()
 
 
 def open_with_damage(store: TransactionStore, commit_offset: int) -> None:
@@ -24,9 +17,7 @@ def open_with_damage(store: TransactionStore, commit_offset: int) -> None:
     store.workers.settle()
     store.writer.close()
     path = store.directory / "commitlog" / f"{0:020d}"
-    content = bytearray(path.read_bytes())
-    content[commit_offset + 88] ^= 1
-    path.write_bytes(content)
+    flip(path, commit_offset + 88)
     for table in (store.directory / "config").iterdir():
         if table.name.startswith("consumerOffset.json"):
             table.unlink()

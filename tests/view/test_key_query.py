@@ -58,13 +58,6 @@ def test_keys_of_equal_hash_are_told_apart(store: MessageStore) -> None:
     assert bodies(store.query_by_key("t", "A")) == []
 
 
-def test_keys_belong_to_their_topic(store: MessageStore) -> None:
-    put(store, 2, "k", topic="t")
-    put(store, 3, "k", topic="other")
-    assert store.query_by_key("t", "k").record_count == 2
-    assert store.query_by_key("other", "k").record_count == 3
-
-
 def test_messages_of_a_former_topic_of_the_name_are_not_the_topics(store: MessageStore) -> None:
     former = put(store, 30, "k")
     put(store, 2, "k", topic="other")
@@ -131,23 +124,6 @@ def test_damage_of_a_record_is_reported_beside_the_others(
     assert bodies(result) == [b"0", b"2"]
     (damaged,) = result.damaged
     assert damaged.commit_offset == puts[1].commit_offset
-
-
-def test_a_zeroed_record_is_reported_beside_the_others(store: MessageStore, tmp_path: Path) -> None:
-    """Where the index has a record, and the log zeros."""
-    puts = put(store, 3, "k")
-    assert store.query_by_key("t", "k").record_count == 3
-    path = min((tmp_path / "commitlog").iterdir())
-    with path.open("r+b") as file:
-        file.seek(puts[1].commit_offset)
-        file.write(bytes(puts[2].commit_offset - puts[1].commit_offset))
-
-    result = store.query_by_key("t", "k")
-
-    assert bodies(result) == [b"0", b"2"]
-    (damaged,) = result.damaged
-    assert (damaged.commit_offset, damaged.size) == (puts[1].commit_offset, 0)
-    assert "zero" in damaged.reason
 
 
 def test_bad_questions_are_refused(store: MessageStore) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from broken_stores import break_a_body
 from engine_store import small_config
+from flips import flip
 from golden import CLEAN, KILLED, golden_copy, golden_store
 from local_spark import LocalSpark
 from typer.testing import CliRunner
@@ -70,13 +71,9 @@ def break_three_things(store: Path) -> dict[str, Any]:
     """Flip a bit in a body, in a unit and in an index entry; return the line of the damaged message."""
     line = break_a_body(store, "basic")
     unit = store / "consumequeue" / "few" / "0" / "00000000000000000000"
-    units = bytearray(unit.read_bytes())
-    units[20 + 11] ^= 1
-    unit.write_bytes(units)
+    flip(unit, 20 + 11)
     index = min((store / "index").iterdir())
-    data = bytearray(index.read_bytes())
-    data[40 + 4 * StoreView.open(store).index_files()[0].slot_count + 20 * 7] ^= 1
-    index.write_bytes(data)
+    flip(index, 40 + 4 * StoreView.open(store).index_files()[0].slot_count + 20 * 7)
     return line
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from engine_store import small_config
+from flips import flip
 from golden import golden_copy, golden_dump, golden_store
 from local_spark import LocalSpark
 from new_stores import (
@@ -142,9 +143,7 @@ def test_what_is_damaged_is_left_out_and_named(tmp_path: Path, pair: tuple[Path,
     hit = hit if hit["bodyLength"] else group[4]
     set_offsets(store, {"orders@g": {1: hit["queueOffset"] + 2}})
     log = store / "commitlog" / f"{hit['commitLogOffset'] // 65536 * 65536:020d}"
-    data = bytearray(log.read_bytes())
-    data[hit["commitLogOffset"] % 65536 + 10] ^= 1  # the body's CRC
-    log.write_bytes(data)
+    flip(log, hit["commitLogOffset"] % 65536 + 10)  # the body's CRC
     report = merge(SPARK, [store], tmp_path / "new", piece_bytes=PIECE)
 
     assert [

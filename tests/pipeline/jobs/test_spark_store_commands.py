@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from flips import flip
 from golden import golden_copy, golden_dump, golden_store
 from new_stores import assert_in_order, messages_of
 from typer.testing import CliRunner
@@ -46,9 +47,7 @@ def test_merge_and_split_there_and_back(spark: Any, tmp_path: Path) -> None:
 def test_damage_is_reported_and_ends_with_7(spark: Any, tmp_path: Path) -> None:
     store = golden_copy("basic", tmp_path)
     log = store / "commitlog" / "00000000000000000000"
-    data = bytearray(log.read_bytes())
-    data[8] ^= 1  # the body's CRC of the first record
-    log.write_bytes(data)
+    flip(log, 8)  # the body's CRC of the first record
     told = run("merge", store, "--to", tmp_path / "new", "-q")
     assert told.exit_code == 7 and "left out" in told.stdout
     as_json = run("compact", store, "--to", tmp_path / "less", "--json")

@@ -7,6 +7,7 @@ from pathlib import Path
 from fault_checks import fail_next_sync
 from fault_ledger import require
 from fault_life import FaultLife
+from flips import flip
 
 from storage.format.names import file_name
 from storage.message import Message
@@ -54,9 +55,7 @@ def a_queue_offset_that_only_a_unit_names_is_not_given_out_again(root: Path) -> 
     life.step("checkpoint", "dispatch")  # it promises the records, and no unit yet
     life.kill()
     path = life.directory / "commitlog" / file_name(0)
-    data = bytearray(path.read_bytes())
-    data[place.commit_offset + 90] ^= 1  # in its body
-    path.write_bytes(data)
+    flip(path, place.commit_offset + 90)  # in its body
     life.disk.trust(path)
     for _ in range(2):
         life.open()
