@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import pytest
 from fake_penstock import FakePenstock
-from lease_store import HandClock
+from hand_clock import HandClock
 
 from penstock import wire
 from penstock.addresses import Addresses

@@ -4,33 +4,23 @@ from __future__ import annotations
 
 import asyncio
 
+from hand_clock import HandClock
+
 from penstock import PermissionDenied, Unavailable
 from services.console.answers import BUSY_SHARE, Answers
 from storage.clock import SystemClock
 
 
-class Clock:
-    """A clock that a test sets."""
-
-    now_s = 0.0
-
-    def monotonic(self) -> float:
-        return self.now_s
-
-    def now_ms(self) -> int:
-        return int(self.now_s * 1_000) + 1
-
-
 class Service:
     """Counts how often it was asked; each call takes some time of the clock."""
 
-    def __init__(self, clock: Clock, takes_s: float = 0.0) -> None:
+    def __init__(self, clock: HandClock, takes_s: float = 0.0) -> None:
         self.clock, self.takes_s, self.count = clock, takes_s, 0
         self.error: Exception | None = None
 
     async def ask(self) -> int:
         await asyncio.sleep(0)
-        self.clock.now_s += self.takes_s
+        self.clock.pass_s(self.takes_s)
         self.count += 1
         if self.error is not None:
             raise self.error
@@ -38,31 +28,31 @@ class Service:
 
 
 async def test_those_who_ask_at_once_or_soon_after_share_one_call() -> None:
-    clock = Clock()
+    clock = HandClock(1)
     answers, service = Answers(clock), Service(clock)
     got = await asyncio.gather(*(answers.get("reader", "a", service.ask) for _ in range(10)))
-    clock.now_s += 1
+    clock.pass_s(1)
     got.append(await answers.get("reader", "a", service.ask))
     assert {each.value for each in got} == {1}
-    clock.now_s += 1
+    clock.pass_s(1)
 
     assert (await answers.get("reader", "a", service.ask)).value == 2
 
 
 async def test_an_answer_stays_while_its_service_is_away_and_goes_with_the_right_to_it() -> None:
-    clock = Clock()
+    clock = HandClock(1)
     answers, service = Answers(clock), Service(clock)
     await answers.get("reader", "a", service.ask)
     service.error = Unavailable("gone")
-    clock.now_s += 5
+    clock.pass_s(5)
     away = await answers.get("reader", "a", service.ask)
     assert (away.value, away.is_away, away.answered_ms) == (1, True, 1)
     service.error = PermissionDenied("no")
-    clock.now_s += 5
+    clock.pass_s(5)
     denied = await answers.get("reader", "a", service.ask)
     assert (denied.value, denied.is_away) == (None, False)
     service.error = None
-    clock.now_s += 5
+    clock.pass_s(5)
 
     assert (await answers.get("reader", "a", service.ask)).value == 5 - 1
 
@@ -70,25 +60,25 @@ async def test_an_answer_stays_while_its_service_is_away_and_goes_with_the_right
 async def test_many_dear_answers_take_a_small_share_of_the_time_and_leave_cheap_ones_fresh() -> (
     None
 ):
-    clock = Clock()
+    clock = HandClock(1)
     answers, cheap = Answers(clock), Service(clock, 0.0005)
     dear = [Service(clock, 0.1) for _ in range(30)]
     before = 0.0, 0, 0
     for end_s in (120, 1_320):  # all are asked for the first time at once
-        before = clock.now_s, sum(each.count for each in dear), cheap.count
-        while clock.now_s < end_s:
-            clock.now_s += 1
+        before = clock.monotonic(), sum(each.count for each in dear), cheap.count
+        while clock.monotonic() < end_s:
+            clock.pass_s(1)
             await answers.get("writer", "cheap", cheap.ask)
             for number, each in enumerate(dear):
                 await answers.get("reader", number, each.ask)
     busy_s = (sum(each.count for each in dear) - before[1]) * 0.1
 
-    assert 0.5 * BUSY_SHARE < busy_s / (clock.now_s - before[0]) < 1.2 * BUSY_SHARE
+    assert 0.5 * BUSY_SHARE < busy_s / (clock.monotonic() - before[0]) < 1.2 * BUSY_SHARE
     assert cheap.count - before[2] > 500
 
 
 async def test_a_change_has_everything_asked_for_again() -> None:
-    clock = Clock()
+    clock = HandClock(1)
     answers, service = Answers(clock), Service(clock)
     await answers.get("reader", "a", service.ask)
     answers.forget()
@@ -97,11 +87,11 @@ async def test_a_change_has_everything_asked_for_again() -> None:
 
 
 async def test_one_call_that_was_slow_by_chance_is_soon_asked_for_again() -> None:
-    clock = Clock()
+    clock = HandClock(1)
     answers, service = Answers(clock), Service(clock, takes_s=1.0)
     for service.takes_s in (1.0, 0.01, 1.0, 0.01):
         await answers.get("reader", "a", service.ask)
-        clock.now_s += 2
+        clock.pass_s(2)
 
     assert service.count == 4
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hand_clock import HandClock
 
 from penstock import Client
 from services.config.settings import ConsoleSettings
@@ -106,22 +107,9 @@ def test_where_it_listens_has_to_be_safe(settings: dict[str, Any], is_allowed: b
         ConsoleSettings(**settings)
 
 
-class Clock:
-    """A clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.now_s = 1_000.0
-
-    def monotonic(self) -> float:
-        return self.now_s
-
-    def now_ms(self) -> int:
-        return int(self.now_s * 1_000)
-
-
 def test_attempts_are_limited_by_name_and_by_address() -> None:
     """Who tries a name from one address does not keep its owner out at another."""
-    clock = Clock()
+    clock = HandClock()
     tried = attempts.SignInAttempts(clock)
     for _ in range(attempts.BY_NAME_HERE_MAX):
         assert not tried.take("10.0.0.1", "ann")
@@ -132,20 +120,20 @@ def test_attempts_are_limited_by_name_and_by_address() -> None:
     for name in map(str, range(attempts.BY_ADDRESS_MAX)):
         tried.take("10.0.0.1", name)
     assert tried.take("10.0.0.1", "carl")
-    clock.now_s += attempts.WINDOW_S + 1
+    clock.pass_s(attempts.WINDOW_S + 1)
     assert not tried.take("10.0.0.1", "ann")
     assert len(tried._taken) == 3  # all that is older is forgotten
 
 
 def test_attempts_for_a_name_are_limited_wherever_they_come_from() -> None:
-    tried = attempts.SignInAttempts(Clock())
+    tried = attempts.SignInAttempts(HandClock())
     waits = [tried.take(f"10.0.0.{number}", "ann") for number in range(attempts.BY_NAME_MAX + 1)]
 
     assert not any(waits[:-1]) and waits[-1]
 
 
 def test_an_attempt_that_succeeds_is_not_counted() -> None:
-    tried = attempts.SignInAttempts(Clock())
+    tried = attempts.SignInAttempts(HandClock())
     for _ in range(attempts.BY_NAME_MAX * 2):
         assert not tried.take("10.0.0.1", "ann")
         tried.give_back("10.0.0.1", "ann")
@@ -160,35 +148,35 @@ class FakeClient:
         FakeClient.closed += 1
 
 
-def opened(clock: Clock) -> sessions.BrowserSessions:
+def opened(clock: HandClock) -> sessions.BrowserSessions:
     return sessions.BrowserSessions(lambda *_: FakeClient(), clock)  # type: ignore[arg-type, return-value]
 
 
 async def test_a_session_ends_when_nobody_is_there_and_pages_that_are_open_do_not_keep_it() -> None:
-    clock = Clock()
+    clock = HandClock()
     known = opened(clock)
     session = await known.open("ann", "secret")
-    clock.now_s += sessions.IDLE_S - 1
+    clock.pass_s(sessions.IDLE_S - 1)
     assert await known.find(session.id, touch=False) is session
-    clock.now_s += 2
+    clock.pass_s(2)
 
     assert await known.find(session.id, touch=False) is None
 
 
 async def test_a_session_ends_after_half_a_day_however_busy() -> None:
-    clock = Clock()
+    clock = HandClock()
     known = opened(clock)
     session = await known.open("ann", "secret")
     for _ in range(int(sessions.LONGEST_S // 1_000)):
-        clock.now_s += 1_000
+        clock.pass_s(1_000)
         assert await known.find(session.id, touch=True) is session
-    clock.now_s += 1_000
+    clock.pass_s(1_000)
 
     assert await known.find(session.id, touch=True) is None
 
 
 async def test_credentials_go_with_the_last_session_of_their_user() -> None:
-    clock = Clock()
+    clock = HandClock()
     known = opened(clock)
     before = FakeClient.closed
     one, two = await known.open("ann", "secret"), await known.open("ann", "secret")
@@ -203,7 +191,7 @@ async def test_credentials_go_with_the_last_session_of_their_user() -> None:
 
 async def test_sessions_are_so_many_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "SESSIONS_MAX", 3)
-    known = opened(Clock())
+    known = opened(HandClock())
     first = await known.open("ann", "secret")
     others = [await known.open(str(number), "secret") for number in range(3)]
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lease_store import FIRST_MS, GROUP, ORDERLY, TOPIC, HandClock, LeaseStore, bodies
+from hand_clock import HandClock
+from lease_store import FIRST_MS, GROUP, ORDERLY, TOPIC, LeaseStore, bodies
 from lease_store import put as put_by_clock
 
 from storage.clock import SystemClock

@@ -4,6 +4,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from engine_store import small_config
+from hand_clock import FIRST_MS as FIRST_MS
+from hand_clock import HandClock
 
 from storage import Message, MessageStore
 from storage.clock import Clock
@@ -17,31 +19,9 @@ from storage.reader import StoreReader
 from storage.tables.backoff import CustomizedBackoff
 from storage.tables.groups import GroupConfig
 
-FIRST_MS = 1_700_000_000_000
 TOPIC = "orders"
 GROUP = GroupConfig(name="billing")
 ORDERLY = GroupConfig(name="billing", orderly=True)
-
-
-class HandClock(Clock):
-    """Time stands still until a test moves it."""
-
-    def __init__(self) -> None:
-        self.ms = FIRST_MS
-        self.set_ms = 0
-
-    def now_ms(self) -> int:
-        return self.ms + self.set_ms
-
-    def monotonic(self) -> float:
-        return self.ms / 1e3
-
-    def pass_ms(self, ms: int) -> None:
-        self.ms += ms
-
-    def set_by(self, ms: int) -> None:
-        """Set the wall clock, forward or back."""
-        self.set_ms += ms
 
 
 def put(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from engine_store import PASSING, record, records_on_disk, small_config
-from lease_store import HandClock
+from hand_clock import HandClock
 
 from storage.files.filesystem import FileSystem
 from storage.format.record import Record

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from engine_store import records_on_disk
+from hand_clock import HandClock
 from steps_to_try import stops_to_try
-from timer_store import NOW_MS, SetClock, TimerStore
+from timer_store import NOW_MS, TimerStore
 
 from storage.testing import SimulatedDisk
 from storage.timers import worker as timers
@@ -26,7 +27,7 @@ class Life:
     """What a producer was told, for what has to be there afterwards; each is put and recalled once."""
 
     def __init__(self) -> None:
-        self.clock = SetClock()
+        self.clock = HandClock(NOW_MS)
         self.due_ms: dict[bytes, int] = {}  # of what was put, answered or not
         self.stored: set[bytes] = set()
         self.recalls: set[bytes] = set()

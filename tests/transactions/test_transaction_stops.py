@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from engine_store import records_on_disk, small_config
-from lease_store import HandClock
+from hand_clock import HandClock
 from steps_to_try import ALL_STEPS
 from transaction_store import OP, TransactionStore, message
 

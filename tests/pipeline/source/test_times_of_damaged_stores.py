@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from engine_store import leave_as_a_broker_does, small_config
+from hand_clock import HandClock
 
 from pipeline.source.options import Selection
 from pipeline.source.stream.file_view import FileView
@@ -29,23 +30,10 @@ Times = dict[
 ]  # commit offset and store time, by queue offset
 
 
-class SteppedClock:
-    """Wall-clock time that goes on when a test says so."""
-
-    def __init__(self) -> None:
-        self.wall_ms = BEGIN_MS
-
-    def now_ms(self) -> int:
-        return self.wall_ms
-
-    def monotonic(self) -> float:
-        return self.wall_ms / 1000
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Times]:
     """A store of ten log files; each message has a time of its own, and each queue every third."""
-    path, clock = tmp_path_factory.mktemp("times") / "whole", SteppedClock()
+    path, clock = tmp_path_factory.mktemp("times") / "whole", HandClock(BEGIN_MS)
     times: Times = {queue: [] for queue in QUEUES}
     with MessageStore.open(path, small_config(flush_mode="sync"), clock=clock) as store:
         store.create_topic("t", 2)
@@ -53,8 +41,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Times]:
         for number in range(MESSAGES):
             queue = QUEUES[number % 3]
             put = store.put(Message(topic=queue[0], queue_id=queue[1], body=b"x" * 900))
-            times[queue].append((put.commit_offset, clock.wall_ms))
-            clock.wall_ms += STEP_MS
+            times[queue].append((put.commit_offset, clock.ms))
+            clock.pass_ms(STEP_MS)
     return path, times
 
 

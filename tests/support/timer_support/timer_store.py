@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from engine_store import records_on_disk, small_config
+from hand_clock import HandClock
 
 from storage.format.record import Record
 from storage.message import Message
@@ -15,25 +16,12 @@ from storage.writer import StoreWriter
 NOW_MS = 1_700_000_000_500
 
 
-class SetClock:
-    """Stands still until it is set."""
-
-    def __init__(self, now_ms: int = NOW_MS) -> None:
-        self.ms = now_ms
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    def monotonic(self) -> float:
-        return self.ms / 1000
-
-
 class TimerStore:
     """A writer, the steps of its workers, and its clock."""
 
     def __init__(self, directory: Path, *, now_ms: int = NOW_MS, **options: Any) -> None:
         self.directory = directory
-        self.clock = options.pop("clock", None) or SetClock(now_ms)
+        self.clock = options.pop("clock", None) or HandClock(now_ms)
         self.filesystem = options.pop("filesystem", None)
         self.workers = SteppedWorkers()
         self.writer = StoreWriter.open(
