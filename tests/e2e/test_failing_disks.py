@@ -13,8 +13,9 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf import descriptor_pool
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from real_processes import Running, one_service, until
+from grpc_health.v1 import health_pb2
+from real_processes import Running, health, one_service, until
+from run_cli import SMALL_FILES
 from steps_to_try import cases_to_try
 
 from penstock import Client, DeliveryFailed, FailedPrecondition, RecordBatch, ResourceExhausted
@@ -28,10 +29,6 @@ from penstock.v1 import (
 )
 from services.gateway.v2 import service_pb2
 
-FLAGS = [
-    "--commit-log-file-size", "1MiB", "--consume-queue-file-size", "20000",
-    "--index-slot-count", "1000", "--index-entry-count", "4000",
-]  # fmt: skip
 BODY = b"x" * (50 << 10)
 CONTRACTS = [
     f"{contract.DESCRIPTOR.package}.{service}"
@@ -71,12 +68,6 @@ def fill(client: Client) -> tuple[int, ResourceExhausted]:
                 return stored, refused
 
 
-def health(address: str) -> int:
-    with grpc.insecure_channel(address) as channel:
-        request = health_pb2.HealthCheckRequest(service="penstock.v1.Writer")
-        return int(health_pb2_grpc.HealthStub(channel).Check(request, timeout=10).status)
-
-
 def refusals(address: str, contracts: Sequence[str]) -> set[grpc.StatusCode]:
     """Return with what statuses a server refuses an empty request to each method of contracts of ours."""
     codes = set()
@@ -97,7 +88,7 @@ def refusals(address: str, contracts: Sequence[str]) -> set[grpc.StatusCode]:
 
 def bad_disk_writer(store: Path, switches: Path, *flags: str) -> Running:
     return Running(
-        "writer_on_bad_disk", "--store", str(store), "--listen", "127.0.0.1:0", *FLAGS, *flags,
+        "writer_on_bad_disk", "--store", str(store), "--listen", "127.0.0.1:0", *SMALL_FILES, *flags,
         environment={
             "BAD_DISK": str(switches),
             "PYTHONPATH": str(Path(__file__).parents[1] / "support" / "service_support"),

@@ -11,18 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import grpc
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from real_processes import Running, one_service, supervisor, until
+from grpc_health.v1 import health_pb2
+from real_processes import Running, health, one_service, supervisor, until
+from run_cli import SMALL_FILES
 from steps_to_try import cases_to_try
 
 from penstock import Client, FailedPrecondition, PenstockError, ResourceExhausted
 
-FLAGS = [
-    "--commit-log-file-size", "1MiB", "--consume-queue-file-size", "20000",
-    "--index-slot-count", "1000", "--index-entry-count", "4000",
-]  # fmt: skip
 BODY = b"x" * (40 << 10)
 
 
@@ -67,7 +63,7 @@ class Producing:
 @contextmanager
 def services(store: Path, *flags: str) -> Iterator[tuple[Client, dict[str, Running]]]:
     with (
-        one_service("writer", store, *FLAGS, *flags) as writer,
+        one_service("writer", store, *SMALL_FILES, *flags) as writer,
         one_service("reader", store) as reader,
         one_service("indexer", store) as indexer,
     ):
@@ -124,12 +120,6 @@ def test_a_removed_store_ends_writing(tmp_path: Path, mode: str) -> None:
         writer = client.addresses.writer
         until(lambda: health(writer) == health_pb2.HealthCheckResponse.NOT_SERVING)
         assert not store.exists()
-
-
-def health(address: str) -> int:
-    with grpc.insecure_channel(address) as channel:
-        request = health_pb2.HealthCheckRequest(service="penstock.v1.Writer")
-        return int(health_pb2_grpc.HealthStub(channel).Check(request, timeout=10).status)
 
 
 def test_a_service_is_not_started_again_where_another_store_would_begin(tmp_path: Path) -> None:

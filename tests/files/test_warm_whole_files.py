@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 from engine_store import append, record, records_on_disk, small_config
+from real_processes import until
 
 from bench.resident import cached_bytes
 from storage.files.allocator import MappedFileAllocator
@@ -17,13 +17,6 @@ from storage.writer import StoreWriter
 MIB = 1 << 20
 SIZE = 64 * MIB
 WINDOW = 1 * MIB
-
-
-def until(condition) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def resident_bytes() -> int:

@@ -12,6 +12,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
 SMALL_STORE = [
     "--commit-log-file-size", "8MiB", "--consume-queue-file-size", "20000",
     "--index-slot-count", "1000", "--index-entry-count", "4000",
@@ -98,3 +101,10 @@ def until(condition: Callable[[], bool], seconds: float = 30) -> None:
     while not condition():
         assert time.monotonic() < end, "it did not happen in time"
         time.sleep(0.01)
+
+
+def health(address: str) -> int:
+    """Return the status that a writer gives of itself."""
+    with grpc.insecure_channel(address) as channel:
+        request = health_pb2.HealthCheckRequest(service="penstock.v1.Writer")
+        return int(health_pb2_grpc.HealthStub(channel).Check(request, timeout=10).status)
