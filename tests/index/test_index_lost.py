@@ -26,10 +26,7 @@ def put(writer: StoreWriter, count: int, prefix: str) -> None:
     """Records with the unique key and one to four others, so that files end inside of some."""
     keys = [("all", *(f"{prefix}{n}-{k}" for k in range(n % 4))) for n in range(count)]
     writer.put([Message(topic="t", body=b"x", keys=mine, queue_id=0) for mine in keys])
-    until = time.monotonic() + 20
-    while writer.status().dispatched_offset < writer.appended_offset:
-        assert time.monotonic() < until
-        time.sleep(0.001)
+    assert writer.wait_dispatched(writer.appended_offset, 20)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,10 +24,7 @@ def writer(tmp_path: Path) -> Iterator[StoreWriter]:
 
 def put(writer: StoreWriter, body: bytes = b"x") -> None:
     writer.put([Message(topic="t", body=body, queue_id=0)])
-    until = time.monotonic() + 20
-    while writer.status().dispatched_offset < writer.appended_offset:
-        assert time.monotonic() < until
-        time.sleep(0.001)
+    assert writer.wait_dispatched(writer.appended_offset, 20)
 
 
 def bodies(result: PullResult) -> list[bytes]:
