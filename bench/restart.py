@@ -126,7 +126,7 @@ def _writer(store: Path) -> Starting:
 
 
 def _serve(store: Path) -> Starting:
-    listen = [f"--{name}-listen=127.0.0.1:0" for name in ("writer", "reader", "indexer")]
+    listen = [f"--{name}-listen=127.0.0.1:0" for name in ("writer", "reader", "indexer", "metrics")]
     listen.append("--gateway-listen=none")
     penstock = str(Path(sys.executable).with_name("penstock"))
     return drivers.command(

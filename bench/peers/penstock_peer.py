@@ -51,7 +51,8 @@ class PenstockPeer(Peer):
         ]
         self.run(
             sys.executable, "-m", "services.supervisor", "--store", self.directory / "store", *listen,
-            "--gateway-listen", "none", "--flush-mode", "sync" if self.is_sync else "async",
+            "--gateway-listen", "none", "--metrics-listen", "127.0.0.1:0",
+            "--flush-mode", "sync" if self.is_sync else "async",
         )  # fmt: skip
 
     def _children(self) -> list[int]:
