@@ -257,7 +257,7 @@ class IndexBuilder:
                 end_commit_offset=end_commit_offset,
             )
         if start is None:
-            position = recover_foreign(
+            start = recover_foreign(
                 self._directory,
                 self._log,
                 min_commit_offset=self._min_commit_offset,
@@ -265,7 +265,6 @@ class IndexBuilder:
                 index_timestamp_ms=self._checkpoint.durable.broker_fields.index_timestamp_ms,
                 unclean=self._unclean,
             )
-            start = IndexStart(position)
         self._begin(start)
 
     def _begin(self, start: IndexStart) -> None:

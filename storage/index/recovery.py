@@ -10,9 +10,10 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from storage.format.index import IndexHeader
-from storage.index.consistency import agrees_with_log, count_covering, record_end
+from storage.index.consistency import agrees_with_log, count_covering
 from storage.index.directory import IndexDirectory, IndexStart
 from storage.index.follower import LogReader
+from storage.view.log.commit_log import EVERYTHING
 
 if TYPE_CHECKING:
     from storage.checkpoint.durable_slots import DurableIndex
@@ -117,10 +118,6 @@ def start_after(
     return directory.start_of(max(older, default=0) + 1, min_commit_offset)
 
 
-def _is_blank(header: IndexHeader) -> bool:
-    return header.next_entry <= 1 and not header.end_timestamp_ms and not header.end_commit_offset
-
-
 def recover_foreign(
     directory: IndexDirectory,
     log: LogReader,
@@ -129,39 +126,23 @@ def recover_foreign(
     end_commit_offset: int,
     index_timestamp_ms: int,
     unclean: bool,
-) -> int:
+) -> IndexStart:
     """Keep what is sure of index files that no slot is about; return where to index from.
 
-    After an ``unclean`` end, files that end later than ``index_timestamp_ms`` (the checkpoint's
-    byte 16) go, as with a broker: they were never known to be durable. Then the last record that
-    is in them is indexed once more, again as with a broker. Where a broker would leave older keys
-    unfindable, because the kept files begin late or leave a gap, all are rebuilt instead, and
-    so they are when one has the wrong size or covers what the log has no more. A blank file after
-    others, of whose creation a kill took the rest, goes too: after it a broker indexes the whole log
-    a second time.
+    After an ``unclean`` end, files that end later than ``index_timestamp_ms`` (the checkpoint's byte 16) go, as
+    with a broker: they were never known to be durable. Then the last record that is in them is indexed once
+    more, again as with a broker. Files after one that goes are indexed again, too. So is a blank file after
+    others: after it a broker indexes the whole log a second time.
     """
     directory.forget_changed()
-    found = directory.headers()
-    kept = {
-        number: header
-        for number, header in found.items()
-        if not unclean or header.end_timestamp_ms <= index_timestamp_ms
-    }
-    if len(kept) > 1:
-        kept = {number: header for number, header in kept.items() if not _is_blank(header)}
-    headers = list(kept.values())
-    if (
-        directory.misfits
-        or not kept
-        or headers[-1].end_commit_offset > end_commit_offset
-        or count_covering(log, headers, min_commit_offset) < len(headers)
-    ):
-        kept = {}
-    if len(kept) < len(found) or directory.misfits:
-        directory.keep(kept)
-    if not kept:
-        return min_commit_offset
-    position = headers[-1].end_commit_offset
-    if not unclean:
-        position = record_end(log, position)
-    return max(position, min_commit_offset)
+    headers = directory.headers()
+    kept: list[int] = []
+    for number in older_files(directory, log, EVERYTHING, min_commit_offset, end_commit_offset):
+        is_blank = headers[number].next_entry <= 1 and not headers[number].end_commit_offset
+        if (unclean and headers[number].end_timestamp_ms > index_timestamp_ms) or (
+            kept and is_blank
+        ):
+            break
+        kept.append(number)
+    start = start_after(directory, kept, 0, min_commit_offset)
+    return start._replace(skip=0) if unclean else start

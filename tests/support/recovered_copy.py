@@ -20,7 +20,7 @@ from storage.files.filesystem import FileSystem, OsFileSystem
 from storage.files.mapped_file_queue import MappedFileQueue
 from storage.format.checkpoint import BrokerFields
 from storage.index.directory import IndexDirectory
-from storage.index.follower import IndexFollower, LogReader
+from storage.index.follower import IndexFollower, KeysAfter, LogReader
 from storage.index.index_file import IndexFile
 from storage.index.recovery import recover_foreign
 from storage.offline.opened import open_offline
@@ -91,7 +91,7 @@ def catch_up(
             )
         ) as directory,
     ):  # fmt: skip
-        position = recover_foreign(
+        start = recover_foreign(
             directory,
             log,
             min_commit_offset=log.first_offset,
@@ -99,6 +99,7 @@ def catch_up(
             index_timestamp_ms=index_timestamp_ms,
             unclean=unclean,
         )
-        follower = IndexFollower(log, position, directory, on_filled=IndexFile.close)
+        keys = KeysAfter(directory, start.skip)
+        follower = IndexFollower(log, start.position, keys, on_filled=IndexFile.close)
         while follower.step(end_commit_offset):
             pass
