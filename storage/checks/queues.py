@@ -27,14 +27,13 @@ from storage.view.queues.comparison import (
     UnitRange,
     differences,
     live_units,
-    uncovered,
     wrong_units,
 )
 from storage.view.queues.queue_files import UNITS_MAX
 from storage.view.queues.queue_order import QueueOrder
 from storage.view.queues.rebuilt_units import Extent, RebuiltUnits
 from storage.view.queues.runs import QueueRun, runs_of
-from storage.view.queues.units import UnitBuilder, Units, same_units
+from storage.view.queues.units import UnitBuilder, Units
 
 if TYPE_CHECKING:
     from storage.checks.store import CheckedStore
@@ -153,55 +152,46 @@ class _ComparedQueue:
         self.served_count = 0
         self._store = store
         self._queue = queue = store.queue(key)
-        order = QueueOrder(log_begin=store.walked.min_offset)
+        order = QueueOrder(None if runs else queue.begin, log_begin=store.walked.min_offset)
         for run in runs:
             order.take(run, store.walked.damage, queue.holds)
-        self._runs = [run for run in runs if run.commit_offset >= order.since]
         begin = queue.begin
         if order.begin_offset is not None and queue.files:  # the first unit may be a wrong one
             begin = min(begin, max(order.begin_offset, queue.files[0].start_offset // UNIT_SIZE))
-        self._records_end = max(order.next_offset or 0, begin)  # whether they have units or not
-        end = max(queue.end, self._records_end)
-        self._extent = Extent(begin, end, store.walked.min_offset, store.compared_end)
-        self._rebuilt = RebuiltUnits(
-            store.log,
-            *key,
-            queue,
-            lambda: self._extent,
-            since=lambda: max(store.topics.since(key[0]), order.since),
+        records_end = max(order.next_offset or 0, begin)  # whether they have units or not
+        self._without = [(begin, max(order.begin_offset or 0, begin)), *order.suspects()]
+        without_count = sum(high - low for low, high in self._without)
+        self.served_count = records_end - begin - without_count
+        self._is_settled = store.is_settled and bool(queue.files)
+        if self._is_settled:
+            walked, sure_offset = store.walked, None
+            if store.durable.trusted:
+                lost_end = walked.end_offset if walked.end_offset > walked.records_end else 0
+                sure_offset = max(store.durable.flushed_offset, lost_end)
+            order.finish(store.walked.damage, queue.units, sure_offset=sure_offset)
+        self._end = max(order.next_offset or 0, begin)
+        self._without.append((records_end, self._end))
+        extent = Extent(
+            begin, max(queue.end, self._end), store.walked.min_offset, store.compared_end
         )
+        since = max(store.topics.since(key[0]), order.since)
+        self._rebuilt = RebuiltUnits(store.log, *key, queue, lambda: extent, since=lambda: since)
 
     def ranges(self, found: list[UnitRange]) -> Iterator[_WrongRange]:
         """Yield what is wrong of what was found, and of the units that no record accounts for.
 
         The records of those that are right are ``lost``.
         """
-        begin = self._extent.begin
-        without = list(uncovered(self._runs, begin, self._records_end))
-        self.served_count = self._records_end - begin - sum(high - low for low, high in without)
         for each in found:
             if not each.is_missing:
                 yield from self._wrong(each.begin, each.end)
-            elif 0 <= each.begin < self._records_end:
+            elif 0 <= each.begin < self._end:
                 yield _WrongRange(each, kinds.QUEUE_UNIT_MISSING)
-        queue_end = self._records_end
-        is_settled = self._store.is_settled and bool(self._queue.files)
-        if is_settled:
-            queue_end = self._find_end()
-            without.append((self._records_end, queue_end))
-        for low, high in without:
+        for low, high in self._without:
             yield from self._wrong(low, high, are_lost=True)
-        if is_settled:
-            for each in self._after(queue_end):
+        if self._is_settled:
+            for each in self._after(self._end):
                 yield _WrongRange(each, kinds.QUEUE_END)
-
-    def _find_end(self) -> int:
-        """Return where the queue ends: after its last record, or units of damaged ones behind it."""
-        begin, end = self._records_end, self._extent.end
-        if begin >= end:
-            return begin
-        kept = np.flatnonzero(same_units(*self._held_and_made(begin, end)))
-        return begin + int(kept[-1]) + 1 if len(kept) else begin
 
     def _held_and_made(self, begin: int, end: int) -> tuple[Units, Units]:
         run = self._rebuilt.rebuild(begin, end)

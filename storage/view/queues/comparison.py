@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from storage.format.names import OFFSET_LIMIT
 from storage.view.live_topics import LiveTopics
 from storage.view.log.walk import RecordRun
 from storage.view.queues.record_queues import QueueKey
-from storage.view.queues.runs import QueueRun, consecutive
+from storage.view.queues.runs import consecutive
 from storage.view.queues.units import UNIT_DTYPE, UnitBuilder, Units, as_units, same_units
 
 Longs = npt.NDArray[np.int64]
@@ -83,15 +83,3 @@ def differences(queue_offset: int, held: Units, wanted: Units) -> Iterator[UnitR
                 queue_offset + begin, queue_offset + end, bool(missing[first]),
                 int(wanted["offset"][begin]),
             )  # fmt: skip
-
-
-def uncovered(runs: Iterable[QueueRun], begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the queue offsets of ``[begin, end)`` that no run of the queue covers."""
-    for run in sorted(runs, key=lambda run: run.begin):
-        if run.begin > begin:
-            yield begin, min(run.begin, end)
-        begin = max(begin, run.end)
-        if begin >= end:
-            return
-    if begin < end:
-        yield begin, end
