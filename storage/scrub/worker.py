@@ -20,10 +20,10 @@ from storage.errors import StoreError
 from storage.files.libc import read_only_when_idle
 from storage.findings import DAMAGE, Finding
 from storage.format.names import file_name
-from storage.scrub.log_windows import ROWS_MAX, LogWindows
+from storage.scrub.log_windows import LogWindows
 from storage.view.live_topics import LiveTopics
 from storage.view.log.files import ListedLog
-from storage.view.log.walk import DamagedRange, RecordRun
+from storage.view.log.walk import RANGE_ROWS_MAX, DamagedRange, RecordRun
 from storage.view.queues.comparison import ReadUnits, UnitRange
 from storage.view.queues.queue_files import QueueFiles
 from storage.view.queues.units import UnitBuilder
@@ -117,7 +117,7 @@ class ScrubWorker(Worker):
         self._durable_offset = durable_offset
         self._rebuild = rebuild
         self._log = LogWindows(filesystem, paths.commit_log)
-        self._builder = UnitBuilder(ROWS_MAX)
+        self._builder = UnitBuilder(RANGE_ROWS_MAX)
         self._progress = ScrubProgress(**(states.document(STATE) or {}))
         self._log.rewind(self._progress.position)
         self._saved_bytes = 0
@@ -177,15 +177,15 @@ class ScrubWorker(Worker):
     def _read(self) -> None:
         if self._log.position < self._min_offset():  # what it was reading was deleted
             self._log.rewind(self._min_offset())
-        met = self._log.step(self._progress.end)
-        min_offset = self._min_offset()
-        if isinstance(met, DamagedRange):
-            if met.end_offset > min_offset:
-                met = replace(met, begin_offset=max(met.begin_offset, min_offset))
-                self._found(_damage(met, self._paths, self._filesystem))
-        elif met is not None and met.begin_offset >= min_offset:
-            self._compare(met)
-        self._progress.position = min(self._log.resume_position, self._progress.end)
+        for met in self._log.step(self._progress.end):
+            min_offset = self._min_offset()
+            if isinstance(met, DamagedRange):
+                if met.end_offset > min_offset:
+                    met = replace(met, begin_offset=max(met.begin_offset, min_offset))
+                    self._found(_damage(met, self._paths, self._filesystem))
+            elif met.begin_offset >= min_offset:
+                self._compare(met)
+        self._progress.position = min(self._log.position, self._progress.end)
 
     def _compare(self, records: RecordRun) -> None:
         """Compare units with their records; a queue file that cannot be read is a finding."""

@@ -40,14 +40,12 @@ def by_windows(directory: Path, end: int, window: int) -> Found:
     log = LogWindows(OsFileSystem(), directory / "commitlog", window=window)
     offsets: list[int] = []
     damage: list[tuple[int, int]] = []
-    for _ in range(100_000):
-        met = log.step(end)
-        if isinstance(met, RecordRun):
-            offsets += met.rows[:, COMMIT_OFFSET].tolist()
-        elif isinstance(met, DamagedRange):
-            damage.append((met.begin_offset, met.end_offset))
-        elif log.position >= end:
-            break
+    while log.position < end:
+        for met in log.step(end):
+            if isinstance(met, RecordRun):
+                offsets += met.rows[:, COMMIT_OFFSET].tolist()
+            else:
+                damage.append((met.begin_offset, met.end_offset))
     return offsets, damage
 
 

@@ -1,9 +1,9 @@
 """Walking the commit log across files, blanks, holes and damage.
 
-One generator for all who read the log through files: recovery, the offline tools, and the pipeline, whose
-tasks walk a range of one file (``walk_range``). It never stops at a damaged record while an intact one
-follows: the next record counts whose framing, own commit offset and checksums all agree. The scrub, which
-reads past the page cache, has windows of its own (``storage.scrub.log_windows``).
+One generator for all who read the log: recovery, the offline tools, the scrub, which reads windows past the
+page cache, and the pipeline, whose tasks walk a range of one file (``walk_range``). It never stops at a
+damaged record while an intact one follows: the next record counts whose framing, own commit offset and
+checksums all agree.
 """
 
 from __future__ import annotations
