@@ -23,7 +23,7 @@ from storage.errors import StoreBusy, StoreFull
 from storage.index.checkpointer import IndexCheckpointer
 from storage.index.consistency import agrees_with_log
 from storage.index.directory import IndexDirectory, IndexStart
-from storage.index.follower import IndexFollower, KeysAfter, LogReader
+from storage.index.follower import IndexFollower, LogReader
 from storage.index.recovery import (
     older_files,
     recover_foreign,
@@ -74,6 +74,7 @@ class IndexBuilder:
         self._checkpointer = IndexCheckpointer(
             checkpoint, self._directory, clock=clock, interval_ms=durable_interval_ms
         )
+        self._directory.on_filled = self._checkpointer.take_full
         self._follower: IndexFollower | None = None
         self._published_offset = 0
         self._trust: Trust | None = None  # in the page, when it was last looked at
@@ -272,10 +273,7 @@ class IndexBuilder:
         self._scrub.forget()
         self._scrub.note_missing(self._directory.missing())
         position = start.position
-        self._follower = IndexFollower(
-            self._log, position, KeysAfter(self._directory, start.skip),
-            on_filled=self._checkpointer.take_full,
-        )  # fmt: skip
+        self._follower = IndexFollower(self._log, position, self._directory.put, skip=start.skip)
         self._checkpointer.begin(position)
         self._left = self._last_header()
         self._checkpoint.start_indexer(indexed_offset=position)

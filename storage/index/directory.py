@@ -60,6 +60,7 @@ class IndexDirectory:
         self.misfits: list[Path] = []
         self.paths: list[Path] = []
         self.rows: dict[int, ChecksumRow] = {}
+        self.on_filled: Callable[[IndexFile], None] = IndexFile.close
         self.refresh()
 
     def refresh(self) -> None:
@@ -152,20 +153,19 @@ class IndexDirectory:
         store_timestamps: Int64s,
         start: int,
         count: int,
-    ) -> tuple[int, IndexFile | None]:
+    ) -> int:
         """Put keys from ``start`` on into the last file until it is full or ``count`` is reached.
 
-        Returns the first key not put, and None; or, when the last file is found full, ``start`` and
-        that file: its successor is there then and takes the next call's keys. As with a broker, a
-        full file gets its successor with the next record, keyed or not. Raises StoreFull, and has
-        put nothing then; try again when there is room.
+        Returns the first key not put. As with a broker, a full file gets its successor with the next
+        record, keyed or not; then it is given to ``on_filled``. Raises StoreFull, and has put nothing then;
+        try again when there is room.
         """
         last = self.last
         if last is None or last.is_full:
             filled, last = last, self._roll(last)
-            if filled is not None:
-                return start, filled  # now: if the successor's blocks fail, it would be lost
-        return last.put(hashes, commit_offsets, store_timestamps, start, count), None
+            if filled is not None:  # now: if the successor's blocks fail, it would be lost
+                self.on_filled(filled)
+        return last.put(hashes, commit_offsets, store_timestamps, start, count)
 
     def _roll(self, full: IndexFile | None) -> IndexFile:
         header = full.header if full is not None else IndexHeader()

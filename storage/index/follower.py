@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
-from storage.index.index_file import IndexFile, Int64s
+from storage.index.index_file import Int64s
 from storage.kernels.columns import CHECK_COMMIT_OFFSET, SIZE, STORE_TIMESTAMP, new_rows
 from storage.kernels.index.entries import KEYS_OF_A_RECORD_MAX, key_hashes
 from storage.kernels.scan import scan_records
@@ -69,35 +69,23 @@ class LogReader:
         self._files.close()
 
 
-class KeyTarget(Protocol):
-    """What keys are put into; ``IndexDirectory`` is one."""
+Put = Callable[[Int64s, Int64s, Int64s, int, int], int]
+"""Puts keys, given with their commit offsets and store times, ``[start, count)``; returns the first key not put.
 
-    def put(
-        self,
-        hashes: Int64s,
-        commit_offsets: Int64s,
-        store_timestamps: Int64s,
-        start: int,
-        count: int,
-    ) -> tuple[int, IndexFile | None]:
-        """Put keys from ``start`` on; return the first key not put, and a file that was found full."""
-        ...
+Raises StoreFull, and has put none then.
+"""
 
 
 class IndexFollower(LogFollower):
-    """Puts the keys of every record it meets; a failed step goes on where it failed."""
+    """Puts the keys of every record it meets; a failed step goes on where it failed.
 
-    def __init__(
-        self,
-        files: LogReader,
-        position: int,
-        target: KeyTarget,
-        *,
-        on_filled: Callable[[IndexFile], None],
-    ) -> None:
+    The first ``skip`` keys are left out, which an older file has.
+    """
+
+    def __init__(self, files: LogReader, position: int, put: Put, *, skip: int = 0) -> None:
         super().__init__(files, position)
-        self._target = target
-        self._on_filled = on_filled
+        self._put = put
+        self._skip = skip
         self._hashes = np.empty(KEYS_MAX, np.int64)
         self._commit_offsets = np.empty(KEYS_MAX, np.int64)
         self._store_timestamps = np.empty(KEYS_MAX, np.int64)
@@ -118,43 +106,16 @@ class IndexFollower(LogFollower):
                 records.data, records.rows, row, len(records.rows), records.data_offset,
                 self._hashes, self._commit_offsets, self._store_timestamps,
             )  # fmt: skip
+            while self._skip and key < count:
+                self._skip -= int(self._hashes[key] >= 0)
+                key += 1
             while key < count:
                 self._resume = (records.begin_offset, row, key)
-                key, filled = self._target.put(
+                key = self._put(
                     self._hashes, self._commit_offsets, self._store_timestamps, key, count
                 )
-                self._resume = (records.begin_offset, row, key)
-                if filled is not None:
-                    self._on_filled(filled)
             row, key = next_row, 0
         self._resume = (-1, 0, 0)
-
-
-class KeysAfter:
-    """Leaves out the first keys, which an older file has, and gives the others to a target."""
-
-    def __init__(self, target: KeyTarget, skip: int) -> None:
-        self._target = target
-        self._skip = skip
-
-    def put(
-        self,
-        hashes: Int64s,
-        commit_offsets: Int64s,
-        store_timestamps: Int64s,
-        start: int,
-        count: int,
-    ) -> tuple[int, IndexFile | None]:
-        """Put keys from ``start`` on; see ``KeyTarget.put``."""
-        skip = self._skip
-        while skip and start < count:
-            skip -= int(hashes[start] >= 0)
-            start += 1
-        filled = None
-        if start < count:
-            start, filled = self._target.put(hashes, commit_offsets, store_timestamps, start, count)
-        self._skip = skip  # now: with a full disk the same keys come again
-        return start, filled
 
 
 class _KeySeeker(LogFollower):

@@ -5,34 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from storage.index.consistency import record_end
-from storage.index.follower import IndexFollower, KeysAfter, LogReader
+from storage.index.follower import IndexFollower, LogReader
 from storage.index.index_file import IndexFile, Int64s
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
     from storage.index.directory import IndexDirectory
-
-
-class RebuiltFile:
-    """Takes keys until the file is full, and leaves out the others."""
-
-    def __init__(self, file: IndexFile) -> None:
-        self._file = file
-        self.is_full = False
-
-    def put(
-        self,
-        hashes: Int64s,
-        commit_offsets: Int64s,
-        store_timestamps: Int64s,
-        start: int,
-        count: int,
-    ) -> tuple[int, IndexFile | None]:
-        """Put keys from ``start`` on; see ``KeyTarget.put``."""
-        if not self.is_full:
-            accepted = self._file.put(hashes, commit_offsets, store_timestamps, start, count)
-            self.is_full = accepted < count
-        return count, None
 
 
 class FileRebuild:
@@ -71,9 +49,22 @@ class FileRebuild:
             seed_timestamp_ms=start.seed.end_timestamp_ms,
             seed_commit_offset=start.seed.end_commit_offset,
         )
-        self._target = RebuiltFile(self._file)
-        keys = KeysAfter(self._target, start.skip)
-        self._follower = IndexFollower(log, start.position, keys, on_filled=IndexFile.close)
+        self._is_full = False
+        self._follower = IndexFollower(log, start.position, self._put, skip=start.skip)
+
+    def _put(
+        self,
+        hashes: Int64s,
+        commit_offsets: Int64s,
+        store_timestamps: Int64s,
+        start: int,
+        count: int,
+    ) -> int:
+        """Put keys until the file is full, and leave out the others."""
+        if not self._is_full:
+            accepted = self._file.put(hashes, commit_offsets, store_timestamps, start, count)
+            self._is_full = accepted < count
+        return count
 
     @property
     def number(self) -> int:
@@ -87,7 +78,7 @@ class FileRebuild:
 
     def step(self) -> bool:
         """Read on by one chunk of the log; return whether there is more to do."""
-        return self._follower.step(self._end) and not self._target.is_full
+        return self._follower.step(self._end) and not self._is_full
 
     def take_place(self) -> None:
         """Put the file in its place, with its checksum; durable on return. A file without a key goes."""

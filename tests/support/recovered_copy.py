@@ -20,8 +20,7 @@ from storage.files.filesystem import FileSystem, OsFileSystem
 from storage.files.mapped_file_queue import MappedFileQueue
 from storage.format.checkpoint import BrokerFields
 from storage.index.directory import IndexDirectory
-from storage.index.follower import IndexFollower, KeysAfter, LogReader
-from storage.index.index_file import IndexFile
+from storage.index.follower import IndexFollower, LogReader
 from storage.index.recovery import recover_foreign
 from storage.offline.opened import open_offline
 from storage.queues.queue_table import QueueTable
@@ -99,7 +98,6 @@ def catch_up(
             index_timestamp_ms=index_timestamp_ms,
             unclean=unclean,
         )
-        keys = KeysAfter(directory, start.skip)
-        follower = IndexFollower(log, start.position, keys, on_filled=IndexFile.close)
+        follower = IndexFollower(log, start.position, directory.put, skip=start.skip)
         while follower.step(end_commit_offset):
             pass
