@@ -4,6 +4,7 @@ import json
 import stat
 
 import pytest
+from full_filesystem import FullableFileSystem
 
 from storage.accounts.account_table import SERVICES_USER, AccountFile, AccountTable, listed_users
 from storage.accounts.limits import Limits
@@ -21,15 +22,6 @@ from storage.files.filesystem import OsFileSystem
 from storage.tables.checked_json import decode_checked, encode_checked
 
 ORDERS = Resource.topic("orders")
-
-
-class FullDisk(OsFileSystem):
-    is_full = False
-
-    def create(self, path, *args, **options):
-        if self.is_full:
-            raise StoreFull(str(path))
-        return super().create(path, *args, **options)
 
 
 @pytest.fixture
@@ -132,11 +124,11 @@ def test_the_services_own_secret_is_new_at_each_start_and_the_one_before_is_good
 
 
 def test_a_full_disk_leaves_the_services_with_the_secret_that_they_have(tmp_path):
-    filesystem = FullDisk()
+    filesystem = FullableFileSystem()
     table = AccountTable(filesystem, tmp_path)
     table.renew_services_user()
     before = table.rules
-    filesystem.is_full = True
+    filesystem.full = "accounts"
     table.renew_services_user()
     assert table.rules is before
 
@@ -212,11 +204,11 @@ def test_a_broken_file_is_refused_at_a_start_and_leaves_the_rules_before(
 
 
 def test_a_full_disk_leaves_the_accounts_as_they_were(tmp_path):
-    filesystem = FullDisk()
+    filesystem = FullableFileSystem()
     table = AccountTable(filesystem, tmp_path)
     table.create_user("ann", UserKind.NORMAL)
     before = (tmp_path / "accounts.json").read_bytes()
-    filesystem.is_full = True
+    filesystem.full = "accounts"
     with pytest.raises(StoreFull):
         table.put_policy(pub_policy())
     assert not table.rules.policies

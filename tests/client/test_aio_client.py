@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -102,30 +101,3 @@ async def test_a_call_whose_channel_is_closed_before_it_begins_is_of_a_closed_cl
     await calls.wait(20)
 
     assert [type(answered.outcome) for answered in answers] == [ClientClosed]
-
-
-async def test_send_waits_at_the_bound(aclient: AsyncClient, fake: FakePenstock) -> None:
-    """The writer withholds its answers: at most three frames go out, and sending stops."""
-    fake.store.answers_wait.clear()
-    body = b"x" * (10 << 10)
-    sent = []
-
-    async def send() -> None:
-        async with aclient.producer(max_in_flight=3, linger_ms=0) as producer:
-            for n in range(600):
-                sent.append(await producer.send("orders", body, queue_id=n % 4))  # noqa: PERF401  grows while the test looks
-
-    task = asyncio.create_task(send())
-    until = time.monotonic() + 30
-    while fake.store.batches_unanswered_max < 3:
-        assert time.monotonic() < until
-        await asyncio.sleep(0.01)
-    await asyncio.sleep(0.3)
-    held = len(sent)
-    assert not task.done()
-    fake.store.answers_wait.set()
-    await asyncio.wait_for(task, 60)
-
-    assert held <= 30
-    assert fake.store.batches_unanswered_max == 3
-    assert len(fake.store.log) == 600

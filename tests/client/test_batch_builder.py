@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from hand_clock import HandClock
 from hypothesis import given
 from hypothesis import strategies as st
 from plain_check import check_record
@@ -17,14 +18,6 @@ TEXT = st.text(
     min_size=1,
     max_size=20,
 )
-
-
-class FixedClock:
-    def now_ms(self) -> int:
-        return 1_700_000_000_123
-
-    def monotonic(self) -> float:
-        return 0.0
 
 
 @given(
@@ -44,7 +37,7 @@ def test_a_record_has_what_was_added(
     flag: int,
 ) -> None:
     """What decodes is what was given, and what the writer fills in is zero."""
-    batch = RecordBatch("orders", clock=FixedClock())
+    batch = RecordBatch("orders", clock=HandClock(1_700_000_000_123))
     batch.add(body, keys=keys, tag=tag, properties=properties, queue_id=queue_id, flag=flag)
 
     record = decode_record(batch.records())
@@ -69,10 +62,10 @@ def test_many_added_at_once_are_the_same_bytes_as_one_by_one() -> None:
     keys = [[f"k{n}"] if n % 2 else [] for n in range(10)]
     tags = ["t" if n % 3 else "" for n in range(10)]
     queues = [n % 4 for n in range(10)]
-    one_by_one = RecordBatch("orders", clock=FixedClock())
+    one_by_one = RecordBatch("orders", clock=HandClock(1_700_000_000_123))
     for body, key, tag, queue in zip(bodies, keys, tags, queues, strict=True):
         one_by_one.add(body, keys=key, tag=tag, queue_id=queue)
-    together = RecordBatch("orders", clock=FixedClock())
+    together = RecordBatch("orders", clock=HandClock(1_700_000_000_123))
 
     assert together.add_many(bodies, keys=keys, tags=tags, queue_ids=queues) == 10
 

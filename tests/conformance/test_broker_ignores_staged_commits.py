@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from engine_store import records_on_disk, small_config
+from full_filesystem import FullableFileSystem
 from oracle import SMALL_FILES, oracle_open
 from staged_records import stage
 
@@ -17,15 +18,6 @@ from storage.indexer import StoreIndexer
 from storage.writer import StoreWriter
 
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(600)]
-
-
-class FullableFileSystem(OsFileSystem):
-    full = False
-
-    def create(self, path, size, *, allocate, **options):
-        if self.full and "commitlog" in str(path):
-            raise StoreFull(f"no space left for {path}")
-        return super().create(path, size, allocate=allocate, **options)
 
 
 def bodies(count: int) -> list[bytes]:
@@ -41,7 +33,7 @@ def test_a_broker_opens_it_and_we_complete_it_afterwards(tmp_path: Path) -> None
         writer.staged.commit("done", 0, ["a"])
         stage(writer.staged, "staged", 0, "a", [bodies(3)], queue_count=2)
         stage(writer.staged, "decided", 0, "a", [[each] for each in bodies(100)])
-        filesystem.full = True
+        filesystem.full = "commitlog"
         with pytest.raises(StoreFull):
             writer.staged.commit("decided", 0, ["a"])
         with closing(

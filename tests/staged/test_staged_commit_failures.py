@@ -8,6 +8,7 @@ import threading
 
 import pytest
 from engine_store import LOG_FILE_SIZE, check_queues_match_log, small_config
+from full_filesystem import FullableFileSystem
 from staged_records import bodies_on_disk, stage, staged
 
 from storage.clock import SystemClock
@@ -21,7 +22,7 @@ from storage.errors import (
     TopicNotFound,
     VersionTooOld,
 )
-from storage.files.filesystem import OsFile, OsFileSystem
+from storage.files.filesystem import OsFile
 from storage.offline.doctor import doctor
 from storage.staged.ledger import Ledger, Outcome
 from storage.testing import SteppedWorkers
@@ -40,17 +41,6 @@ class Clock(SystemClock):
 
     def now_ms(self):
         return super().now_ms() + self.passed_ms
-
-
-class FullableFileSystem(OsFileSystem):
-    """Creates nothing below a directory whose name is in ``full``."""
-
-    full = ""
-
-    def create(self, path, size, *, allocate, **options):
-        if self.full and self.full in str(path):
-            raise StoreFull(f"no space left for {path}")
-        return super().create(path, size, allocate=allocate, **options)
 
 
 def big(*numbers):

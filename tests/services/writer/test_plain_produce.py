@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from google.protobuf.message import DecodeError
+from hand_clock import HandClock
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from steps_to_try import examples_to_try
@@ -27,14 +28,6 @@ from storage.writer import StoreWriter
 
 NOW_MS = 1_700_000_000_123
 PEERS = ("ipv4:10.0.0.7:51234", "ipv6:%5B2001:db8::7%5D:9", "unix:/tmp/s", "ipv4:9.8.7.6:5")
-
-
-class Clock:
-    def now_ms(self) -> int:
-        return NOW_MS
-
-    def monotonic(self) -> float:
-        return 0.0
 
 
 class LongWay:
@@ -63,7 +56,8 @@ class Two:
         self.directory = directory
         self.loop = asyncio.new_event_loop()
         self.short, self.long = (
-            StoreWriter.open(directory / name, config, clock=Clock()) for name in ("short", "long")
+            StoreWriter.open(directory / name, config, clock=HandClock(NOW_MS))
+            for name in ("short", "long")
         )
         for writer in (self.short, self.long):
             writer.create_topic("t", 3)
