@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from flips import flipped
+from full_filesystem import full
 from steps_to_try import steps_to_try
 
 from storage.errors import StoreFull
@@ -117,9 +118,6 @@ def test_what_is_cut_off_leaves_what_was_put_before(
 
 def test_a_full_disk_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = StateJournal(OsFileSystem(), tmp_path / "journal")
-
-    def full(*_: object) -> None:
-        raise StoreFull("full")
 
     with monkeypatch.context() as broken:
         broken.setattr(OsFile, "allocate", full)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from fault_life import FaultLife, life_that_lost_its_end
+from full_filesystem import full
 from steps_to_try import ALL_STEPS
 
 from storage.errors import StoreFull
@@ -17,9 +18,6 @@ def test_a_start_on_a_full_disk_leaves_no_group_ahead_of_what_comes_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     life = life_that_lost_its_end(tmp_path)
-
-    def full(_: ConsumerOffsets) -> bool:
-        raise StoreFull("no space left")
 
     with monkeypatch.context() as patch:
         patch.setattr(ConsumerOffsets, "save", full)

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from full_filesystem import full
 
 from storage import MessageStore, StoreConfig, StoreReader
-from storage.errors import StoreFull
 from storage.format.consume_entry import UNIT_SIZE
 from storage.message import Message
 from storage.scrub.worker import STATE, ScrubStatus
@@ -220,9 +220,6 @@ def test_a_damaged_table_is_said(scrubbed: Scrubbed, caplog: pytest.LogCaptureFi
 def test_what_cannot_be_rebuilt_or_read_is_said_and_the_pass_goes_on(
     scrubbed: Scrubbed, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> int:
-        raise StoreFull("no space left")
-
     scrub = scrubbed.store.writer._engine.scrub
     monkeypatch.setattr(scrub, "_rebuild", full)
     with (scrubbed.directory / QUEUE_FILE).open("r+b") as file:

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from engine_store import leave_as_a_broker_does, records_on_disk
+from full_filesystem import full as no_space
 from timer_store import NOW_MS, TimerStore
 
 from storage.engine.appender import Appender
-from storage.errors import StoreFull
 from storage.format.config_json import decode_config
 from storage.timers import worker
 from storage.timers.hand_over import TIMER_LOG_UNIT, WHEEL_SLOT
@@ -100,9 +100,6 @@ def test_a_broker_gets_all_that_was_stored_just_before_the_stop(
 def test_a_stop_with_a_full_disk_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: object
 ) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise StoreFull("no space")
-
     store = TimerStore(tmp_path)
     store.put(b"due", delay_ms=1_000)
     store.put(b"later", delay_ms=60_000)
@@ -110,9 +107,9 @@ def test_a_stop_with_a_full_disk_loses_nothing(
     store.clock.ms += 1_000
     with monkeypatch.context() as full:
         if refused is Appender:
-            full.setattr(Appender, "append", refuse)
+            full.setattr(Appender, "append", no_space)
         else:
-            full.setattr(worker, "write_broker_timers", refuse)
+            full.setattr(worker, "write_broker_timers", no_space)
         store.close()
     assert (tmp_path / "timerwheel").exists() == (refused is Appender)
     if refused is Appender:

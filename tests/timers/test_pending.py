@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from full_filesystem import full as no_space
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from timer_store import NOW_MS, TimerStore
 
-from storage.errors import StoreFull
 from storage.timers.pending import PendingTimers
 
 DAY_MS = 86_400_000
@@ -118,12 +118,8 @@ def test_everything_is_held_until_it_is_known_what_is_pending(
     store = TimerStore(tmp_path)
     assert needed(store) == 0
     with monkeypatch.context() as full:
-
-        def refuse(*_: object, **__: object) -> None:
-            raise StoreFull("no space")
-
-        full.setattr("storage.timers.delivery.planned", refuse)
-        full.setattr("storage.timers.progress._resumed", refuse)
+        full.setattr("storage.timers.delivery.planned", no_space)
+        full.setattr("storage.timers.progress._resumed", no_space)
         store.workers.step("timers")
         assert needed(store) == 0
     store.pass_to(NOW_MS + 60_000)

@@ -7,15 +7,11 @@ from pathlib import Path
 
 import pytest
 from engine_store import leave_as_a_broker_does, note_as_a_broker_does
+from full_filesystem import full
 from transaction_store import HALF, TransactionStore, message
 
-from storage.errors import StoreFull
 from storage.transactions.half_records import committed_copies
 from storage.transactions.log_access import TransactionLog
-
-
-def full(*_: object, **__: object) -> None:
-    raise StoreFull("no space left")
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from full_filesystem import full
 from transaction_store import HALF, OP, TransactionStore, message
 
 from storage.engine.appender import Appender
@@ -284,9 +285,6 @@ def test_on_a_full_disk_nothing_ends_by_half_and_the_same_call_does_it_later(
     store.watch("orders")
     store.prepare(message(b"one", "A"), message(b"two", "B"), transaction_id="T")
     store.prepare(message(b"three", "C"))
-
-    def full(*_: object, **__: object) -> None:
-        raise StoreFull("no space left")
 
     with monkeypatch.context() as patch:
         patch.setattr(Appender, "append", full)
