@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.calls.call import Call
     from penstock.errors import PenstockError
     from penstock.tls import TLS
+    from penstock.values import Damage, PullResult
 
 FIRST_PATIENCE_S: Final = 3.0  # with an endpoint that has never answered: it may be a wrong one
 CALL_TIMEOUT_S: Final = 30.0
@@ -53,15 +54,6 @@ class Listing:
     bounds: tuple[int, int]
 
 
-class RemoteDamage(NamedTuple):
-    """A record that the reader found damaged."""
-
-    queue_offset: int
-    commit_offset: int
-    size: int
-    reason: str
-
-
 @dataclass(frozen=True, slots=True)
 class Pulled:
     """Queue offsets ``[begin, end)``: whole records back to back, and those that are damaged.
@@ -73,7 +65,7 @@ class Pulled:
     end: int
     records: ByteArray
     count: int
-    damaged: tuple[RemoteDamage, ...] = ()
+    damaged: tuple[Damage, ...] = ()
     lost: str = ""
 
 
@@ -183,7 +175,7 @@ class Endpoint:
             stream = client.stub(call.method)(call.request, timeout=STREAM_TIMEOUT_S)
             try:
                 for answer in stream:
-                    pulled = _pulled(at, end, answer)
+                    pulled = _pulled(at, end, call.interpret(answer))
                     if pulled is None:
                         break
                     failures.clear()
@@ -288,35 +280,18 @@ class _Failures:
         return True
 
 
-def _removed() -> tuple[int, ...]:
-    from penstock.v1 import reader_pb2
-
-    return (
-        reader_pb2.MESSAGE_WAS_REMOVING,
-        reader_pb2.OFFSET_FOUND_NULL,
-        reader_pb2.OFFSET_TOO_SMALL,
-    )
-
-
-def _pulled(at: int, end: int, answer: Any) -> Pulled | None:
+def _pulled(at: int, end: int, result: PullResult) -> Pulled | None:
     """Return what one answer of a stream gives from offset ``at`` on, None if nothing."""
-    from penstock.v1 import reader_pb2
+    from penstock.values import PullStatus
 
-    front = answer.front
-    upto = min(front.next_offset, end)
+    upto = min(result.next_offset, end)
     if upto <= at:
         return None
-    if front.status in _removed():
+    if result.status in (
+        PullStatus.MESSAGE_WAS_REMOVING, PullStatus.OFFSET_FOUND_NULL, PullStatus.OFFSET_TOO_SMALL,
+    ):  # fmt: skip
         return Pulled(at, upto, NO_RECORDS, 0, lost="their records have been removed")
-    if front.status not in (reader_pb2.FOUND, reader_pb2.NO_MATCHED_MESSAGE):
+    if result.status not in (PullStatus.FOUND, PullStatus.NO_MATCHED_MESSAGE):
         return None
-    return Pulled(
-        at,
-        upto,
-        np.frombuffer(answer.records, np.uint8),
-        front.record_count,
-        tuple(
-            RemoteDamage(each.queue_offset, each.commit_offset, each.size, each.reason)
-            for each in front.damaged
-        ),
-    )
+    records = result.records
+    return Pulled(at, upto, np.frombuffer(records.raw, np.uint8), len(records), result.damaged)
