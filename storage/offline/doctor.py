@@ -22,7 +22,8 @@ from storage.files.mapped_file_queue import list_files
 from storage.findings import DAMAGE, NOTE, OK, Finding, Line
 from storage.offline.checks.leases import lease_journal
 from storage.offline.checks.pending import log_holds, pending_files
-from storage.offline.checks.tables import staged_commits, table_findings
+from storage.offline.checks.staged import staged_commits
+from storage.offline.checks.tables import table_findings
 from storage.offline.kept_aside import known_losses
 from storage.offline.opened import open_offline, settled_offset_of
 from storage.view.layout import LOG_DIRECTORY

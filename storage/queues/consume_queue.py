@@ -12,11 +12,10 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,14 +28,6 @@ from storage.view.queues.units import Units, as_units, prefill_units
 if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray, File
     from storage.queues.queue_files import OpenQueueFiles
-
-
-class _Searched(NamedTuple):
-    """The units of a queue, for a search."""
-
-    files: list[FileEntry]
-    unit: Callable[[int], Unit]
-    window: Callable[[int, int], tuple[ByteArray, int]]
 
 
 class ConsumeQueue:
@@ -250,7 +241,7 @@ class ConsumeQueue:
             *files, newest = self.files
             size = -(-self.data_size(last) // UNIT_SIZE) * UNIT_SIZE  # a file is mostly a hole
             files.append(newest._replace(size=min(size, self._file_size)))
-            end = end_of_units(_Searched(files, self.unit, self.window), limit_commit_offset)
+            end = end_of_units(self, limit_commit_offset, files)
             found = self._found_end = limit_commit_offset, end
         return found[1]
 

@@ -1,4 +1,4 @@
-"""The JSON tables and settings of ``config/``, and staged commits."""
+"""The JSON tables and settings of ``config/``."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from storage import findings as kinds
 from storage.errors import QueueNotFound
-from storage.findings import DAMAGE, NOTE, WARNING, Finding
+from storage.findings import NOTE, WARNING, Finding
 from storage.format.names import LIGHT_QUEUE_PREFIX
-from storage.offline.staged import staged_findings
 from storage.tables.table_files import OFFSETS_FILE, TOPICS_FILE
 from storage.view.layout import topics_without_entry
 from storage.view.settings import load_settings
@@ -18,7 +17,6 @@ from storage.view.table_damage import damaged_tables
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
     from storage.offline.opened import OfflineStore
-    from storage.view.layout import StorePaths
 
 
 def table_findings(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
@@ -59,10 +57,3 @@ def _offsets(store: OfflineStore) -> Iterator[Finding]:
             f" {each.topic}, which ends at {each.end_offset}",
             begin=each.end_offset, end=each.queue_offset,
         )  # fmt: skip
-
-
-def staged_commits(disk: FileSystem, paths: StorePaths) -> Iterator[Finding]:
-    """Yield staged commits under way, and what of them is damaged."""
-    for severity, file, message in staged_findings(disk, paths):
-        kind = kinds.STAGED_DAMAGE if severity == DAMAGE else kinds.STAGED_COMMIT
-        yield Finding(severity=severity, kind=kind, file=file, message=message)

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from operator import attrgetter
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from storage.files.mapped_file_queue import FileEntry
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.format.names import LIGHT_QUEUE_PREFIX, OFFSET_LIMIT
 from storage.format.record_layout import HEAD, RECORD_SIZE_MIN
@@ -25,27 +24,10 @@ from storage.kernels.columns import ByteArray, Rows, fields_at
 from storage.kernels.unit_record import GOOD, place_state
 from storage.view.log.parts import LogPart, RecordSource, record_runs
 from storage.view.log.walk import RANGE_ROWS_MAX, RecordRun
-from storage.view.queues.unit_search import NO_UNIT, Unit
+from storage.view.queues.unit_search import NO_UNIT, Unit, UnitSource
 from storage.view.queues.units import UNIT_DTYPE, UnitBuilder, Units, as_units
 
 HEAD_BYTES: Final = 128
-
-
-class FileUnits(Protocol):
-    """The units of a queue as its files hold them."""
-
-    @property
-    def files(self) -> Sequence[FileEntry]:
-        """The queue's files in order of offset."""
-        ...
-
-    def unit(self, queue_offset: int) -> Unit | None:
-        """Return one unit, None or zeros if its file is not there."""
-        ...
-
-    def units(self, first: int, count: int) -> Units:
-        """Return up to ``count`` units from ``first`` on: zeros where no file is, none after the last."""
-        ...
 
 
 class Extent(NamedTuple):
@@ -92,7 +74,7 @@ class RebuiltUnits:
         log: RecordSource,
         topic: str,
         queue_id: int,
-        held: FileUnits,
+        held: UnitSource,
         extent: Callable[[], Extent],
         *,
         since: Callable[[], int] = lambda: 0,
@@ -376,7 +358,7 @@ def _rows_of(run: RecordRun, topic: str, queue_id: int) -> Rows:
     return rows if 2 * len(found) > len(rows) else rows[found]
 
 
-def _are_in_files(held: FileUnits, queue_offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def _are_in_files(held: UnitSource, queue_offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """Return which units, by ascending queue offset, have a file."""
     there = np.zeros(len(queue_offsets), np.bool_)
     for file in held.files:
@@ -386,7 +368,7 @@ def _are_in_files(held: FileUnits, queue_offsets: npt.NDArray[np.int64]) -> npt.
     return there
 
 
-def _held_units(held: FileUnits, begin: int, count: int) -> Units:
+def _held_units(held: UnitSource, begin: int, count: int) -> Units:
     units = np.zeros(count, UNIT_DTYPE)
     found = held.units(begin, count)
     units[: len(found)] = found

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from storage.format.store_time import NO_TIME
 from storage.view.log.commit_log import CommitLogView
+from storage.view.log.files import ListedLog
 from storage.view.queues.consume_queue import ConsumeQueueView
 
 TimeFrom = Callable[[int, int], tuple[int, int]]
@@ -49,24 +50,6 @@ def search(
     return max(low - 1, begin)
 
 
-class TimedLog(Protocol):
-    """The log as far as times are read from it."""
-
-    def record_time_ms(self, commit_offset: int, size: int, queue_offset: int) -> int:
-        """Return when the record at a commit offset was stored; NO_TIME if no head is there.
-
-        It must name the queue offset, unless that is below 0.
-        """
-        ...
-
-    def next_there(self, commit_offset: int) -> int | None:
-        """Return the commit offset from which on there are bytes: itself, or where the next file starts.
-
-        None after the last file.
-        """
-        ...
-
-
 class TimedQueue(Protocol):
     """A queue as far as times are looked for in it."""
 
@@ -85,7 +68,9 @@ class QueueTimes:
     ``is_light``: the records of a light queue name offsets of their own queues.
     """
 
-    def __init__(self, log: TimedLog, queue: TimedQueue, *, is_light: bool) -> None:
+    def __init__(
+        self, log: CommitLogView | ListedLog, queue: TimedQueue, *, is_light: bool
+    ) -> None:
         self._log = log
         self._is_light = is_light
         self._queue = queue

@@ -9,7 +9,7 @@ them count (``storage.kernels.unit_order``), and an end is one where none of the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from storage.files.filesystem import ByteArray
 from storage.files.mapped_file_queue import FileEntry
 from storage.format.consume_entry import LAYOUT, PREFILL_SIZE, UNIT_SIZE
 from storage.kernels.unit_order import LOOK_AHEAD, first_in_order, last_in_order, visible_end
+
+if TYPE_CHECKING:
+    from storage.view.queues.units import Units
 
 OUTLIER: Final = 1_000  # times the median
 
@@ -37,20 +40,20 @@ class Unit(NamedTuple):
 NO_UNIT: Final = Unit(0, 0, 0)
 
 
-class SingleUnits(Protocol):
-    """Single units of one queue."""
-
-    def unit(self, queue_offset: int) -> Unit | None:
-        """Return one unit, None if its file is not there."""
-        ...
-
-
-class Units(SingleUnits, Protocol):
-    """The units of one queue."""
+class UnitSource(Protocol):
+    """The units of one queue, as its files hold them."""
 
     @property
     def files(self) -> Sequence[FileEntry]:
         """The queue's files in order of offset."""
+        ...
+
+    def unit(self, queue_offset: int) -> Unit | None:
+        """Return one unit, None or zeros if its file is not there."""
+        ...
+
+    def units(self, first: int, count: int) -> Units:
+        """Return up to ``count`` units from ``first`` on: zeros where no file is, none after the last."""
         ...
 
     def window(self, begin: int, end: int) -> tuple[ByteArray, int]:
@@ -71,12 +74,16 @@ def is_before(unit: Unit, commit_offset: int) -> bool:
     return unit.is_prefill or unit.commit_offset < commit_offset
 
 
-def end_of_units(units: Units, end_offset: int) -> int:
+def end_of_units(
+    units: UnitSource, end_offset: int, files: Sequence[FileEntry] | None = None
+) -> int:
     """Return the queue offset after the last visible unit; where the first file starts without any.
 
-    A unit is visible if its record ends at or before ``end_offset`` of the log.
+    A unit is visible if its record ends at or before ``end_offset`` of the log. ``files`` are those of the
+    queue, where it is known how much of them has data.
     """
-    for file in reversed(_holding(units.files)):
+    files = units.files if files is None else files
+    for file in reversed(_holding(files)):
         low, high = _first(file), _end(file)
         while low < high:
             middle = (low + high) // 2
@@ -87,10 +94,10 @@ def end_of_units(units: Units, end_offset: int) -> int:
                 high = middle
         if low > _first(file):
             return low
-    return _first(units.files[0]) if units.files else 0
+    return _first(files[0]) if files else 0
 
 
-def end_after(units: Units, queue_offset: int, end_offset: int) -> int:
+def end_after(units: UnitSource, queue_offset: int, end_offset: int) -> int:
     """Return the queue offset after the visible units from ``queue_offset`` on, of its file and the next.
 
     They are looked at in steps that double: a queue grows little from look to look.
@@ -109,7 +116,7 @@ def end_after(units: Units, queue_offset: int, end_offset: int) -> int:
             queue_offset, step = found, 2 * step
 
 
-def first_unit_at(units: Units, begin: int, end: int, commit_offset: int) -> int:
+def first_unit_at(units: UnitSource, begin: int, end: int, commit_offset: int) -> int:
     """Return the first queue offset in ``[begin, end)`` whose record is at or after ``commit_offset``.
 
     ``end`` if there is none. Of wrong units between one that is before and one that is not, the
@@ -143,7 +150,7 @@ def first_unit_at(units: Units, begin: int, end: int, commit_offset: int) -> int
     return low
 
 
-def mean_size(units: SingleUnits, begin: int, end: int, samples: int) -> float:
+def mean_size(units: UnitSource, begin: int, end: int, samples: int) -> float:
     """Estimate the size of the records of ``[begin, end)`` from units spread over it; 0 without any.
 
     A size that is far above the others is not believed.
@@ -165,13 +172,13 @@ class _Found(NamedTuple):
     unit: Unit
 
 
-def _visible_end(units: Units, begin: int, end: int, end_offset: int) -> int:
+def _visible_end(units: UnitSource, begin: int, end: int, end_offset: int) -> int:
     array, first = units.window(begin, end)
     end = min(end, first + len(array) // UNIT_SIZE)
     return max(int(visible_end(array, begin - first, end - first, end_offset)) + first, begin)
 
 
-def _first_in_order(units: Units, begin: int, end: int) -> _Found | None:
+def _first_in_order(units: UnitSource, begin: int, end: int) -> _Found | None:
     step = LOOK_AHEAD
     while begin < end:
         until = min(begin + step, end)
@@ -184,7 +191,7 @@ def _first_in_order(units: Units, begin: int, end: int) -> _Found | None:
     return None
 
 
-def _last_in_order(units: Units, begin: int, end: int) -> _Found | None:
+def _last_in_order(units: UnitSource, begin: int, end: int) -> _Found | None:
     step = LOOK_AHEAD
     while begin < end:
         low = max(begin, end - step)

@@ -1,4 +1,4 @@
-"""Findings about staged commits under way, and about ledgers."""
+"""Staged commits under way, and what of them is damaged."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from storage import findings as kinds
 from storage.errors import DamagedStage, StoreBusy
+from storage.findings import DAMAGE, NOTE, WARNING, Finding
 from storage.format.stage import safe_name
 from storage.journal.states import read_states
 from storage.staged.application import version_directory
@@ -17,13 +19,11 @@ if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
     from storage.view.layout import StorePaths
 
-Finding = tuple[str, str, str]
-
 _TO_STAGE_AGAIN: Final = "a stage is damaged: its records are to be staged again"
 
 
-def staged_findings(disk: FileSystem, paths: StorePaths) -> Iterator[Finding]:
-    """Yield ``(severity, file, message)``; nothing is changed."""
+def staged_commits(disk: FileSystem, paths: StorePaths) -> Iterator[Finding]:
+    """Yield the commits that are not stored yet, and their stages that are damaged or lost."""
     states, root = read_states(disk, paths.journal), paths.root / DIRECTORY
     ledgers = {safe_name(ledger.app_id): ledger for ledger in load_ledgers(states)}
     intents = {
@@ -63,12 +63,19 @@ def _open(disk: FileSystem, directory: Path, name: str, intent: Intent | None) -
             problem = f"cannot be read: {error}"
             unread.add(entry.name)
         if problem and disk.exists(directory / entry.name):  # else it was committed meanwhile
-            yield "damage", f"{name}/{entry.name}", problem
+            yield _damage(f"{name}/{entry.name}", problem)
+    severity, message = NOTE, ""
     if intent is None:
         count = sum(stage.seal.record_count for stage in stages.values())
-        yield "note", name, f"{count} records are staged and not committed"
-        return
-    yield "warning", name, "a commit was decided and is not complete; the next start completes it"
-    for attempt in intent.attempts:
+        message = f"{count} records are staged and not committed"
+    else:
+        severity = WARNING
+        message = "a commit was decided and is not complete; the next start completes it"
+    yield Finding(severity=severity, kind=kinds.STAGED_COMMIT, file=name, message=message)
+    for attempt in () if intent is None else intent.attempts:
         if attempt not in stages and stage_name(attempt) not in unread:
-            yield "damage", name, f"the stage of attempt {attempt!r}, which is decided, is lost"
+            yield _damage(name, f"the stage of attempt {attempt!r}, which is decided, is lost")
+
+
+def _damage(file: str, message: str) -> Finding:
+    return Finding(severity=DAMAGE, kind=kinds.STAGED_DAMAGE, file=file, message=message)
