@@ -1,12 +1,12 @@
-"""``penstock transactions``: what nobody has ended."""
+"""``penstock transactions`` and ``penstock staged``: what nobody has ended, and what is committed."""
 
 from __future__ import annotations
 
 import pytest
-from run_cli import Penstock
+from run_cli import Penstock, json_lines
 
 from cli.failures import ExitCode
-from penstock import Client, PendingTransactions
+from penstock import Client, PendingTransactions, RecordBatch
 from services.local_services import LocalServices
 
 
@@ -51,3 +51,30 @@ def test_an_end_after_another_one_says_which_it_was(
     late = run("transactions", "commit", topic)
     assert late.exit_code == ExitCode.NOT_FOUND
     assert f"1 of 1 are not committed ({topic}: rolled back)" in late.stderr
+
+
+def test_committed_and_staged_versions_are_listed(
+    run: Penstock, services: LocalServices, topic: str
+) -> None:
+    """The last commit of an application and each open version are a line."""
+    with Client(**services.addresses) as client:
+        for version in (3, 4):
+            staged_commit = client.staged_commit(f"app of {topic}", version)
+            batch = RecordBatch(topic)
+            for number in range(2):
+                batch.add(b"x", unique_key=staged_commit.unique_key("a", number))
+            staged_commit.stage("a", [batch.records()])
+            if version == 3:
+                assert staged_commit.commit(["a"]).record_count == 2
+
+    lines = [
+        line
+        for line in json_lines(run("staged", "--json"))
+        if line["application"] == f"app of {topic}"
+    ]
+
+    assert [(line["version"], line["state"], line["records"]) for line in lines] == [
+        (3, "committed", 2),
+        (4, "staged", 2),
+    ]
+    assert "staged" in run("staged").stdout

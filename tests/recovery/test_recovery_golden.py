@@ -1,12 +1,15 @@
-"""Recovery of directories that a real broker left: nothing intact is lost, nothing right is touched."""
+"""Recovery of directories that a real broker left: nothing intact is lost, nothing right is touched, and more is stored."""
 
 import hashlib
 import shutil
 
 import numpy as np
 import pytest
+from engine_store import pull_rebuilt
 from golden import CLEAN, STORES, TORN, golden_copy, golden_dump, golden_spec
+from steps_to_try import steps_to_try
 
+from storage import Message, MessageStore, StoreConfig
 from storage.checkpoint.durable_slots import DurablePositions
 from storage.files.filesystem import OsFileSystem
 from storage.files.mapped_file_queue import MappedFileQueue
@@ -167,3 +170,37 @@ def test_nothing_is_left_after_the_end(tmp_path):
 
     last = files.find(recovered.end_offset)
     assert not np.any(last.array[recovered.end_offset - last.start_offset :])
+
+
+def served_count(store, topic, queue_id):
+    """Return how many records pulls of one queue give."""
+    offset, count = store.min_offset(topic, queue_id), 0
+    while offset < store.max_offset(topic, queue_id):
+        result = pull_rebuilt(store, topic, queue_id, queue_offset=offset, max_messages=2_000)
+        assert result.next_offset > offset
+        count += result.record_count
+        offset = result.next_offset
+    return count
+
+
+@pytest.mark.parametrize("variant", steps_to_try(list(TORN), 4))
+def test_a_damaged_store_is_opened_served_and_written_on(variant, tmp_path):
+    directory = golden_copy(f"torn/{variant}", tmp_path)
+    config = StoreConfig(index_slot_count=500, index_entry_count=2_000)
+    with MessageStore.open(directory, config) as store:
+        assert store.writer.config.commit_log_file_size == 262_144
+        assert store.writer.config.consume_queue_file_size == (
+            6_000_000 if variant.startswith("only-commitlog") or "no-consumequeue" in variant
+            else 6_000
+        )  # fmt: skip
+        good = 0
+        for topic in ("audit_log-1", "few", "orders", "payments"):
+            queue_count = store.writer.describe_topic(topic)[0].queue_count
+            good += sum(served_count(store, topic, queue) for queue in range(queue_count))
+        assert good == INTACT - LOST_WITH_THE_DAMAGE.get(variant, 0)
+        result = store.put(Message(topic="orders", queue_id=0, body=b"after"))
+        assert store.max_offset("orders", 0) == result.queue_offset + 1
+    with MessageStore.open(directory, config) as store:
+        assert not store.writer.stopped_unclean
+        last = store.pull("orders", 0, queue_offset=result.queue_offset)
+        assert last.record_count == 1
