@@ -16,8 +16,7 @@ from bench.figures import Figure, alternate, beside, command
 from storage.format.hosts import encode_host
 from storage.format.index import file_size
 from storage.format.record import encode_for_batch
-from storage.kernels import batch, client_records, columns, queue, scan
-from storage.kernels.index import entries
+from storage.kernels import batch, client_records, columns, index, queue, scan
 
 BATCH_RECORDS: Final = 64
 RECORD_SIZE: Final = 1024
@@ -103,10 +102,10 @@ class Log:
     def index(self) -> int:
         """From log bytes to index entries: scan, hash two keys a record, put; returns how many keys."""
         count = self.scan()
-        keys, _ = entries.key_hashes(
+        keys, _ = index.key_hashes(
             self.data, self.rows, 0, count, self.index_base, self.hashes, self.places, self.times
         )
-        done = entries.put_keys(
+        done = index.put_keys(
             self.index_file, INDEX_SLOTS, INDEX_ENTRIES, self.hashes, self.places, self.times, 0, keys,
         )  # fmt: skip
         assert done == keys, "the index file is full"

@@ -14,7 +14,7 @@ import numpy as np
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.index.index_file import Int64s
 from storage.kernels.columns import CHECK_COMMIT_OFFSET, SIZE, STORE_TIMESTAMP, new_rows
-from storage.kernels.index.entries import KEYS_OF_A_RECORD_MAX, key_hashes
+from storage.kernels.index import KEYS_OF_A_RECORD_MAX, key_hashes
 from storage.kernels.scan import scan_records
 from storage.view.index.keys import KeyHasher
 from storage.view.log.follower import LogFollower

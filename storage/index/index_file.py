@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from storage.format import index as layout
 from storage.format.index import IndexEntry, IndexHeader
-from storage.kernels.index.entries import put_keys, rebuild_slots
+from storage.kernels.index import put_keys, rebuild_slots
 from storage.view.index.checksums import checksum_of
 from storage.view.index.index_file import IndexFileView, IndexShape
 
@@ -87,7 +87,7 @@ class IndexFile(IndexFileView):
     ) -> int:
         """Put keys ``[start, count)``; return the first one that found the file full.
 
-        Keys are as ``kernels.index.entries.key_hashes`` fills them. Raises StoreFull, and has put none
+        Keys are as ``kernels.index.key_hashes`` fills them. Raises StoreFull, and has put none
         then, when the disk has no room for the entries.
         """
         self._allocate(self.header.next_entry + count - start)

@@ -12,13 +12,14 @@ import numpy.typing as npt
 from storage.config import LeaseConfig
 from storage.errors import GroupInUse
 from storage.format.receipt_handle import ATTEMPT_MAX, HANDLE_SIZE, decode_handles
-from storage.kernels.leases.handles import (
+from storage.kernels.leases import (
+    BLOCK_SIZE,
     FORGED_KIND,
     HANDLE_COLUMNS,
     HANDLE_OFFSET,
     open_handles,
+    runs_of,
 )
-from storage.kernels.leases.runs import BLOCK_SIZE, runs_of
 from storage.leases.journal import Changes, JournaledQueue
 from storage.leases.leased_queue import LeasedQueue
 from storage.leases.new_records import (

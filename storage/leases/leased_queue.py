@@ -9,12 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.format import lease_journal as journal
-from storage.kernels.leases.records import (
+from storage.kernels.leases import (
+    BLOCK_BITS,
+    BLOCK_SIZE,
     IS_CHOSEN,
     RECONSUME_TIMES,
     RECORD_OFFSET,
+    Run,
+    runs_of,
 )
-from storage.kernels.leases.runs import BLOCK_BITS, BLOCK_SIZE, Run, runs_of
 from storage.leases.journal import Changes, JournaledQueue, LeasedQueueName
 from storage.leases.new_records import chosen_slices
 from storage.leases.owners import Owners

@@ -28,7 +28,7 @@ from storage.format.names import RETRY_PREFIX, consumer_group_problem
 from storage.format.receipt_handle import HANDLE_SIZE
 from storage.journal.journal import Journal
 from storage.journal.journal_file import JournalEnd, generations, remove_others
-from storage.kernels.leases.siphash import hash_of
+from storage.kernels.leases import hash_of
 from storage.leases.broker_orders import BrokerOrders
 from storage.leases.group_topic import Become, GroupTopic
 from storage.leases.journal import Changes, load_journal

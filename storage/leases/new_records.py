@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from storage.format.record_layout import OFFSETS, QUEUE_OFFSET_POSITION
 from storage.format.store_time import store_time_in
-from storage.kernels.leases.records import (
+from storage.kernels.leases import (
     BEGIN,
     END,
     IS_CHOSEN,
@@ -32,7 +32,7 @@ PULLED_BYTES_MIN: Final = 1 << 20
 
 
 def records_of(result: PullResult, *, is_orderly: bool) -> Longs:
-    """Return the records of a pull as rows of ``storage.kernels.leases.records``, all of them chosen."""
+    """Return the records of a pull as rows of ``storage.kernels.leases``, all of them chosen."""
     records = np.empty((result.record_count, RECORD_COLUMNS), np.int64)
     row = 0
     for view in result.slices:

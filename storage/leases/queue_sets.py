@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.format.lease_journal import FORGOTTEN
-from storage.kernels.leases.records import (
+from storage.kernels.leases import (
     IS_CHOSEN,
     RECONSUME_TIMES,
     RECORD_GROUP,

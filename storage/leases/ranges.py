@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from storage.kernels.leases.runs import BLOCK_BITS, BLOCK_SIZE
+from storage.kernels.leases import BLOCK_BITS, BLOCK_SIZE
 
 LEASED: Final = 1  # until ``visible_at``, or longer if its owner renews it; then it is due
 BLOCKED: Final = 2  # by an earlier one of its message group

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from storage.errors import QueueRebuilding
 from storage.format.receipt_handle import PACKED_SIZE, encode_handles
-from storage.kernels.leases.handles import seal_handles
+from storage.kernels.leases import seal_handles
 from storage.leases.journal import Changes, JournaledQueue
 from storage.leases.values import DeadMessages, ReceivedBatch, ReceiveQuestion
 from storage.message import Damage

@@ -14,9 +14,9 @@ from storage.format.index import IndexEntry, IndexHeader, entry_position, file_s
 from storage.format.properties import decode_properties, split_keys
 from storage.format.record import decode_record, encode_record
 from storage.format.record_layout import SYS_FLAG_ROLLBACK
+from storage.kernels import index as index_kernels
 from storage.kernels import scan
 from storage.kernels.columns import new_rows
-from storage.kernels.index import entries as index_kernels
 
 
 def hash_all(data: bytes, capacity: int = 40_000) -> list[tuple[int, int, int]]:

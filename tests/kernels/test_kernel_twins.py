@@ -21,7 +21,7 @@ from record_examples import (
 
 from storage.format.producer_sequence import SEQUENCE_PROPERTY_SIZE
 from storage.kernels import batch, client_records, columns, queue, scan
-from storage.kernels.index import entries as index_kernels
+from storage.kernels import index as index_kernels
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
 BASE = 4096

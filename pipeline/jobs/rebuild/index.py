@@ -19,7 +19,7 @@ from pipeline.jobs.work import walk_piece
 from storage.format.index import HEADER_SIZE, IndexHeader
 from storage.format.names import INDEX_NAME_LENGTH, index_file_name
 from storage.kernels.columns import CHECK_COMMIT_OFFSET, POSITION
-from storage.kernels.index.entries import put_keys
+from storage.kernels.index import put_keys
 from storage.stopped.files import new_index_file
 from storage.view.index.index_file import IndexShape
 from storage.view.index.keys import KeyHasher

@@ -13,7 +13,7 @@ import numpy as np
 from storage.format import index as layout
 from storage.format.index import IndexHeader
 from storage.format.names import parse_index_file_name
-from storage.kernels.index.entries import walk_chain
+from storage.kernels.index import walk_chain
 
 if TYPE_CHECKING:
     from typing import Self

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.kernels.index.entries import KEYS_OF_A_RECORD_MAX, NO_KEY, key_hashes
+from storage.kernels.index import KEYS_OF_A_RECORD_MAX, NO_KEY, key_hashes
 from storage.view.log.walk import RecordRun
 
 KEYS_AT_ONCE: Final = 4 * KEYS_OF_A_RECORD_MAX

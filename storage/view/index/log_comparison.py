@@ -8,7 +8,7 @@ import numpy as np
 
 from storage.format.index import TIME_DELTA_MAX_S
 from storage.kernels.columns import CHECK_COMMIT_OFFSET
-from storage.kernels.index.chains import follow_chains
+from storage.kernels.index import follow_chains
 from storage.view.index.keys import KeyHasher
 from storage.view.log.parts import record_runs
 

@@ -1,1 +1,0 @@
-"""Loops over leases: receipt handles, the records that are handed out, runs of messages as bitmaps."""
