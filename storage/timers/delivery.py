@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from storage.engine.copies import copied, prepared_copies
 from storage.format.properties import TIMER_DEQUEUE_MS, TIMER_ENQUEUE_MS
+from storage.kernels import timers as kernels
 from storage.kernels.columns import COMMIT_OFFSET, FEATURES, HAS_DELAY, HAS_TIMER
 from storage.kernels.copies import dropped_names
-from storage.kernels.timers import delivery as kernels
 from storage.timers.pending import without
 from storage.timers.reading import planned, read_through
 from storage.timers.recalls import Recalled, recallable

@@ -8,7 +8,7 @@ import numpy as np
 
 from storage.engine.parked_queue import ParkedLog, ParkedQueue
 from storage.format.consume_entry import DELAY_LEVELS_MS, SCHEDULE_TOPIC
-from storage.kernels.timers.delivery import DELIVERY_PAIRS_MAX
+from storage.kernels.timers import DELIVERY_PAIRS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -1,6 +1,6 @@
 """Where messages with a delay go until they are due: the records of a batch are written for a system topic.
 
-A broker's form, in ``storage.kernels.timers.parking``. It is done before the append, and only for batches of
+A broker's form, in ``storage.kernels.timers``. It is done before the append, and only for batches of
 which some record has a property that asks for a delay.
 """
 
@@ -17,10 +17,10 @@ from storage.format.consume_entry import DELAY_LEVELS_MS, SCHEDULE_TOPIC
 from storage.format.names import TIMER_TOPIC
 from storage.format.properties import DELAY
 from storage.format.record_layout import BLANK_SIZE
+from storage.kernels import timers as kernels
 from storage.kernels.columns import FEATURES, SIZE
 from storage.kernels.copies import dropped_names, new_targets
-from storage.kernels.timers import parking as kernels
-from storage.kernels.timers.delivery import DELIVERY_PAIRS_MAX
+from storage.kernels.timers import DELIVERY_PAIRS_MAX
 
 if TYPE_CHECKING:
     from storage.clock import Clock

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.format.names import TIMER_TOPIC
+from storage.kernels import timers as kernels
 from storage.kernels.copies import new_targets
-from storage.kernels.timers import delivery as kernels
 
 if TYPE_CHECKING:
     from storage.engine.parked_queue import ParkedQueue, ParkedRecords
@@ -21,7 +21,7 @@ BYTES_MAX: Final = 4 << 20
 
 
 class Read(NamedTuple):
-    """Some records, and for each the target of its copy and what it says (``storage.kernels.timers.delivery``)."""
+    """Some records, and for each the target of its copy and what it says (``storage.kernels.timers``)."""
 
     records: ParkedRecords
     targets: Longs

@@ -24,7 +24,7 @@ from storage.format.properties import (
 )
 from storage.format.record import encode_for_batch
 from storage.format.timer_files import SECOND_MS, out_ms
-from storage.kernels.timers.delivery import DUE_MS, RECALL_KEY, RECALLS, ROLL_COUNT
+from storage.kernels.timers import DUE_MS, RECALL_KEY, RECALLS, ROLL_COUNT
 from storage.log.unique_keys import is_cut_short
 from storage.timers.parking import DELAY_MS_MAX
 

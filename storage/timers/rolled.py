@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.format.timer_files import SECOND_MS, out_ms
-from storage.kernels.timers.delivery import DUE_MS, IDENTITY, ROLL_COUNT
+from storage.kernels.timers import DUE_MS, IDENTITY, ROLL_COUNT
 from storage.timers.pending import without
 from storage.timers.reading import read_through
 from storage.timers.recalls import ids_in_second

@@ -25,7 +25,7 @@ from storage.errors import StoreBusy, StoreError, StoreFull
 from storage.format.names import TIMER_TOPIC
 from storage.format.properties import TIMER_DEL_UNIQKEY
 from storage.format.timer_files import SECOND_MS, out_ms
-from storage.kernels.timers.delivery import DELIVERY_PAIRS_MAX, DUE_MS, IS_LOST, RECALLS
+from storage.kernels.timers import DELIVERY_PAIRS_MAX, DUE_MS, IS_LOST, RECALLS
 from storage.log.followers import DurableNeed
 from storage.timers.delivery import Delivery, DeliveryCounts, TimerStatus, delivered_since
 from storage.timers.hand_over import (
