@@ -1,7 +1,7 @@
 """Loops over leases: receipt handles sealed and opened, the records of a pull, runs of messages as bitmaps.
 
-A handle's MAC is SipHash-2-4, a keyed hash that nobody without the key can make. 64 adjacent queue offsets are a
-block, and some messages of it a mask.
+A handle's MAC is SipHash-2-4, a keyed hash that nobody without the key can make. 64 adjacent queue offsets
+are a block, and some messages of it a mask.
 """
 
 from __future__ import annotations

@@ -24,16 +24,17 @@ from storage.format.stage import DIGITS, PREFIX_SIZE, SEQUENCE_SIZE, UNIQUE_KEY_
 from storage.kernels.columns import POSITION, SIZE, UNIQ_KEY_LENGTH, UNIQ_KEY_POSITION, fields_at
 from storage.log.batches import Prepared
 from storage.staged.ledger import Intent, Outcome, save_intent
-from storage.staged.log_access import StagedLog
 from storage.staged.stages import SUFFIX, Stage, is_sealed, read_stage, stage_name
 from storage.view.log.walk import RecordRun, walk_log
 
 if TYPE_CHECKING:
     from storage.clock import Clock
+    from storage.engine.appender import Appender
     from storage.files.filesystem import FileSystem
     from storage.format.stage import StageHeader
     from storage.journal.states import StateJournal
     from storage.kernels.columns import ByteArray, Rows
+    from storage.log.commit_log import CommitLog
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ class OpenCommit:
         self.intent = intent
         self._missing = attempt
 
-    def find_in_log(self, log: StagedLog, states: StateJournal) -> None:
+    def find_in_log(self, log: CommitLog, states: StateJournal) -> None:
         """Find which records are in the log already: after a start, before anything is appended."""
         intent = self.intent
         assert intent is not None
@@ -107,7 +108,7 @@ class OpenCommit:
         self._end_offset = end_offset
 
     def append_rest(
-        self, log: StagedLog, clock: Clock, check_going_on: Callable[[], None]
+        self, appender: Appender, clock: Clock, check_going_on: Callable[[], None]
     ) -> Outcome:
         """Append every record that is not in the log, in order; not flushed yet on return.
 
@@ -122,14 +123,15 @@ class OpenCommit:
                 continue
             number = base
             for block in stage.blocks():
-                prepared = log.prepare(block)
+                prepared = appender.prepare(block)
                 seen = self._seen[number : number + prepared.record_count]
                 number += prepared.record_count
                 if not seen.any():
-                    self._append(log, prepared, check_going_on)
+                    self._append(appender, prepared, check_going_on)
                 elif not seen.all():
                     wanted = np.flatnonzero(seen == 0)
-                    self._append(log, log.prepare(_picked(prepared, wanted)), check_going_on)
+                    rest = appender.prepare(_picked(prepared, wanted))
+                    self._append(appender, rest, check_going_on)
                 seen[:] = 1
         self.problem = ""
         return Outcome(
@@ -141,12 +143,14 @@ class OpenCommit:
         )
 
     def _append(
-        self, log: StagedLog, prepared: Prepared, check_going_on: Callable[[], None]
+        self, appender: Appender, prepared: Prepared, check_going_on: Callable[[], None]
     ) -> None:
         while True:
             check_going_on()
             try:
-                commit_offset = log.append(prepared)
+                commit_offset, _, _ = appender.append(
+                    prepared, decided=True
+                )  # whatever topics allow now
             except StoreBusy as busy:
                 threading.Event().wait(busy.retry_delay_ms / 1000)
             except TopicNotFound as gone:
@@ -154,7 +158,7 @@ class OpenCommit:
                 rest = _without_topic(prepared, gone.topic.encode())
                 if len(rest) == 0:
                     return
-                prepared = log.prepare(rest)
+                prepared = appender.prepare(rest)
             else:
                 self._note(commit_offset, commit_offset + prepared.placed_size)
                 return

@@ -26,6 +26,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,7 +47,6 @@ from storage.staged.application import (
     version_directory,
 )
 from storage.staged.ledger import Intent, Ledger, Outcome, needed_offset, save_intent, save_ledger
-from storage.staged.log_access import StagedLog
 from storage.staged.open_commit import OpenCommit, damaged_stages, remove_open, why_not_staged
 from storage.staged.stages import DIRECTORY, Stage, StageWriter
 from storage.staged.staging import Failing, StagingAttempt, check_ids
@@ -66,7 +66,10 @@ class StagedCommits:
         self, engine: Engine, appender: Appender, refuse: Callable[[Prepared], Prepared], clock: Clock,
     ) -> None:  # fmt: skip
         """``refuse`` raises for what cannot be staged."""
-        self.log = StagedLog(engine, appender, refuse)
+        self.engine = engine
+        self.appender = appender
+        self.refuse = refuse
+        self.failing = partial(Failing, engine)
         self._filesystem = engine.filesystem
         self._root = engine.paths.root / DIRECTORY
         self._states = engine.states
@@ -96,7 +99,7 @@ class StagedCommits:
         for app in list(self._applications.values()):
             for commit in list(app.open.values()):
                 if commit.intent is not None:
-                    commit.find_in_log(self.log, self._states)
+                    commit.find_in_log(self.engine.log, self._states)
         self.resume()
         self.expire()
 
@@ -170,12 +173,9 @@ class StagedCommits:
         """
         check_ids(app_id, version, (attempt,))
         self._check_open()
+        created_ms = self._clock.now_ms()
         header = StageHeader(
-            app_id=app_id,
-            version=version,
-            attempt=attempt,
-            created_ms=self._clock.now_ms(),
-            one_off=one_off,
+            app_id=app_id, version=version, attempt=attempt, created_ms=created_ms, one_off=one_off
         )
         with self._guard, self.failing():
             app = self._application(app_id, one_off=one_off)
@@ -269,14 +269,14 @@ class StagedCommits:
                 raise problem from None
         for stage in stages:
             for topic, queue_id in stage.seal.queues:
-                self.log.check_queue((topic.encode(), queue_id))
+                self.appender.check_queue((topic.encode(), queue_id))
             stage.check()
         intent = Intent(
             app_id=app.ledger.app_id,
             version=commit.version,
             one_off=app.ledger.one_off,
             attempts=tuple(attempts),
-            log_offset=self.log.appended_offset,
+            log_offset=self.engine.log.appended_offset,
         )
         with self.failing():
             save_intent(self._states, intent)
@@ -284,8 +284,12 @@ class StagedCommits:
             commit.decide(intent, stages)
 
     def _complete(self, app: Application, commit: OpenCommit) -> Outcome:
-        outcome = commit.append_rest(self.log, self._clock, self._check_going_on)
-        while outcome.record_count and not self.log.wait_flushed(outcome.end_commit_offset, 0.1):
+        outcome = commit.append_rest(self.appender, self._clock, self._check_going_on)
+        flusher = self.engine.flusher
+        while outcome.record_count:
+            flusher.hurry()
+            if flusher.wait(outcome.end_commit_offset, 0.1):
+                break
             self._check_going_on()
         ledger = app.ledger.with_committed(outcome)
         with self.failing():
@@ -350,10 +354,6 @@ class StagedCommits:
 
     # ---- shared
 
-    def failing(self) -> Failing:
-        """Return a context in which an error of the device ends the store's life as a writer."""
-        return Failing(self.log)
-
     def _application(self, app_id: str, *, one_off: bool) -> Application:
         app = self._applications.get(app_id)
         if app is None:
@@ -392,7 +392,7 @@ class StagedCommits:
             raise VersionTooOld(app.ledger.app_id, version, app.ledger.floor)
 
     def _check_open(self) -> None:
-        self.log.check_open()
+        self.appender.check_open()
         self._check_going_on()
 
     def _check_going_on(self) -> None:

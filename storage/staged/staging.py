@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +20,13 @@ from storage.format.stage import (
     stage_prefix,
 )
 from storage.kernels.columns import UNIQ_KEY_LENGTH, UNIQ_KEY_POSITION, fields_at
-from storage.staged.log_access import StagedLog
 
 if TYPE_CHECKING:
+    from storage.engine.engine import Engine
     from storage.kernels.columns import ByteArray, Rows
     from storage.staged.application import Application
-    from storage.staged.stages import Stage, StageWriter
+    from storage.staged.staged_commits import StagedCommits
+    from storage.staged.stages import StageWriter
 
 _EACH: Final = 0x0101_0101_0101_0101  # byte of eight
 
@@ -50,8 +51,8 @@ def check_ids(app_id: str, version: int, attempts: Iterable[str]) -> None:
 class Failing:
     """A context that turns an OSError into the failure of the store: what a failed sync left is not known."""
 
-    def __init__(self, log: StagedLog) -> None:
-        self._log = log
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
 
     def __enter__(self) -> None:
         return None
@@ -61,17 +62,8 @@ class Failing:
             error, FileExistsError | FileNotFoundError
         ):
             failure = StoreFailed(f"a staged commit's files failed: {error}")
-            self._log.fail(failure)
+            self._engine.fail(failure)
             raise failure from error
-
-
-class Owner(Protocol):
-    """What an attempt reports its end to."""
-
-    log: StagedLog
-
-    def sealed(self, app: Application, stage: Stage) -> None: ...
-    def given_up(self, app: Application, writer: StageWriter) -> None: ...
 
 
 class StagingAttempt:
@@ -81,7 +73,7 @@ class StagingAttempt:
     file closed under a write. After ``discard`` the other two raise StoreClosed.
     """
 
-    def __init__(self, owner: Owner, app: Application, writer: StageWriter) -> None:
+    def __init__(self, owner: StagedCommits, app: Application, writer: StageWriter) -> None:
         self._owner = owner
         self._app = app
         self._writer = writer
@@ -105,10 +97,10 @@ class StagingAttempt:
             return self._add(records)
 
     def _add(self, records: bytes | memoryview) -> int:
-        log = self._owner.log
+        owner = self._owner
         self._check_open()
-        prepared = log.prepare(records)
-        log.check_size(prepared.placed_size)
+        prepared = owner.refuse(owner.appender.prepare(records))
+        owner.engine.log.check_size(prepared.placed_size)
         wrong = np.flatnonzero(
             ~are_keys_of(
                 prepared.data,
@@ -128,9 +120,9 @@ class StagingAttempt:
             raise InvalidMessage("records", f"more than {RECORD_COUNT_MAX} in one stage")
         for key in prepared.queues:
             if key not in self._queues:
-                log.check_queue(key)
+                owner.appender.check_queue(key)
                 self._queues[key] = None
-        with Failing(self._owner.log):
+        with self._owner.failing():
             self._writer.add(records)
         self._record_count += prepared.record_count
         self._byte_count += len(records)
@@ -149,7 +141,7 @@ class StagingAttempt:
             queues=tuple((topic.decode(), queue_id) for topic, queue_id in self._queues),
         )
         try:
-            with Failing(self._owner.log):
+            with self._owner.failing():
                 stage = self._writer.seal(seal)
         except FileNotFoundError:
             # Decided without it meanwhile, and the directory gone: as if it came too late to begin.
@@ -168,7 +160,7 @@ class StagingAttempt:
         self._owner.given_up(self._app, self._writer)
 
     def _check_open(self) -> None:
-        self._owner.log.check_open()
+        self._owner.appender.check_open()
         if self._is_discarded:
             raise StoreClosed("the attempt was given up")
 
