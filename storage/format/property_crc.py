@@ -19,7 +19,6 @@ fixed bytes or eleven of all twenty are what they should be. The latter two do n
 from __future__ import annotations
 
 from typing import Final
-from zlib import crc32
 
 from storage.format.properties import CRC32, PROPERTY_END
 
@@ -35,22 +34,10 @@ _ZERO_TRAILER: Final = _TRAILER_HEAD + b"0" * PROPERTY_CRC_DIGITS + b"\x02"
 Buffer = bytes | bytearray | memoryview
 
 
-def property_crc_trailer(crc: int) -> bytes:
-    """Return the 20 bytes of a trailer for a masked CRC."""
-    digits = str(crc).encode()[::-1].ljust(PROPERTY_CRC_DIGITS, b"0")
-    return _TRAILER_HEAD + digits + b"\x02"
-
-
 def has_property_crc(properties_block: Buffer) -> bool:
     """Whether a property block ends with a trailer, whatever its digits are."""
     tail = bytes(properties_block[-PROPERTY_CRC_SIZE:])
     return len(tail) == PROPERTY_CRC_SIZE and tail.startswith(_TRAILER_HEAD) and tail[-1] == 2
-
-
-def set_property_crc(record: bytearray) -> None:
-    """Write the digits of a record's reserved trailer, its last 20 bytes."""
-    covered = len(record) - PROPERTY_CRC_SIZE
-    record[covered:] = property_crc_trailer(crc32(memoryview(record)[:covered]) & CRC_MASK)
 
 
 def reserve_property_crc_trailer(properties_block: bytes) -> bytes:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 from zlib import crc32
 
 from storage.format.compression import UNPACKED_SIZE_MAX, decompress
 from storage.format.hosts import (
-    ANY_HOST,
+    IPV4_HOST_SIZE,
     IPV6_HOST_SIZE,
     decode_host,
     encode_host,
@@ -18,7 +19,6 @@ from storage.format.property_crc import (
     CRC_MASK,
     Buffer,
     reserve_property_crc_trailer,
-    set_property_crc,
 )
 from storage.format.record_layout import (
     AFTER_HOSTS,
@@ -40,6 +40,8 @@ from storage.format.record_layout import (
     TOPIC_SIZE_MAX_V1,
 )
 from storage.format.stops import Stop
+
+_UNSTORED: Final = bytes(STORE_TIMESTAMP.size + IPV4_HOST_SIZE + AFTER_HOSTS.size - 4)
 
 
 class MalformedRecord(ValueError):
@@ -171,66 +173,6 @@ def decode_record(buffer: Buffer, position: int = 0) -> Record:
     )
 
 
-def encode_record(
-    *,
-    topic: str,
-    queue_id: int,
-    body: Buffer,
-    properties_block: bytes = b"",
-    flag: int = 0,
-    sys_flag: int = 0,
-    queue_offset: int = 0,
-    commit_offset: int = 0,
-    born_timestamp_ms: int = 0,
-    born_host: str = ANY_HOST,
-    store_timestamp_ms: int = 0,
-    store_host: str = ANY_HOST,
-    reconsume_times: int = 0,
-    prepared_transaction_offset: int = 0,
-    append_property_crc: bool = False,
-) -> bytes:
-    """Encode a record, in version 2 if the topic needs it; hosts set their bits of ``sys_flag``.
-
-    ``append_property_crc`` adds a trailer, or fills the one that ``properties_block`` ends with.
-    ValueError for a property block or a topic too long for its length field.
-    """
-    born_host_bytes, store_host_bytes = encode_host(born_host), encode_host(store_host)
-    if append_property_crc:
-        properties_block = reserve_property_crc_trailer(properties_block)
-    topic_bytes = topic.encode()
-    long_topic = len(topic_bytes) > TOPIC_SIZE_MAX_V1
-    for name, length in (("topic", len(topic_bytes)), ("properties", len(properties_block))):
-        if length > PROPERTIES_SIZE_MAX:
-            raise ValueError(f"{name}: {length} bytes, more than {PROPERTIES_SIZE_MAX}")
-    sys_flag &= ~(SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6)
-    if len(born_host_bytes) == IPV6_HOST_SIZE:
-        sys_flag |= SYS_FLAG_BORN_HOST_V6
-    if len(store_host_bytes) == IPV6_HOST_SIZE:
-        sys_flag |= SYS_FLAG_STORE_HOST_V6
-    tail = b"".join(
-        (
-            born_host_bytes,
-            STORE_TIMESTAMP.pack(store_timestamp_ms),
-            store_host_bytes,
-            AFTER_HOSTS.pack(reconsume_times, prepared_transaction_offset, len(body)),
-            body,
-            (TOPIC_LENGTH_V2 if long_topic else TOPIC_LENGTH_V1).pack(len(topic_bytes)),
-            topic_bytes,
-            PROPERTIES_LENGTH.pack(len(properties_block)),
-            properties_block,
-        )
-    )
-    head = HEAD.pack(
-        HEAD.size + len(tail), MAGIC_V2 if long_topic else MAGIC_V1, body_crc(body), queue_id, flag,
-        queue_offset, commit_offset, sys_flag, born_timestamp_ms,
-    )  # fmt: skip
-    if not append_property_crc:
-        return head + tail
-    record = bytearray(head + tail)
-    set_property_crc(record)
-    return bytes(record)
-
-
 def encode_for_batch(
     topic: str,
     queue_id: int,
@@ -245,20 +187,36 @@ def encode_for_batch(
     """Encode a record as a client puts it in a batch: what the store will fill in is zero.
 
     That is queue offset, commit offset, store timestamp, store host (IPv4) and, where reserved, the
-    digits of the property CRC. ValueError as of ``encode_record``.
+    digits of the property CRC. In version 2 if the topic needs it; the born host sets its bit of ``sys_flag``.
+    ValueError for a property block or a topic too long for its length field.
     """
     if reserve_property_crc:
         properties_bytes = reserve_property_crc_trailer(properties_bytes)
-    return encode_record(
-        topic=topic,
-        queue_id=queue_id,
-        body=body,
-        properties_block=properties_bytes,
-        flag=flag,
-        sys_flag=sys_flag,
-        born_timestamp_ms=born_timestamp_ms,
-        born_host=born_host,
+    host, topic_bytes = encode_host(born_host), topic.encode()
+    long_topic = len(topic_bytes) > TOPIC_SIZE_MAX_V1
+    for name, length in (("topic", len(topic_bytes)), ("properties", len(properties_bytes))):
+        if length > PROPERTIES_SIZE_MAX:
+            raise ValueError(f"{name}: {length} bytes, more than {PROPERTIES_SIZE_MAX}")
+    sys_flag &= ~(SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6)
+    if len(host) == IPV6_HOST_SIZE:
+        sys_flag |= SYS_FLAG_BORN_HOST_V6
+    tail = b"".join(
+        (
+            host,
+            _UNSTORED,
+            len(body).to_bytes(4, "big"),
+            body,
+            (TOPIC_LENGTH_V2 if long_topic else TOPIC_LENGTH_V1).pack(len(topic_bytes)),
+            topic_bytes,
+            PROPERTIES_LENGTH.pack(len(properties_bytes)),
+            properties_bytes,
+        )
     )
+    head = HEAD.pack(
+        HEAD.size + len(tail), MAGIC_V2 if long_topic else MAGIC_V1, body_crc(body), queue_id, flag,
+        0, 0, sys_flag, born_timestamp_ms,
+    )  # fmt: skip
+    return head + tail
 
 
 def encode_blank(remaining: int) -> bytes:

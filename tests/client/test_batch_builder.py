@@ -6,10 +6,9 @@ import pytest
 from hand_clock import HandClock
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_check import check_record
+from plain_records import check_record, set_property_crc
 
 from penstock import BatchFull, InvalidArgument, RecordBatch
-from storage.format.property_crc import set_property_crc
 from storage.format.record import decode_record
 from storage.format.stops import Stop
 

@@ -6,6 +6,7 @@ import copy
 from itertools import product
 
 import pytest
+from plain_records import encode_record
 
 from penstock.batch import RecordBatch
 from penstock.record import Record, Records
@@ -18,7 +19,7 @@ from storage.format.compression import (
     decompress,
 )
 from storage.format.properties import encode_properties
-from storage.format.record import decode_record, encode_record
+from storage.format.record import decode_record
 
 V4, V6 = "10.1.2.3:10911", "[2001:db8::7]:8081"
 SAME = (

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from golden import STORES, golden_dump, golden_store
 from plain_reader import in_dumps_shape, records_of, units_of
+from plain_records import property_crc_trailer
 from record_examples import encode_again
 
 from storage.format.config_json import decode_config, encode_config, integer_keyed
@@ -24,7 +25,6 @@ from storage.format.property_crc import (
     CRC_MASK,
     PROPERTY_CRC_SIZE,
     has_property_crc,
-    property_crc_trailer,
 )
 from storage.format.record import body_crc, decode_record
 

@@ -7,17 +7,16 @@ import zlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_check import check_record
+from plain_records import check_record, encode_record, property_crc_trailer, set_property_crc
 from record_examples import encode_again
 
 from storage.format.properties import encode_properties
-from storage.format.property_crc import has_property_crc, property_crc_trailer, set_property_crc
+from storage.format.property_crc import has_property_crc
 from storage.format.record import (
     MalformedRecord,
     decode_record,
     encode_blank,
     encode_for_batch,
-    encode_record,
 )
 from storage.format.record_layout import (
     MAGIC_V1,

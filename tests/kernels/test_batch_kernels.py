@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plain_check import check_record
+from plain_records import check_record
 from record_examples import as_array, client_batches
 
 from storage.format.consume_entry import LAYOUT

@@ -8,11 +8,12 @@ from collections import defaultdict
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_records import encode_record
 from record_examples import as_array, logs
 
 from storage.format.index import IndexEntry, IndexHeader, entry_position, file_size, key_hash
 from storage.format.properties import decode_properties, split_keys
-from storage.format.record import decode_record, encode_record
+from storage.format.record import decode_record
 from storage.format.record_layout import SYS_FLAG_ROLLBACK
 from storage.kernels import index as index_kernels
 from storage.kernels import scan

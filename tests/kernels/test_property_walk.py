@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plain_check import check_record
+from plain_records import check_record, encode_record
 from record_examples import as_array
 from steps_to_try import examples_to_try
 
@@ -14,7 +14,6 @@ from storage.format.property_crc import has_property_crc
 from storage.format.record import (
     decode_record,
     encode_for_batch,
-    encode_record,
 )
 from storage.kernels import client_records, columns, scan
 from storage.kernels.columns import Stop, new_rows

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plain_check import check_record
+from plain_records import check_record, encode_record
 from record_examples import as_array
 
 from storage.format.properties import decode_properties, encode_properties
-from storage.format.record import decode_record, encode_record
+from storage.format.record import decode_record
 from storage.format.stops import Stop
 from storage.kernels import copies as kernels
 from storage.kernels.columns import STOP_END, new_rows

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plain_check import check_record
+from plain_records import check_record, encode_record
 from record_examples import as_array, damaged, logs, stored_records
 
 from storage.format.properties import decode_properties, java_hash
 from storage.format.property_crc import has_property_crc
-from storage.format.record import decode_record, encode_blank, encode_record
+from storage.format.record import decode_record, encode_blank
 from storage.kernels import columns, scan
 from storage.kernels.columns import Stop, new_rows
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from plain_records import encode_record
 
 from storage.format.consume_entry import UNIT_SIZE
-from storage.format.record import encode_record
 from storage.kernels.columns import STOP_COMMIT_OFFSET, new_rows
 from storage.kernels.queue import RUN_COLUMN_COUNT, build_units, scan_units
 from storage.kernels.scan import scan_records

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from golden import data_ranges
-from plain_check import check_record
+from plain_records import check_record
 
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE, decode_unit
 from storage.format.message_id import encode_message_id

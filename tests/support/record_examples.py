@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
+from plain_records import encode_record
 
-from storage.format.record import Record, encode_for_batch, encode_record
+from storage.format.record import Record, encode_for_batch
 
 TOPICS = st.sampled_from(("a", "flights", "Orders-1", "%RETRY%g_1", "%RETRY%" + "x" * 125))
 HOSTS = st.sampled_from(("127.0.0.1:10911", "10.0.0.5:1", "[::1]:10911", "[2001:db8::7]:65535"))

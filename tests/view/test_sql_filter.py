@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_records import encode_record
 
 from storage.errors import InvalidMessage
-from storage.format.record import encode_record
 from storage.kernels.property_values import (
     INEXACT,
     NO_NUMBER,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_check import check_record
+from plain_records import check_record
 
 from pipeline.errors import PipelineError
 from pipeline.jobs.new_store.log_layout import sizes_of

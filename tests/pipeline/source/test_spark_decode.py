@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_records import encode_record
 from record_examples import HOSTS, INT64S, TOPICS, property_blocks
 
 from pipeline.source.decode import COLUMNS
@@ -19,7 +20,7 @@ from storage.arrow.record_columns import TAGS_NAME, RecordColumns
 from storage.format.compression import compress
 from storage.format.message_id import encode_message_id
 from storage.format.properties import RESERVED
-from storage.format.record import Record, decode_record, encode_record
+from storage.format.record import Record, decode_record
 from storage.kernels.columns import (
     BODY_LENGTH,
     BODY_POSITION,

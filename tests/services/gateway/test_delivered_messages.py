@@ -6,11 +6,12 @@ import gzip
 import zlib
 
 import pytest
+from plain_records import encode_record
 
 from services.gateway.messages.delivered_messages import fill_message
 from services.gateway.v2 import definition_pb2 as v2
 from storage.format.properties import encode_properties
-from storage.format.record import Record, decode_record, encode_record
+from storage.format.record import Record, decode_record
 
 TOPIC = v2.Resource(name="orders")
 _OF_2024 = 1_704_067_200_000

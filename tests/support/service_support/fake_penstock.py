@@ -17,6 +17,7 @@ from free_ports import free_address
 from google.protobuf import any_pb2, duration_pb2
 from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from plain_records import encode_record
 
 from penstock.v1 import (
     common_pb2,
@@ -29,7 +30,7 @@ from penstock.v1 import (
 )
 from storage.format.message_id import decode_message_id, encode_message_id
 from storage.format.producer_sequence import encode_sequence
-from storage.format.record import Record, decode_record, encode_record
+from storage.format.record import Record, decode_record
 
 STORE_HOST = "127.0.0.1:10911"
 
