@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,11 +22,12 @@ from storage.format.stage import (
 from storage.kernels.columns import UNIQ_KEY_LENGTH, UNIQ_KEY_POSITION, fields_at
 
 if TYPE_CHECKING:
+    from storage.engine.appender import Appender
     from storage.engine.engine import Engine
     from storage.kernels.columns import ByteArray, Rows
+    from storage.log.batches import Prepared
     from storage.staged.application import Application
-    from storage.staged.staged_commits import StagedCommits
-    from storage.staged.stages import StageWriter
+    from storage.staged.stages import Stage, StageWriter
 
 _EACH: Final = 0x0101_0101_0101_0101  # byte of eight
 
@@ -66,6 +67,17 @@ class Failing:
             raise failure from error
 
 
+class Owner(Protocol):
+    """What an attempt reports its end to."""
+
+    engine: Engine
+    appender: Appender
+    refuse: Callable[[Prepared], Prepared]
+
+    def sealed(self, app: Application, stage: Stage) -> None: ...
+    def given_up(self, app: Application, writer: StageWriter) -> None: ...
+
+
 class StagingAttempt:
     """An attempt being staged. ``seal`` makes it durable; until then ``discard`` undoes it.
 
@@ -73,7 +85,7 @@ class StagingAttempt:
     file closed under a write. After ``discard`` the other two raise StoreClosed.
     """
 
-    def __init__(self, owner: StagedCommits, app: Application, writer: StageWriter) -> None:
+    def __init__(self, owner: Owner, app: Application, writer: StageWriter) -> None:
         self._owner = owner
         self._app = app
         self._writer = writer
@@ -122,7 +134,7 @@ class StagingAttempt:
             if key not in self._queues:
                 owner.appender.check_queue(key)
                 self._queues[key] = None
-        with self._owner.failing():
+        with Failing(self._owner.engine):
             self._writer.add(records)
         self._record_count += prepared.record_count
         self._byte_count += len(records)
@@ -141,7 +153,7 @@ class StagingAttempt:
             queues=tuple((topic.decode(), queue_id) for topic, queue_id in self._queues),
         )
         try:
-            with self._owner.failing():
+            with Failing(self._owner.engine):
                 stage = self._writer.seal(seal)
         except FileNotFoundError:
             # Decided without it meanwhile, and the directory gone: as if it came too late to begin.
