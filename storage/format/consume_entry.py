@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
@@ -41,38 +40,7 @@ DELAY_LEVELS_MS: Final = tuple(
 """Delay of level 1, 2, ... 18 with a broker's default configuration."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumeEntry:
-    """A unit as values."""
-
-    commit_offset: int
-    record_size: int
-    tag_code: int
-
-    @property
-    def is_valid(self) -> bool:
-        """Whether the unit points somewhere; a prefill unit does, formally."""
-        return self.commit_offset >= 0 and self.record_size > 0
-
-    @property
-    def is_prefill(self) -> bool:
-        """Whether the unit stands for a queue offset that never was in this store."""
-        return self.commit_offset == 0 and self.record_size == PREFILL_SIZE and self.tag_code == 0
-
-
 PREFILL_UNIT: Final = LAYOUT.pack(0, PREFILL_SIZE, 0)
-
-
-def encode_unit(commit_offset: int, record_size: int, tag_code: int) -> bytes:
-    """Encode one unit as 20 bytes."""
-    return LAYOUT.pack(commit_offset, record_size, tag_code)
-
-
-def decode_unit(buffer: bytes | bytearray | memoryview, position: int = 0) -> ConsumeEntry:
-    """Decode the unit at ``position``; ValueError if fewer than 20 bytes are there."""
-    if position < 0 or len(buffer) - position < UNIT_SIZE:
-        raise ValueError(f"a unit takes {UNIT_SIZE} bytes; position {position} of {len(buffer)}")
-    return ConsumeEntry(*LAYOUT.unpack_from(buffer, position))
 
 
 def tag_code(tag: str | None) -> int:

@@ -26,7 +26,6 @@ LAYOUT: Final = Struct(
     "h"  # bitmap_size
 )
 ENTRY_SIZE_MIN: Final = 20
-ENTRY_SIZE_MAX: Final = 32_767
 END_OF_FILE: Final = -1
 ADDRESS_MAX: Final = -(1 << 31) - 1
 _ADDRESS_BASE: Final = -(1 << 63)
@@ -39,16 +38,6 @@ class ExtensionEntry:
     tag_code: int
     store_timestamp_ms: int
     bitmap: bytes
-
-    def encode(self) -> bytes:
-        """Return the entry's bytes; ValueError if the bitmap is too long."""
-        size = ENTRY_SIZE_MIN + len(self.bitmap)
-        if size > ENTRY_SIZE_MAX:
-            raise ValueError(f"an extension entry has at most {ENTRY_SIZE_MAX} bytes, not {size}")
-        return (
-            LAYOUT.pack(size, self.tag_code, self.store_timestamp_ms, len(self.bitmap))
-            + self.bitmap
-        )
 
     @property
     def size(self) -> int:

@@ -45,7 +45,6 @@ HEADER: Final = Struct(
     "i"  # used_slot_count
     "i"  # next_entry
 )
-SLOT: Final = Struct(">i")
 ENTRY: Final = Struct(
     ">i"  # key_hash
     "q"  # commit_offset
@@ -101,35 +100,9 @@ class IndexHeader:
         return header if header.next_entry > 0 else replace(header, next_entry=1)
 
 
-@dataclass(frozen=True, slots=True)
-class IndexEntry:
-    """An entry as values."""
-
-    key_hash: int
-    commit_offset: int
-    time_delta_s: int
-    previous_entry: int
-
-    def encode(self) -> bytes:
-        """Return the 20 bytes."""
-        return ENTRY.pack(self.key_hash, self.commit_offset, self.time_delta_s, self.previous_entry)
-
-    @classmethod
-    def decode(cls, buffer: Buffer, position: int = 0) -> IndexEntry:
-        """Read the entry at ``position``; ValueError if fewer than 20 bytes are there."""
-        if position < 0 or len(buffer) - position < ENTRY_SIZE:
-            raise ValueError(f"an entry takes {ENTRY_SIZE} bytes; {position} of {len(buffer)}")
-        return cls(*ENTRY.unpack_from(buffer, position))
-
-
 def file_size(slot_count: int, entry_count: int) -> int:
     """Return the bytes of a file; ``entry_count`` includes the entry number 0 that is not used."""
     return HEADER_SIZE + SLOT_SIZE * slot_count + ENTRY_SIZE * entry_count
-
-
-def slot_position(slot: int) -> int:
-    """Return where a slot stands in the file."""
-    return HEADER_SIZE + SLOT_SIZE * slot
 
 
 def entry_position(slot_count: int, entry: int) -> int:
@@ -141,10 +114,3 @@ def key_hash(topic: str, key: str) -> int:
     """Return the hash a key is stored under: Java's without its sign, and 0 for -2**31."""
     hashed = abs(java_hash(f"{topic}{KEY_SEPARATOR}{key}"))
     return hashed if hashed < 1 << 31 else 0
-
-
-def time_delta_s(store_timestamp_ms: int, begin_timestamp_ms: int) -> int:
-    """Return the time field of an entry: whole seconds since ``begin_timestamp_ms``, 0 before it."""
-    if begin_timestamp_ms <= 0:
-        return 0
-    return min(max(0, store_timestamp_ms - begin_timestamp_ms) // 1000, TIME_DELTA_MAX_S)

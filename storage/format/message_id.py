@@ -29,12 +29,6 @@ from typing import Final
 from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE, decode_host, encode_host
 
 COMMIT_OFFSET: Final = Struct(">q")
-UNIQUE_TAIL: Final = Struct(
-    ">H"  # process_id
-    "I"  # discriminator
-    "I"  # month_ms
-    "H"  # counter
-)
 PROCESS_ID: Final = Struct(">H")
 IPV4_ID_SIZE: Final = 16
 IPV6_ID_SIZE: Final = 28

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.format import index as layout
-from storage.format.index import IndexEntry, IndexHeader
+from storage.format.index import IndexHeader
 from storage.kernels.index import put_keys, rebuild_slots
 from storage.view.index.checksums import checksum_of
 from storage.view.index.index_file import IndexFileView, IndexShape
@@ -122,7 +122,7 @@ class IndexFile(IndexFileView):
     def _offset_of_entry(self, entry: int) -> int:
         position = layout.entry_position(self.shape.slot_count, entry)
         data = bytes(self._array[position : position + layout.ENTRY_SIZE])
-        return IndexEntry.decode(data).commit_offset
+        return int(layout.ENTRY.unpack(data)[1])
 
     def truncate(self, header: IndexHeader) -> None:
         """Go back to ``header``, keeping the entries it counts, and make slots and links again."""

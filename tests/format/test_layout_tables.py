@@ -16,7 +16,6 @@ from storage.format import (
     extension_entry,
     index,
     index_checksums,
-    message_id,
     pool_header,
     property_crc,
     record,
@@ -148,19 +147,10 @@ def test_record_is_its_table(born_host: str, store_host: str) -> None:
     assert decoded.store_host == store_host
 
 
-def test_unique_id_tail_is_its_table() -> None:
-    """The part of a unique id after the address has the widths of the table."""
-    rows = [row for row in tables_of(message_id)[1].rows if row[3] != "address"]
-    letters = "".join(FORMAT_OF_TYPE[kind] for _, _, kind, _ in rows)
-    assert message_id.UNIQUE_TAIL.format == ">" + letters
-    assert [row[3] for row in rows] == ["process_id", "discriminator", "month_ms", "counter"]
-
-
 def test_sizes_are_the_formats() -> None:
     """Named sizes and positions agree with the structs they summarise."""
     assert consume_entry.LAYOUT.size == consume_entry.UNIT_SIZE == 20
     assert index.HEADER.size == index.HEADER_SIZE == 40
-    assert index.SLOT.size == index.SLOT_SIZE
     assert index.ENTRY.size == index.ENTRY_SIZE
     assert extension_entry.LAYOUT.size == extension_entry.ENTRY_SIZE_MIN
     assert record_layout.BLANK.size == record_layout.BLANK_SIZE

@@ -11,7 +11,7 @@ from engine_store import small_config
 from index_support import contents, open_indexer, paths_of, work
 from steps_to_try import cases_to_try, steps_to_try
 
-from storage.format.index import HEADER_SIZE, entry_position, slot_position
+from storage.format.index import HEADER_SIZE, SLOT_SIZE, entry_position
 from storage.format.record import decode_record
 from storage.index import builder as index_builder
 from storage.message import Message
@@ -117,7 +117,7 @@ DAMAGES: dict[str, Change] = {
     "a bit of the count in the header": lambda files: flip(files[1], 8 * 39),
     "a bit of the count in the newest header": lambda files: flip(files[-1], 8 * 39 + 5),
     "a bit of the begin in the newest header": lambda files: flip(files[-1], 8 * 2),
-    "a bit of a slot": lambda files: flip(files[1], 8 * slot_position(9) + 30),
+    "a bit of a slot": lambda files: flip(files[1], 8 * (HEADER_SIZE + SLOT_SIZE * 9) + 30),
     "a bit of an entry's hash": lambda files: flip(files[1], 8 * ENTRY_7 + 3),
     "a bit of an entry's offset": lambda files: flip(files[1], 8 * (ENTRY_7 + 11)),
     "a bit of an entry's link": lambda files: flip(files[1], 8 * (ENTRY_7 + 19)),
@@ -242,7 +242,10 @@ def test_doctor_compares_a_file_without_a_checksum_with_the_log(
     (store / "index-checksums/table").unlink()
     assert [line for line in doctor(store) if line["severity"] in ("warning", "damage")] == []
     path = paths_of(store)[place]
-    flip(path, 8 * (entry_position(SLOTS, 20) if part == "entry" else slot_position(9)) + 30)
+    flip(
+        path,
+        8 * (entry_position(SLOTS, 20) if part == "entry" else (HEADER_SIZE + SLOT_SIZE * 9)) + 30,
+    )
     [line] = [line for line in doctor(store) if line["severity"] in ("warning", "damage")]
     assert (line["kind"], line["file"]) == ("index-entries", f"index/{path.name}")
     repair(store)

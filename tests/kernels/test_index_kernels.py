@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from plain_records import encode_record
 from record_examples import as_array, logs
 
-from storage.format.index import IndexEntry, IndexHeader, entry_position, file_size, key_hash
+from storage.format.index import ENTRY, IndexHeader, entry_position, file_size, key_hash
 from storage.format.properties import decode_properties, split_keys
 from storage.format.record import decode_record
 from storage.format.record_layout import SYS_FLAG_ROLLBACK
@@ -75,7 +75,7 @@ class Model:
     def __init__(self, slot_count: int, entry_count: int) -> None:
         self.slot_count, self.entry_count = slot_count, entry_count
         self.slots: dict[int, int] = defaultdict(int)
-        self.entries: list[IndexEntry] = []
+        self.entries: list[tuple[int, ...]] = []
         self.header = IndexHeader()
 
     def put(self, hashed: int, commit_offset: int, timestamp: int) -> bool:
@@ -88,9 +88,7 @@ class Model:
         begin = header.begin_timestamp_ms
         delta = max(0, timestamp - begin) // 1000 if begin > 0 else 0
         slot = hashed % self.slot_count
-        self.entries.append(
-            IndexEntry(hashed, commit_offset, min(delta, 0x7FFFFFFF), self.slots[slot])
-        )
+        self.entries.append((hashed, commit_offset, min(delta, 0x7FFFFFFF), self.slots[slot]))
         first = number == 1
         self.header = IndexHeader(
             timestamp if first else begin, timestamp,
@@ -102,7 +100,7 @@ class Model:
 
     def encode(self) -> bytes:
         slots = b"".join(self.slots[slot].to_bytes(4, "big") for slot in range(self.slot_count))
-        entries = bytes(20) + b"".join(entry.encode() for entry in self.entries)
+        entries = bytes(20) + b"".join(ENTRY.pack(*entry) for entry in self.entries)
         header = self.header.encode() if self.entries else bytes(40)
         return (header + slots + entries).ljust(file_size(self.slot_count, self.entry_count), b"\0")
 

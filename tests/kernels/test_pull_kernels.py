@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_examples import stored_records
 
-from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE, encode_unit
+from storage.format.consume_entry import LAYOUT as UNIT
+from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.kernels import lookup, pull, unit_order, unit_record
 from storage.kernels.primitives.jit import Kernel
 
@@ -17,7 +18,7 @@ SMALL = st.integers(-3, 2000)
 COMMIT_OFFSETS = st.one_of(SMALL, INT64)
 RECORD_SIZES = st.one_of(st.integers(-2, 300), st.just(PREFILL_SIZE), st.just(-(1 << 31)))
 UNITS = st.lists(st.tuples(COMMIT_OFFSETS, RECORD_SIZES, INT64), max_size=30).map(
-    lambda units: b"".join(encode_unit(*unit) for unit in units)
+    lambda units: b"".join(UNIT.pack(*unit) for unit in units)
 )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from golden import data_ranges
 from plain_records import check_record
 
-from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE, decode_unit
+from storage.format.consume_entry import LAYOUT, PREFILL_SIZE, UNIT_SIZE
 from storage.format.message_id import encode_message_id
 from storage.format.names import file_name, parse_file_name
 from storage.format.record import Record
@@ -69,12 +69,12 @@ def units_of(store: Path) -> Iterator[tuple[str, int, int, int, int, int]]:
         start = parse_file_name(path.name)
         assert start is not None
         for at in range(0, len(data), UNIT_SIZE):
-            unit = decode_unit(data, at)
-            if not unit.is_valid:
+            commit_offset, size, tag_code = LAYOUT.unpack_from(data, at)
+            if commit_offset < 0 or size <= 0:
                 assert data.count(0, at) == len(data) - at, path
                 break
-            if unit.record_size != PREFILL_SIZE:
+            if size != PREFILL_SIZE:
                 yield (
                     path.parent.parent.name, int(path.parent.name), (start + at) // UNIT_SIZE,
-                    unit.commit_offset, unit.record_size, unit.tag_code,
+                    commit_offset, size, tag_code,
                 )  # fmt: skip

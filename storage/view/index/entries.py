@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.format.index import (
+    ENTRY,
     ENTRY_SIZE,
     HEADER_SIZE,
     SLOT_SIZE,
-    IndexEntry,
     IndexHeader,
     entry_position,
 )
@@ -78,7 +78,7 @@ class IndexEntries:
 
     def commit_offset(self, entry: int) -> int:
         """Return where the record of an entry lies."""
-        return IndexEntry.decode(self._entry(entry)).commit_offset
+        return int(ENTRY.unpack(self._entry(entry))[1])
 
     def _entry(self, entry: int) -> bytes:
         return self._read(entry_position(self.slot_count, entry), ENTRY_SIZE)

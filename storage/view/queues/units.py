@@ -20,6 +20,7 @@ from storage.format.consume_entry import (
     light_queues,
     record_tag_code,
 )
+from storage.format.extension_entry import ADDRESS_MAX
 from storage.format.properties import decode_properties
 from storage.kernels.columns import (
     FEATURES,
@@ -49,9 +50,6 @@ Units = npt.NDArray[np.void]  # of UNIT_DTYPE
 Rows = npt.NDArray[np.int64]  # n x COLUMN_COUNT
 
 
-EXTENSION_ADDRESS_MAX: Final = -(1 << 31) - 1  # a tag code at or below it is an address
-
-
 def as_units(data: bytes | ByteArray) -> Units:
     """See unit bytes as an array of ``(offset, size, tag)``; what is cut at the end is left out."""
     whole = len(data) - len(data) % UNIT_SIZE
@@ -66,7 +64,7 @@ def same_units(held: Units, built: Units) -> npt.NDArray[np.bool_]:
     same: npt.NDArray[np.bool_] = (held["offset"] == built["offset"]) & (
         held["size"] == built["size"]
     )
-    same &= (held["tag"] == built["tag"]) | (held["tag"] <= EXTENSION_ADDRESS_MAX)
+    same &= (held["tag"] == built["tag"]) | (held["tag"] <= ADDRESS_MAX)
     return same
 
 
