@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from storage.counts import Histogram
     from storage.engine.appender import Appender
     from storage.engine.engine import Engine
-    from storage.files.disk_space import DiskSpace
+    from storage.files.protocol import DiskSpace
 
 
 class StoreCounts:

@@ -13,11 +13,11 @@ import numpy as np
 
 from storage import modes
 from storage.files import libc
-from storage.files.disk_space import DiskSpace, disk_space
 from storage.files.protocol import (
     Buffer,
     ByteArray,
     DirectoryEntry,
+    DiskSpace,
     File,
     FileStatus,
     FileSystem,
@@ -196,7 +196,9 @@ class OsFileSystem(FileSystem):
     def space(self, directory: Path) -> DiskSpace:
         """Return how full the file system is that a directory is on."""
         with self._opened_directory(directory) as descriptor:
-            return disk_space(descriptor)
+            found = os.fstatvfs(descriptor)
+        used_blocks = found.f_blocks - found.f_bfree
+        return DiskSpace(used_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
     @contextmanager
     def _opened_directory(self, path: Path) -> Iterator[int]:

@@ -17,8 +17,6 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from storage.files.disk_space import DiskSpace
-
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 NS_PER_MS: Final = 1_000_000
 SETTLED_NS: Final = 1_000_000_000  # the coarsest clock of a file system that is in use
@@ -50,6 +48,19 @@ class FileStatus(NamedTuple):
     def has_settled(self, now_ms: int) -> bool:
         """Return whether the last change is long enough ago for another one to be seen by its time."""
         return now_ms * NS_PER_MS - self.modified_ns > SETTLED_NS
+
+
+class DiskSpace(NamedTuple):
+    """How much of a file system is used, and how much may be used yet, in bytes."""
+
+    used_bytes: int
+    usable_bytes: int
+
+    @property
+    def used_percent(self) -> int:
+        """The share in use, rounded up, as a broker reckons it."""
+        total = self.used_bytes + self.usable_bytes
+        return -(-100 * self.used_bytes // total) if total else 0
 
 
 class Region(Protocol):

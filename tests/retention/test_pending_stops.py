@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from engine_store import record, records_on_disk, small_config
 
-from storage.files.disk_space import DiskSpace
+from storage.files.protocol import DiskSpace
 from storage.message import Message
 from storage.testing import SimulatedDisk, SteppedClock, SteppedWorkers, every_stop
 from storage.timers import worker as timers

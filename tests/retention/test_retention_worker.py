@@ -11,7 +11,7 @@ from engine_store import LOG_FILE_SIZE, QUEUE_FILE_SIZE, record
 from steps_to_try import ALL_STEPS
 
 from storage.errors import InvalidMessage, StoreFull
-from storage.files.disk_space import DiskSpace
+from storage.files.protocol import DiskSpace
 from storage.message import PullStatus
 from storage.queues.queue_table import ExpiredFiles
 from storage.reader import StoreReader
