@@ -23,6 +23,7 @@ from storage.kernels.columns import STORE_TIMESTAMP
 from storage.view.log.parts import record_runs
 from storage.view.log.walk import RANGE_ROWS_MAX, DamagedRange, RecordRun
 from storage.view.queues.comparison import (
+    Longs,
     ReadUnits,
     UnitRange,
     differences,
@@ -87,16 +88,23 @@ class RangeCheck:
         end_offset: int,
     ) -> None:
         """Compare the units of a run of records, as far as they are below a commit offset."""
+        for key, units, queue_offsets in self.units_of(records, builder, topics, end_offset):
+            found = list(wrong_units(held(key), units, queue_offsets))
+            if found:
+                self.wrong.setdefault(key, []).extend(found)
+
+    def units_of(
+        self, records: RecordRun, builder: UnitBuilder, topics: LiveTopics, end_offset: int
+    ) -> Iterator[tuple[QueueKey, Units, Longs]]:
+        """Note a run of records, and yield what ``live_units`` does of those below a commit offset."""
         self.record_count += len(records.rows)
         self.last_timestamp_ms = int(records.rows[-1, STORE_TIMESTAMP])
         for key, units, queue_offsets in live_units(builder, records, topics):
             count = int(np.searchsorted(units["offset"].astype(np.int64), end_offset))
             if count:
                 units, queue_offsets = units[:count], queue_offsets[:count]
-                found = list(wrong_units(held(key), units, queue_offsets))
-                if found:
-                    self.wrong.setdefault(key, []).extend(found)
                 self._add_runs(key, runs_of(key, units, queue_offsets))
+                yield key, units, queue_offsets
 
 
 def check_range(

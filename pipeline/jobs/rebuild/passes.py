@@ -21,20 +21,20 @@ from pipeline.jobs.rebuild.index import (
     write_index_file,
 )
 from pipeline.jobs.rebuild.queues import (
+    PieceUnits,
     QueuePlan,
     QueueWork,
     plan_queues,
-    write_units,
 )
-from pipeline.jobs.runs import PieceResult, by_queue, units_of_piece
-from pipeline.jobs.work import TASK_BYTES, in_tasks, lost_files, run_each, run_tasks
+from pipeline.jobs.work import TASK_BYTES, in_tasks, lost_files, run_each, run_tasks, walk_piece
+from storage.checks.queues import RangeCheck
 from storage.view.index.index_file import IndexShape
 from storage.view.live_topics import LiveTopics
-from storage.view.log.walk import DamagedRange
+from storage.view.log.commit_log import EVERYTHING
+from storage.view.log.walk import RANGE_ROWS_MAX, DamagedRange
 from storage.view.pieces import LogPiece
 from storage.view.queues.queue_order import joined_damage
-from storage.view.queues.record_queues import QueueKey
-from storage.view.queues.runs import QueueRun
+from storage.view.queues.units import UnitBuilder
 from storage.view.store_plan import StorePlan
 from storage.view.store_view import StoreView
 
@@ -57,16 +57,16 @@ class StoreWork:
     shape: IndexShape
     topics: LiveTopics
     pieces: list[LogPiece] = field(default_factory=list)
-    results: list[PieceDone] = field(default_factory=list)
+    check: RangeCheck = field(default_factory=RangeCheck)
+    keys: list[KeyCount] = field(default_factory=list)
     plans: list[QueuePlan] = field(default_factory=list)
     index_files: int = 0
 
     @property
     def damage(self) -> list[DamagedRange]:
         """Damaged ranges of the log and lost files, in order."""
-        found = [each for done in self.results for each in done.result.damage]
         lost = [*lost_files(self.files), *([] if self.lost_end is None else [self.lost_end])]
-        return sorted([*found, *lost], key=lambda each: each.begin_offset)
+        return sorted([*self.check.damage, *lost], key=lambda each: each.begin_offset)
 
     @cached_property
     def lost_end(self) -> DamagedRange | None:
@@ -92,15 +92,6 @@ class Output:
     topics: LiveTopics
 
 
-@dataclass
-class PieceDone:
-    """What the first pass found in one piece."""
-
-    store: str
-    result: PieceResult
-    keys: KeyCount
-
-
 def first_pass(spark: SparkSession, stores: Sequence[StoreWork], progress: JobProgress) -> None:
     """Write all units where records say they are, and count the keys of every piece."""
     outputs = {
@@ -114,12 +105,11 @@ def first_pass(spark: SparkSession, stores: Sequence[StoreWork], progress: JobPr
     }
     pieces = [piece for store in stores for piece in store.pieces]
     run = partial(walk_pieces, outputs=outputs, count=progress.counter.add)
-    found: dict[str, list[PieceDone]] = {}
+    by_name = {str(store.files): store for store in stores}
     for group in run_tasks(spark, in_tasks(spark, pieces, TASK_BYTES), run):
-        for done in group:
-            found.setdefault(done.store, []).append(done)
-    for store in stores:
-        store.results = found.get(str(store.files), [])
+        for name, check, keys in group:
+            by_name[name].check.add(check)
+            by_name[name].keys.append(keys)
 
 
 def walk_pieces(
@@ -127,17 +117,23 @@ def walk_pieces(
     *,
     outputs: dict[str, Output],
     count: Callable[[int], None],
-) -> list[PieceDone]:
-    """Do one task of a pass: write units, count keys."""
+) -> list[tuple[str, RangeCheck, KeyCount]]:
+    """Write the units of pieces and count their keys; return of each what it holds, with the name of its store."""
     found = []
+    builder = UnitBuilder(RANGE_ROWS_MAX)
     for piece in pieces:
         output = outputs[str(piece.store)]
-        result = PieceResult()
-        units = units_of_piece(piece, result, topics=output.topics)
+        check, units = RangeCheck(), PieceUnits()
+        for step in walk_piece(piece):
+            if isinstance(step, DamagedRange):
+                check.damage.append(step)
+                continue
+            for of_queue in check.units_of(step, builder, output.topics, EVERYTHING):
+                units.take(*of_queue)
         if output.queues is not None:
-            write_units(Path(output.queues), units, output.file_size)
+            units.write(Path(output.queues), output.file_size)
         keys = count_keys(piece) if output.with_keys else KeyCount()
-        found.append(PieceDone(str(piece.store), result, keys))
+        found.append((str(piece.store), check, keys))
         count(piece.cost)
     return found
 
@@ -146,9 +142,7 @@ def finish_queues(spark: SparkSession, store: StoreWork) -> None:
     """Lay out every queue; rebuild what its records do not say."""
     if store.queues is None:
         return
-    runs: dict[QueueKey, list[QueueRun]] = by_queue(
-        run for done in store.results for run in done.result.runs
-    )
+    runs = store.check.runs
     damage = joined_damage(store.damage)
     if damage:  # of queues whose records are all damaged, the places are kept
         runs = {key[:2]: [] for key in store.files.queue_directories()} | runs
@@ -178,7 +172,7 @@ def make_index_files(
         names = [int(file.name) for file in store.files.index_files()]
         mine = plan_index(
             store.pieces,
-            [done.keys for done in store.results],
+            store.keys,
             store.shape,
             store.index,
             max(names, default=0),

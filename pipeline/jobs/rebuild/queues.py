@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,17 +18,15 @@ from storage.format.consume_entry import UNIT_SIZE
 from storage.stopped.files import remove_files, write_queue
 from storage.view.live_topics import LiveTopics
 from storage.view.log.walk import DamagedRange
+from storage.view.queues.comparison import Longs
 from storage.view.queues.queue_files import QueueFiles
 from storage.view.queues.queue_order import QUEUE_OFFSET_LIMIT, QueueOrder
 from storage.view.queues.rebuilt_units import Extent, RebuiltUnits
 from storage.view.queues.record_queues import QueueKey
 from storage.view.queues.runs import QueueRun, consecutive
 from storage.view.queues.unit_search import end_of_units
-from storage.view.queues.units import UNIT_DTYPE, prefill_units
+from storage.view.queues.units import UNIT_DTYPE, Units, as_units, prefill_units
 from storage.view.store_view import StoreView
-
-if TYPE_CHECKING:
-    from pipeline.jobs.runs import Units
 
 
 class QueuePlan(NamedTuple):
@@ -126,14 +124,26 @@ def _end_before(queue: QueueFiles, commit_offset: int) -> int:
     return end_of_units(queue, commit_offset)
 
 
-def write_units(directory: Path, units: Mapping[QueueKey, Units], file_size: int) -> None:
-    """Write the units of a piece where their records say they are."""
-    for key, (made, offsets) in units.items():
-        placed = (offsets >= 0) & (offsets < QUEUE_OFFSET_LIMIT)
-        if np.any(placed):
-            made, offsets = made[placed], offsets[placed]
-            for begin, end in consecutive(offsets):
+class PieceUnits:
+    """The units of one piece of a log, gathered by queue: a file of a queue is opened once a piece."""
+
+    def __init__(self) -> None:
+        self._parts: dict[QueueKey, list[tuple[bytes, Longs]]] = {}
+
+    def take(self, key: QueueKey, units: Units, queue_offsets: Longs) -> None:
+        """Add units of a queue, and the queue offsets that their records say."""
+        self._parts.setdefault(key, []).append((units.tobytes(), queue_offsets.copy()))
+
+    def write(self, directory: Path, file_size: int) -> None:
+        """Write all units where their records say they are."""
+        for key, parts in self._parts.items():
+            # Not np.concatenate: it would turn the big-endian fields into native ones.
+            units = as_units(b"".join(part for part, _ in parts))
+            offsets = np.concatenate([part for _, part in parts])
+            placed = (offsets >= 0) & (offsets < QUEUE_OFFSET_LIMIT)
+            units, offsets = units[placed], offsets[placed]
+            for begin, end in consecutive(offsets) if len(units) else ():
                 write_queue(
                     directory / key[0] / str(key[1]), int(offsets[begin]),
-                    made[begin:end].tobytes(), file_size,
+                    units[begin:end].tobytes(), file_size,
                 )  # fmt: skip
