@@ -18,11 +18,11 @@ from storage.kernels.index import KEYS_OF_A_RECORD_MAX, key_hashes
 from storage.kernels.scan import scan_records
 from storage.view.index.keys import KeyHasher
 from storage.view.log.follower import LogFollower
+from storage.view.log.walk import RecordRun, walk_log
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
     from storage.files.mapped_file import ReadOnlyMappedFile
-    from storage.view.log.walk import RecordRun
 
 KEYS_MAX: Final = 4 * KEYS_OF_A_RECORD_MAX
 
@@ -118,21 +118,12 @@ class IndexFollower(LogFollower):
         self._resume = (-1, 0, 0)
 
 
-class _KeySeeker(LogFollower):
-    """Looks whether any record in a range has a key."""
-
-    def __init__(self, files: LogReader, position: int) -> None:
-        super().__init__(files, position)
-        self.found = False
-        self._hasher = KeyHasher()
-
-    def take(self, records: RecordRun) -> None:
-        self.found = any(len(hashes) for hashes, _, _ in self._hasher.of(records))
-
-
 def keys_in(files: LogReader, begin: int, end: int) -> bool:
     """Whether any record that starts in ``[begin, end)`` has a key to index."""
-    seeker = _KeySeeker(files, begin)
-    while not seeker.found and seeker.step(end):
-        pass
-    return seeker.found
+    hasher = KeyHasher()
+    return any(
+        len(hashes)
+        for step in walk_log(files, begin, end, checks=CHECK_COMMIT_OFFSET)
+        if isinstance(step, RecordRun)
+        for hashes, _, _ in hasher.of(step)
+    )

@@ -11,38 +11,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from storage.counts import Histogram
 from storage.workers import Worker
 
 if TYPE_CHECKING:
+    from storage.log.commit_log import CommitLog
     from storage.workers import Workers
 
 OffsetListener = Callable[[int], None]
 FULL_RETRY_MAX_S: Final = 0.1
-
-
-class FlushableLog(Protocol):
-    """What the flush worker needs of a log."""
-
-    def flush(self) -> int:
-        """Make what was committed before the call durable; return the durable end offset.
-
-        No sync when nothing is new. Raises OSError.
-        """
-        ...
-
-
-class CommittableLog(Protocol):
-    """What the commit worker needs of a log."""
-
-    def commit(self) -> int:
-        """Copy what was appended before the call to the page cache; return its end offset.
-
-        Raises OSError, or StoreFull when trying again may help.
-        """
-        ...
 
 
 class PositionWorker(Worker):
@@ -140,7 +119,7 @@ class FlushWorker(PositionWorker):
 
     def __init__(
         self,
-        log: FlushableLog,
+        log: CommitLog,
         *,
         on_request: bool,
         interval_ms: int,
@@ -162,9 +141,7 @@ class FlushWorker(PositionWorker):
 class CommitWorker(PositionWorker):
     """Moves a log's bytes from the transient pool to the page cache, on request and each interval."""
 
-    def __init__(
-        self, log: CommittableLog, *, interval_ms: int, workers: Workers | None = None
-    ) -> None:
+    def __init__(self, log: CommitLog, *, interval_ms: int, workers: Workers | None = None) -> None:
         super().__init__("commit", interval_ms=interval_ms, on_request=True, workers=workers)
         self._log = log
         self.full_retry_s = min(interval_ms / 1000, FULL_RETRY_MAX_S)
