@@ -5,10 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from storage.transactions.values import PendingTransaction, PendingTransactions
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from penstock.record import Record
+
+
+__all__ = [
+    "EndedTransaction",
+    "PendingTransaction",
+    "PendingTransactions",
+    "TransactionCheck",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,27 +34,6 @@ class EndedTransaction:
     message_count: int
     already: bool = False
     problem: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingTransaction:
-    """A transaction that nobody has ended; ``due_ms`` is when a producer is asked next."""
-
-    transaction_id: str
-    topics: tuple[str, ...]
-    message_count: int
-    born_ms: int
-    due_ms: int
-    check_count: int
-    problem: str = ""
-
-
-class PendingTransactions(list[PendingTransaction]):
-    """The oldest of the transactions that nobody has ended, 10,000 at most; ``pending_count``: of all of them."""
-
-    def __init__(self, listed: Iterable[PendingTransaction], pending_count: int) -> None:
-        super().__init__(listed)
-        self.pending_count = pending_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

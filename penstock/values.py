@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from storage.message import Damage, Message, PullStatus, QueueRange, UncoveredRange
+from storage.retention.report import RetainedFile, RetentionReport
 
 if TYPE_CHECKING:
     from penstock.record import Records
@@ -21,6 +22,8 @@ __all__ = [
     "PullStatus",
     "QueueRange",
     "ReaderStatus",
+    "RetainedFile",
+    "RetentionReport",
     "Stored",
     "StoredBatch",
     "StoredQueue",
@@ -194,43 +197,6 @@ class WriterStatus:
     needed_commit_offset: int
     held_by: str
     stored_record_count: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetainedFile:
-    """One file of the log: when it is deleted by its age (0: never), and who holds it."""
-
-    start_offset: int
-    size_bytes: int
-    modified_ms: int
-    expires_ms: int
-    held_by: tuple[str, ...]
-    is_newest: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetentionReport:
-    """Retention's settings (``retention_ms`` 0: off), its past deletions and the next ones.
-
-    ``holds`` has the commit offset from which on each follower needs the log. ``is_deleting``: a deletion by
-    ``delete_expired`` took longer than a minute, and goes on.
-    """
-
-    retention_ms: int
-    delete_hours: tuple[int, ...]
-    clean_percent: int
-    force_percent: int
-    refuse_percent: int
-    used_percent: int
-    refuses_appends: bool
-    problem: str
-    min_commit_offset: int
-    deleted_file_count: int
-    deleted_bytes: int
-    last_deleted_ms: int
-    holds: Mapping[str, int]
-    files: tuple[RetainedFile, ...]
-    is_deleting: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

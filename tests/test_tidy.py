@@ -30,8 +30,8 @@ REFUSALS = {
     "TransactionExists", "UnreadableBody", "PermissionDenied", "PolicyExists", "PolicyNotFound", "Unauthenticated", "UserExists", "UserNotFound",
 }  # fmt: skip
 VALUES = {
-    "EndedTransaction", "ExponentialBackoff", "Limits", "PendingTransaction", "PendingTransactions", "Policy", "PullResult", "Record", "RetainedFile",
-    "RetentionReport", "RunningSettings", "TransactionCheck", "User", "WriterStatus",
+    "EndedTransaction", "ExponentialBackoff", "Limits", "Policy", "PullResult", "Record",
+    "RunningSettings", "TransactionCheck", "User", "WriterStatus",
 }  # fmt: skip
 
 FILE_MODULES = {"mmap", "shutil", "glob", "tempfile", "fcntl"}

@@ -20,14 +20,8 @@ from penstock.transaction_values import (
 from penstock.v1 import transactions_pb2 as pb
 
 _STATES: Final = {
-    pb.TRANSACTION_PENDING: "pending",
-    pb.TRANSACTION_COMMITTED: "committed",
-    pb.TRANSACTION_ROLLED_BACK: "rolled back",
-    pb.TRANSACTION_GIVEN_UP: "given up",
-    pb.TRANSACTION_NOT_FOUND: "not found",
-    pb.TRANSACTION_OTHER_TOPIC: "other topic",
-    pb.TRANSACTION_TOPIC_GONE: "topic gone",
-    pb.TRANSACTION_DAMAGED: "damaged",
+    number: name.removeprefix("TRANSACTION_").lower().replace("_", " ")
+    for name, number in pb.TransactionState.items()
 }
 
 

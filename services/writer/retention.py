@@ -52,4 +52,4 @@ class RetentionServicer:
 
 def _message(report: RetentionReport) -> retention_pb2.RetentionReport:
     files = [wire.message_from(retention_pb2.RetainedFile, file) for file in report.files]
-    return wire.message_from(retention_pb2.RetentionReport, report, files=files, is_deleting=False)
+    return wire.message_from(retention_pb2.RetentionReport, report, files=files)

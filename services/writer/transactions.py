@@ -28,14 +28,7 @@ TOPICS_MAX: Final = 10_000  # that one stream watches
 CHECKS_WAITING_MAX: Final = 1_024  # of one stream; what comes on top does not count as asked
 CHECKS_BYTES_MAX: Final = 16 << 20  # of these, beyond the first
 _STATES: Final = {
-    TransactionState.PENDING: pb.TRANSACTION_PENDING,
-    TransactionState.COMMITTED: pb.TRANSACTION_COMMITTED,
-    TransactionState.ROLLED_BACK: pb.TRANSACTION_ROLLED_BACK,
-    TransactionState.GIVEN_UP: pb.TRANSACTION_GIVEN_UP,
-    TransactionState.NOT_FOUND: pb.TRANSACTION_NOT_FOUND,
-    TransactionState.OTHER_TOPIC: pb.TRANSACTION_OTHER_TOPIC,
-    TransactionState.TOPIC_GONE: pb.TRANSACTION_TOPIC_GONE,
-    TransactionState.DAMAGED: pb.TRANSACTION_DAMAGED,
+    each: pb.TransactionState.Value(f"TRANSACTION_{each.name}") for each in TransactionState
 }
 _RESOLUTIONS: Final = {pb.RESOLUTION_COMMIT: True, pb.RESOLUTION_ROLLBACK: False}
 
@@ -204,5 +197,5 @@ def _ended_message(ended: Sequence[EndedTransaction]) -> pb.EndTransactionsRespo
 
 def _pending_message(pending: Sequence[PendingTransaction]) -> pb.ListTransactionsResponse:
     return pb.ListTransactionsResponse(
-        transactions=[pb.PendingTransaction(**each._asdict()) for each in pending]
+        transactions=[wire.message_from(pb.PendingTransaction, each) for each in pending]
     )

@@ -24,10 +24,11 @@ class RetainedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionReport:
-    """How retention is set, what it has done since the writer's start, and what it will.
+    """How retention is set (``retention_ms`` 0: off), what it has done since the writer's start, and what it will.
 
     ``holds`` has from which commit offset on each follower needs the log; ``problem`` says why appends
-    are refused, or why files cannot be deleted.
+    are refused, or why files cannot be deleted. ``is_deleting``: a deletion by ``delete_expired`` took longer
+    than a minute, and goes on.
     """
 
     retention_ms: int
@@ -44,3 +45,4 @@ class RetentionReport:
     last_deleted_ms: int
     holds: Mapping[str, int]
     files: tuple[RetainedFile, ...]
+    is_deleting: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -37,20 +38,21 @@ class HalfStatus(NamedTuple):
     oldest_ms: int
 
 
-class PendingTransaction(NamedTuple):
-    """A transaction that nobody has ended."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingTransaction:
+    """A transaction that nobody has ended; ``due_ms`` is when a producer is asked next."""
 
     transaction_id: str
     topics: tuple[str, ...]
     message_count: int
     born_ms: int
-    due_ms: int  # when a producer is asked next
+    due_ms: int
     check_count: int
     problem: str
 
 
 class PendingTransactions(list[PendingTransaction]):
-    """The oldest of the transactions that nobody has ended, and how many there are of them in all."""
+    """The oldest of the transactions that nobody has ended, 10,000 at most; ``pending_count``: of all of them."""
 
     def __init__(self, listed: Iterable[PendingTransaction], pending_count: int) -> None:
         super().__init__(listed)
