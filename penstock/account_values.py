@@ -5,18 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from storage.accounts.limits import Limits as Limits
+
 UserKind: TypeAlias = Literal["normal", "super", "service"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """How much of each service a user may take. 0 is no limit, None what the service is set to."""
-
-    requests_per_second: int | None = None
-    bytes_per_second: int | None = None
-    calls_max: int | None = None
-    call_bytes_max: int | None = None
-    connections_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

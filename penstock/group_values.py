@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
 
+from storage.format.backoff import ExponentialBackoff as ExponentialBackoff
+
 Begin: TypeAlias = Literal["earliest", "latest"]
 ResetTo: TypeAlias = Begin | int | datetime
 """The earliest or latest message, a queue offset, or the first message stored at or after a time."""
@@ -15,24 +17,6 @@ TrackState: TypeAlias = Literal["ready", "in_flight", "waiting", "done", "before
 an earlier one of its message group; acknowledged, or passed over by a filter, a reset or a commit; stored before the
 group began; given up.
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExponentialBackoff:
-    """A delay that grows by a factor with each attempt, up to the largest."""
-
-    initial_ms: int
-    max_ms: int
-    multiplier: int
-
-    def delay_ms(self, attempt: int) -> int:
-        """Return how long a message waits that was handed out so many times."""
-        delay_ms = self.initial_ms
-        for _ in range(attempt - 1):
-            if delay_ms >= self.max_ms:
-                break
-            delay_ms *= self.multiplier
-        return min(delay_ms, self.max_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

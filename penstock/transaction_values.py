@@ -5,20 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from storage.transactions.values import PendingTransaction, PendingTransactions
+from storage.transactions.values import PendingTransaction as PendingTransaction
+from storage.transactions.values import PendingTransactions as PendingTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.record import Record
-
-
-__all__ = [
-    "EndedTransaction",
-    "PendingTransaction",
-    "PendingTransactions",
-    "TransactionCheck",
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ REFUSALS = {
     "TransactionExists", "UnreadableBody", "PermissionDenied", "PolicyExists", "PolicyNotFound", "Unauthenticated", "UserExists", "UserNotFound",
 }  # fmt: skip
 VALUES = {
-    "EndedTransaction", "ExponentialBackoff", "Limits", "Policy", "PullResult", "Record",
+    "EndedTransaction", "Policy", "PullResult", "Record",
     "RunningSettings", "TransactionCheck", "User", "WriterStatus",
 }  # fmt: skip
 

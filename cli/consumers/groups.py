@@ -219,7 +219,7 @@ def _duration_ms(text: str) -> int:
 
 
 def _settings_text(group: Group) -> str:
-    from storage.tables.backoff import DEFAULT_STEPS_MS
+    from storage.format.backoff import DEFAULT_STEPS_MS
 
     order = "orderly" if group.orderly else "concurrent"
     paused = ", paused" if group.paused else ""

@@ -10,7 +10,7 @@ import grpc
 from penstock.v1 import groups_pb2
 from services.gateway.answer_cache import ANSWER_SECONDS, AnswerCache
 from services.gateway.v2 import definition_pb2 as v2
-from storage.tables.backoff import DEFAULT_STEPS_MS
+from storage.format.backoff import DEFAULT_STEPS_MS
 from storage.tables.groups import RETRY_MAX_TIMES
 
 DESCRIBE: Final = "/penstock.v1.Groups/DescribeGroup"

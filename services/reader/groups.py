@@ -7,7 +7,7 @@ from typing import Final
 from penstock.v1 import groups_pb2
 from services.rpc.status import InvalidArgument
 from services.wire import message_from
-from storage.tables.backoff import Backoff, CustomizedBackoff, ExponentialBackoff
+from storage.format.backoff import Backoff, CustomizedBackoff, ExponentialBackoff
 from storage.tables.groups import Begin, GroupConfig
 
 _BEGINS: Final[dict[int, Begin]] = {

@@ -13,7 +13,7 @@ LIMIT_MAX: Final = 1 << 62  # as a number on the wire
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits of one user at one port."""
+    """How much of each service a user may take. 0 is no limit, None what the service is set to."""
 
     requests_per_second: int | None = None  # calls, and frames of streams
     bytes_per_second: int | None = None  # of requests and answers

@@ -15,9 +15,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from storage.errors import GroupExists, GroupNotFound, InvalidMessage, StoreFull
+from storage.format.backoff import Backoff, backoff_in, checked_backoff
 from storage.format.config_json import encode_config
 from storage.format.names import consumer_group_problem
-from storage.tables.backoff import Backoff, backoff_in, checked_backoff
 from storage.tables.table_files import (
     GROUP_MAP,
     GROUPS_FILE,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from lease_store import GROUP, TOPIC, LeaseStore, bodies, put
 
+from storage.format.backoff import CustomizedBackoff
 from storage.leases.values import ReceivedBatch
-from storage.tables.backoff import CustomizedBackoff
 from storage.tables.groups import GroupConfig
 
 LEASE_MS = 30_000

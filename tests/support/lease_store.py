@@ -12,11 +12,11 @@ from storage.clock import Clock
 from storage.config import LeaseConfig
 from storage.errors import TopicExists
 from storage.files.filesystem import FileSystem
+from storage.format.backoff import CustomizedBackoff
 from storage.format.record import decode_record
 from storage.leases.leases import Leases
 from storage.leases.values import ReceivedBatch, ReceiveQuestion
 from storage.reader import StoreReader
-from storage.tables.backoff import CustomizedBackoff
 from storage.tables.groups import GroupConfig
 
 TOPIC = "orders"

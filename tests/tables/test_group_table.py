@@ -11,8 +11,8 @@ from golden import golden_copy
 from storage.clock import SystemClock
 from storage.errors import GroupExists, GroupNotFound, InvalidMessage, StoreLocked
 from storage.files.filesystem import OsFileSystem
+from storage.format.backoff import DEFAULT_STEPS_MS, CustomizedBackoff, ExponentialBackoff
 from storage.format.config_json import decode_config
-from storage.tables.backoff import DEFAULT_STEPS_MS, CustomizedBackoff, ExponentialBackoff
 from storage.tables.consumer_offsets import ConsumerOffsets
 from storage.tables.groups import GroupConfig, GroupTable
 
