@@ -67,13 +67,18 @@ def store_host_of(source: ByteArray, row: Rows) -> bytes:
     return source[begin : begin + size].tobytes()
 
 
+def after_hosts(rows: Rows) -> npt.NDArray[np.int64]:
+    """Return where the reconsumeTimes of records stand; the offset of a half message follows them."""
+    v6 = rows[:, SYS_FLAG] & SYS_FLAG_STORE_HOST_V6 != 0
+    places: npt.NDArray[np.int64] = rows[:, STORE_TIMESTAMP_POSITION] + 8
+    return places + np.where(v6, IPV6_HOST_SIZE, IPV4_HOST_SIZE)
+
+
 def own_targets(source: ByteArray, rows: Rows) -> Targets:
     """Return targets with the records' own flags and reconsumeTimes, of queue 0."""
     targets = new_targets(len(rows))
     targets[:, TARGET_FLAG] = rows[:, SYS_FLAG]
-    v6 = rows[:, SYS_FLAG] & SYS_FLAG_STORE_HOST_V6 != 0
-    at = rows[:, STORE_TIMESTAMP_POSITION] + 8 + np.where(v6, IPV6_HOST_SIZE, IPV4_HOST_SIZE)
-    targets[:, TARGET_TIMES] = fields_at(source, at, ">i4")
+    targets[:, TARGET_TIMES] = fields_at(source, after_hosts(rows), ">i4")
     return targets
 
 

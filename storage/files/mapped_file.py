@@ -119,20 +119,18 @@ class MappedFile:
     One thread appends; one thread commits; one thread flushes. They may run at once.
     """
 
-    def __init__(
-        self, file: File, region: Region, start_offset: int, *, buffer: WriteBuffer | None = None
-    ) -> None:
+    def __init__(self, file: File, region: Region, start_offset: int) -> None:
         self.start_offset = start_offset
         self.path: Path = file.path
         self.array: ByteArray = region.array
-        self.write_array: ByteArray = region.array if buffer is None else buffer.array
+        self.write_array: ByteArray = region.array
         self.size = len(self.array)
         self.appended_position = 0
         self.committed_position = 0
         self.flushed_position = 0
         self._file = file
         self._region = region
-        self._buffer = buffer
+        self._buffer: WriteBuffer | None = None
         self._warm_position = 0
         self._cached_position = 0
 

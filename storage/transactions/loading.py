@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from storage.engine.copies import after_hosts
 from storage.engine.parked_queue import ParkedLog, ParkedQueue, ParkedRecords
-from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE
 from storage.format.names import GIVEN_UP_TOPIC, HALF_REMOVAL_TOPIC, HALF_TOPIC
 from storage.format.record_layout import (
     SYS_FLAG_COMMITTED,
-    SYS_FLAG_STORE_HOST_V6,
     SYS_FLAG_TRANSACTION_MASK,
 )
 from storage.kernels.columns import (
@@ -34,7 +33,6 @@ from storage.kernels.columns import (
     COMMIT_OFFSET,
     STOP_BODY_CRC,
     STOP_END,
-    STORE_TIMESTAMP_POSITION,
     SYS_FLAG,
     fields_at,
     new_rows,
@@ -326,9 +324,7 @@ def copied_halves(engine: Engine, topic: str, queue_id: int, since: int) -> Long
     for records in _records(engine, topic, queue_id, begin):
         flags = records.rows[:, SYS_FLAG]
         rows = records.rows[flags & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_COMMITTED]
-        v6 = rows[:, SYS_FLAG] & SYS_FLAG_STORE_HOST_V6 != 0
-        at = rows[:, STORE_TIMESTAMP_POSITION] + 8 + np.where(v6, IPV6_HOST_SIZE, IPV4_HOST_SIZE)
-        prepared = fields_at(records.data, at + 4, ">i8")  # after reconsumeTimes
+        prepared = fields_at(records.data, after_hosts(rows) + 4, ">i8")
         found.append(prepared.astype(np.int64))
     return np.concatenate(found)
 

@@ -11,7 +11,7 @@ import pytest
 from engine_store import small_config
 
 from storage.engine import topic_changes
-from storage.engine.topic_shrink import check_shrink
+from storage.engine.topic_changes import check_shrink
 from storage.errors import InvalidMessage, QueueNotFound, QueuesInUse
 from storage.message import Message, PullStatus
 from storage.store import MessageStore
