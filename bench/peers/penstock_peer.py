@@ -80,8 +80,8 @@ class PenstockPeer(Peer):
             time.sleep(0.002)
 
     def close(self) -> None:
-        """End every process."""
-        if self.processes:
+        """End every process; services whose supervisor has ended stop by themselves."""
+        if self.processes and self.processes[-1].poll() is None:
             self.kill()
 
     def create_topics(self, count: int) -> float:
