@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Final
 from storage.checkpoint.trust import Trust, trust_in
 from storage.errors import StoreBusy, StoreFull
 from storage.index.checkpointer import IndexCheckpointer
-from storage.index.consistency import agrees_with_log
 from storage.index.directory import IndexDirectory, IndexStart
 from storage.index.follower import IndexFollower, LogReader
 from storage.index.recovery import (
@@ -293,7 +292,7 @@ class IndexBuilder:
 
     def _ends_like_the_log(self) -> bool:
         last = self._directory.last
-        return last is None or agrees_with_log(self._log, last.header)
+        return last is None or self._log.confirms(last.header)
 
     def sync(self) -> None:
         """Make the index durable up to ``position``; the checkpoint says so once the log is durable there."""

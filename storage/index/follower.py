@@ -16,13 +16,13 @@ from storage.index.index_file import Int64s
 from storage.kernels.columns import CHECK_COMMIT_OFFSET, SIZE, STORE_TIMESTAMP, new_rows
 from storage.kernels.index import KEYS_OF_A_RECORD_MAX, key_hashes
 from storage.kernels.scan import scan_records
-from storage.view.index.keys import KeyHasher
 from storage.view.log.follower import LogFollower
-from storage.view.log.walk import RecordRun, walk_log
+from storage.view.log.walk import RecordRun
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
     from storage.files.mapped_file import ReadOnlyMappedFile
+    from storage.format.index import IndexHeader
 
 KEYS_MAX: Final = 4 * KEYS_OF_A_RECORD_MAX
 
@@ -63,6 +63,20 @@ class LogReader:
         row = new_rows(1)
         count, _, _ = scan_records(data, 0, len(data), commit_offset, CHECK_COMMIT_OFFSET, row)
         return (int(row[0, SIZE]), int(row[0, STORE_TIMESTAMP])) if count else None
+
+    def record_end(self, commit_offset: int) -> int:
+        """Return the end of the record at ``commit_offset``, that offset itself where there is no record."""
+        record = self.record_at(commit_offset)
+        return commit_offset + (record[0] if record is not None else 0)
+
+    def confirms(self, header: IndexHeader) -> bool:
+        """Whether the last record that an index file holds still stands in the log where it stood."""
+        if header.end_commit_offset == 0 and header.next_entry <= 1:
+            return True
+        if header.end_commit_offset < self.first_offset:
+            return True
+        record = self.record_at(header.end_commit_offset)
+        return record is not None and record[1] == header.end_timestamp_ms
 
     def close(self) -> None:
         """Close the maps."""
@@ -116,14 +130,3 @@ class IndexFollower(LogFollower):
                 )
             row, key = next_row, 0
         self._resume = (-1, 0, 0)
-
-
-def keys_in(files: LogReader, begin: int, end: int) -> bool:
-    """Whether any record that starts in ``[begin, end)`` has a key to index."""
-    hasher = KeyHasher()
-    return any(
-        len(hashes)
-        for step in walk_log(files, begin, end, checks=CHECK_COMMIT_OFFSET)
-        if isinstance(step, RecordRun)
-        for hashes, _, _ in hasher.of(step)
-    )

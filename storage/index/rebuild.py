@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.index.consistency import record_end
 from storage.index.follower import IndexFollower, LogReader
 from storage.index.index_file import IndexFile, Int64s
 
@@ -38,7 +37,7 @@ class FileRebuild:
             begin = following.begin_commit_offset
             own = headers.get(number)  # None: no row of the table names the file
             if own is None or own.end_commit_offset >= begin:  # both may have keys of one record
-                begin = record_end(log, begin)
+                begin = log.record_end(begin)
             self._end = min(end_commit_offset, begin)
         start = directory.start_of(number, min_commit_offset)
         directory.clear_rebuilds()

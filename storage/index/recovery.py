@@ -10,12 +10,16 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from storage.format.index import IndexHeader
-from storage.index.consistency import agrees_with_log, count_covering
 from storage.index.directory import IndexDirectory, IndexStart
 from storage.index.follower import LogReader
+from storage.kernels.columns import CHECK_COMMIT_OFFSET
+from storage.view.index.keys import KeyHasher
 from storage.view.log.commit_log import EVERYTHING
+from storage.view.log.walk import RecordRun, walk_log
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from storage.checkpoint.durable_slots import DurableIndex
 
 _LOG: Final = logging.getLogger(__name__)
@@ -65,8 +69,8 @@ def _take_back(
     covering = [*(headers[number] for number in older), header]
     if (
         path not in directory.paths
-        or not agrees_with_log(log, header)
-        or count_covering(log, covering, min_commit_offset) < len(covering)
+        or not log.confirms(header)
+        or _count_covering(log, covering, min_commit_offset) < len(covering)
     ):
         return False
     directory.keep([*older, slot.file_name])
@@ -93,11 +97,11 @@ def older_files(
         if (
             number >= file_name
             or header.end_commit_offset >= end_commit_offset
-            or not agrees_with_log(log, header)
+            or not log.confirms(header)
         ):
             break
         older[number] = header
-    return list(older)[: count_covering(log, older.values(), min_commit_offset)]
+    return list(older)[: _count_covering(log, older.values(), min_commit_offset)]
 
 
 def start_after(
@@ -146,3 +150,27 @@ def recover_foreign(
         kept.append(number)
     start = start_after(directory, kept, 0, min_commit_offset)
     return start._replace(skip=0) if unclean else start
+
+
+def _count_covering(log: LogReader, headers: Iterable[IndexHeader], min_commit_offset: int) -> int:
+    """Return how many index files, from the oldest on, leave no key of the log out before or between them."""
+    covered, count = min_commit_offset, 0
+    for header in headers:
+        if header.next_entry > 1:
+            begin = header.begin_commit_offset
+            if covered < begin and _has_keys(log, covered, begin):
+                break
+            covered = max(covered, log.record_end(header.end_commit_offset))
+        count += 1
+    return count
+
+
+def _has_keys(log: LogReader, begin: int, end: int) -> bool:
+    """Whether any record that starts in ``[begin, end)`` has a key to index."""
+    hasher = KeyHasher()
+    return any(
+        len(hashes)
+        for step in walk_log(log, begin, end, checks=CHECK_COMMIT_OFFSET)
+        if isinstance(step, RecordRun)
+        for hashes, _, _ in hasher.of(step)
+    )
