@@ -61,7 +61,6 @@ from storage.kernels.primitives.jit import (
     ROWS,
     WRITABLE_BYTES,
     WRITABLE_INT64S,
-    boolean,
     i64,
     inner,
     int64,
@@ -260,60 +259,43 @@ def rebuild_slots(file: Any, slot_count: int, entry_capacity: int, next_entry: i
     return used_slots
 
 
-@kernel(
-    results(int64, 2)(
-        BYTES, int64, int64, int64, int64, int64, int64, int64, boolean, WRITABLE_INT64S,
-        WRITABLE_INT64S,
-    )
-)  # fmt: skip
+@kernel(results(int64, 2)(BYTES, int64, int64, int64, int64, int64, int64, WRITABLE_INT64S))
 def walk_chain(
     file: Any, slot_count: int, entry_capacity: int, hashed: int, first_entry: int,
-    entry_limit: int, begin_timestamp: int, end_timestamp: int, exact: bool, out_offsets: Any,
-    out_entries: Any,
+    begin_timestamp: int, end_timestamp: int, out_offsets: Any,
 ) -> tuple[int, int]:  # fmt: skip
-    """Follow the chain of ``hashed`` from newest to oldest.
+    """Follow the chain of ``hashed`` from newest to oldest, entries of a put in progress among it.
 
-    ``first_entry`` is where to go on, 0 to begin at the slot. Entries above ``entry_limit`` end the
-    chain: the header's count asks as a broker asks, ``entry_capacity - 1`` also finds entries of a
-    put in progress. ``exact`` takes entries whose time, as the file has it, lies in
-    ``[begin_timestamp, end_timestamp]`` and ends the chain at the first earlier one, as a broker
-    does: a flag and not a loop of its own, as the chain ends there at entries of other keys, too, which
-    nobody sees from outside. Otherwise an entry is taken if its record's time could lie in the range
-    (the file knows whole seconds, and entry 1's time not at all), and the chain is followed to its end.
+    ``first_entry`` is where to go on, 0 to begin at the slot. An entry is taken if its record's time could lie in
+    the range (the file knows whole seconds, and entry 1's time not at all).
 
-    Fills both arrays (equally long) with commit offset and entry number and returns ``(found,
-    next_entry)``; ``next_entry`` is 0 at the end of the chain, else where to go on.
+    Fills the array with commit offsets and returns ``(found, next_entry)``; ``next_entry`` is 0 at the end of the
+    chain, else where to go on.
     """
     found = i64(0)
     if not shape_fits(file, slot_count, entry_capacity) or hashed < 0:
         return found, i64(0)
-    capacity = min(out_offsets.size, out_entries.size)
-    limit = min(entry_limit, entry_capacity - 1)
     entries = HEADER_SIZE + SLOT_SIZE * slot_count
     begin = read_i64(file, BEGIN_TIMESTAMP_POSITION)
     entry = i64(first_entry)
     if entry == 0:
         entry = i64(read_i32(file, HEADER_SIZE + SLOT_SIZE * (hashed % slot_count)))
-    above = limit + 1
+    above = i64(entry_capacity)
     while 0 < entry < above:
-        if found >= capacity:
+        if found >= out_offsets.size:
             return found, entry
         position = entries + ENTRY_SIZE * entry
         delta_s = read_i32(file, position + TIME_DELTA_IN_ENTRY)
         if delta_s < 0:
             break
         time = begin + delta_s * 1000
-        if read_i32(file, position) == hashed:
-            if exact:
-                take = begin_timestamp <= time <= end_timestamp
-            else:
-                take = time + 999 >= begin_timestamp and (time <= end_timestamp or entry == 1)
-            if take:
-                out_offsets[found] = read_i64(file, position + COMMIT_OFFSET_IN_ENTRY)
-                out_entries[found] = entry
-                found += 1
-        if exact and time < begin_timestamp:
-            break
+        if (
+            read_i32(file, position) == hashed
+            and time + 999 >= begin_timestamp
+            and (time <= end_timestamp or entry == 1)
+        ):
+            out_offsets[found] = read_i64(file, position + COMMIT_OFFSET_IN_ENTRY)
+            found += 1
         above = entry
         entry = i64(read_i32(file, position + PREVIOUS_IN_ENTRY))
     return found, i64(0)

@@ -141,16 +141,15 @@ INDEX_BYTES = st.one_of(
 
 
 @given(
-    INDEX_BYTES, st.integers(-1, 9), st.integers(-1, 9), st.integers(-1, 20), INT64S, INT64S,
-    st.booleans(), st.integers(0, 5),
+    INDEX_BYTES, st.integers(-1, 9), st.integers(-1, 9), INT64S, INT64S, st.integers(0, 5),
 )  # fmt: skip
 @few
 def test_walk_chain(
-    data: bytes, hashed: int, first: int, limit: int, begin: int, end: int, exact: bool, room: int,
+    data: bytes, hashed: int, first: int, begin: int, end: int, room: int,
 ) -> None:  # fmt: skip
     compiled, plain = twins(
-        index_kernels.walk_chain, as_array(data), SLOTS, ENTRIES, hashed, first, limit, begin, end,
-        exact, np.zeros(room, np.int64), np.zeros(room, np.int64),
+        index_kernels.walk_chain, as_array(data), SLOTS, ENTRIES, hashed, first, begin, end,
+        np.zeros(room, np.int64),
     )  # fmt: skip
 
     assert compiled == plain

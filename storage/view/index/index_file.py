@@ -89,21 +89,15 @@ class IndexFileView:
         end_ms: int,
         count_max: int,
         first_entry: int = 0,
-        entry_limit: int | None = None,
-        in_time_order: bool = False,
     ) -> ChainWalk:
         """Follow one hash's chain from the newest entry, or from ``first_entry``.
 
-        All entries that could be of the range of times are returned, or those before
-        ``entry_limit``; with ``in_time_order`` times count as the file has them, and the first
-        earlier one is the end.
+        All entries that could be of the range of times are returned.
         """
         offsets = np.empty(count_max, np.int64)
-        entries = np.empty(count_max, np.int64)
-        limit = self.shape.entry_count - 1 if entry_limit is None else entry_limit
         found, next_entry = walk_chain(
             self._array, self.shape.slot_count, self.shape.entry_count, key_hash, first_entry,
-            limit, begin_ms, end_ms, in_time_order, offsets, entries,
+            begin_ms, end_ms, offsets,
         )  # fmt: skip
         return ChainWalk(offsets[:found].tolist(), int(next_entry))
 
