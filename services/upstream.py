@@ -192,38 +192,29 @@ class WaitingCalls:
     def __init__(self, endpoint: ServiceAddress) -> None:
         self._endpoint = endpoint
         self._loaded = None if endpoint.tls is None else endpoint.tls.loaded()
-        self._channels: list[tuple[Upstream, int]] = []
+        self._counts: dict[Upstream, int] = {}  # of calls, by channel
 
-    async def call(
-        self,
-        path: str,
-        request: Message | bytes,
-        *,
-        timeout_s: float = CALL_SECONDS,
-        unwanted: Callable[[bytes], None] | None = None,
-    ) -> bytes:
+    async def call(self, path: str, request: Message | bytes, **how: Any) -> bytes:
         """Make one call, on the first channel that has room."""
-        place = self._place()
-        upstream, count = self._channels[place]
-        self._channels[place] = upstream, count + 1
+        upstream = self._with_room()
+        self._counts[upstream] += 1
         try:
-            return await upstream.call(path, request, timeout_s=timeout_s, unwanted=unwanted)
+            return await upstream.call(path, request, **how)
         finally:
-            upstream, count = self._channels[place]
-            self._channels[place] = upstream, count - 1
+            self._counts[upstream] -= 1
 
     async def close(self) -> None:
         """End all calls."""
-        for upstream, _ in self._channels:
+        for upstream in self._counts:
             await upstream.close()
 
-    def _place(self) -> int:
-        for place, (_, count) in enumerate(self._channels):
+    def _with_room(self) -> Upstream:
+        for upstream, count in self._counts.items():
             if count < CALLS_A_CHANNEL:
-                return place
+                return upstream
         try:
             upstream = Upstream(self._endpoint)
         except BadTlsFile:  # a file that was good at the start; the others say so
             upstream = Upstream(self._endpoint._replace(tls=self._loaded))
-        self._channels.append((upstream, 0))
-        return len(self._channels) - 1
+        self._counts[upstream] = 0
+        return upstream
