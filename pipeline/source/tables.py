@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from pipeline.source.options import open_store
 from pipeline.source.schemas import STORE
-from storage.files.mapped_file_queue import list_files, list_trimmed_files
 from storage.format.consume_entry import UNIT_SIZE
 from storage.view.index.entries import IndexEntries
 from storage.view.queues.units import as_units
@@ -56,7 +55,7 @@ def batch_of(made: Table, store: str, columns: Columns) -> Any:
 def _consume_queue(store: StoreView, part: Any) -> Iterator[Table]:
     topic, queue_id = part
     for file in store.queue(topic, queue_id).files:
-        units = as_units(store.filesystem.map_ranges(file.path, 0)[: file.size])
+        units = as_units(store.map(file.path)[: file.size])
         written = np.flatnonzero(units["size"] != 0)
         for at in range(0, len(written), CHUNK):
             chosen = written[at : at + CHUNK]
@@ -134,13 +133,13 @@ def _files(store: StoreView, _part: Any) -> Iterator[Table]:
     where = store.filesystem.location
     found: list[tuple[str, str | None, int | None, int, int, str]] = [
         ("commitlog", None, None, file.start_offset, file.size, where(file.path))
-        for file in list_files(store.filesystem, store.paths.commit_log)
+        for file in store.files(store.paths.commit_log)
         if file.size
     ]
     for topic, queue_id, directory in store.queue_directories():
         found += [
             ("consumequeue", topic, queue_id, file.start_offset, file.size, where(file.path))
-            for file in list_trimmed_files(store.filesystem, directory)
+            for file in store.files(directory)
         ]
     for file in store.index_files():
         found.append(("index", None, None, int(file.name), file.size, where(file.path)))

@@ -55,8 +55,7 @@ class LogPiece:
     def data(self) -> ByteArray:
         """Return the array that the piece lies in, at the positions of its file."""
         start = self.file.start_offset
-        begin, end = self.begin - start, self.end - start
-        return self.store.filesystem.map_ranges(self.file.path, begin, end)
+        return self.store.map(self.file.path, self.begin - start, self.end - start)
 
     def open_queue(self, topic: str, queue_id: int) -> QueueFiles:
         """Open a queue's files again in a task, seen as they were planned."""

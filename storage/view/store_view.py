@@ -11,12 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from storage.config import StoreConfig
 from storage.errors import NotAStore
 from storage.files.filesystem import DirectoryEntry as DirectoryEntry
 from storage.files.location import StoreLocation as StoreLocation
+from storage.files.mapped_file_queue import FileEntry, list_files
 from storage.format.consume_entry import PREFILL_SIZE
 from storage.view.bounds import Bounds, CheckpointPage
 from storage.view.config_tables import ConfigTables, read_config_tables, topic_names
@@ -33,6 +34,9 @@ from storage.view.log.lost_end import find_lost_end
 from storage.view.log.walk import DamagedRange, End
 from storage.view.queues.queue_files import QueueFiles
 from storage.view.settings import StoreSettings, load_settings
+
+if TYPE_CHECKING:
+    from storage.files.filesystem import ByteArray, Positions
 
 OPENED_AT_ONCE: Final = 16  # queues of a store that is not on this machine
 
@@ -122,6 +126,10 @@ class StoreView:
         except NotADirectoryError:
             return []
 
+    def files(self, directory: Path) -> list[FileEntry]:
+        """List the offset-named files of a directory, as long as they are."""
+        return list_files(self.filesystem, directory)
+
     def queue_directories(self) -> Iterator[tuple[str, int, Path]]:
         """Yield topic, queue id and directory of each queue on disk, sorted."""
         for topic, queue_id in sorted(queues_on_disk(self.filesystem, self.paths.consume_queue)):
@@ -193,6 +201,10 @@ class StoreView:
         """Return where the newest record ends that has a unit in a queue; 0 without one."""
         offset, size = self.newest_unit(EVERYTHING)
         return offset + size if size < PREFILL_SIZE else 0
+
+    def map(self, path: Path, begins: Positions = 0, ends: Positions | None = None) -> ByteArray:
+        """Return a file as an array in which the ranges may be read; see ``map_ranges``."""
+        return self.filesystem.map_ranges(path, begins, ends)
 
     def stated_bounds(self) -> Bounds | None:
         """Return what our writer says of the store, None if no word of it can be trusted."""
