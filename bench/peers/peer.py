@@ -24,7 +24,7 @@ class Peer(ABC):
     """One server, or a group of processes, for one cell. Use ``start`` once, and ``close`` at the end."""
 
     name: ClassVar[str]
-    warm_up_s: ClassVar[float] = 3.0
+    warm_up_s: float = 3.0
     has_python_client: ClassVar[bool] = True
     is_store: ClassVar[bool] = True
 

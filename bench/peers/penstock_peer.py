@@ -15,6 +15,7 @@ from bench.peers import generator, software
 from bench.peers.cells import Cell
 from bench.peers.peer import PYTHON_CLIENTS, START_TIMEOUT_S, Peer, free_port, wait_for_port
 
+FILLED_S: Final = 35.0  # until the writer has filled the page cache of two log files
 SERVICES: Final = ("writer", "reader", "indexer")
 
 
@@ -22,10 +23,10 @@ class PenstockPeer(Peer):
     """A supervisor with writer, reader and indexer."""
 
     name = "penstock"
-    warm_up_s = 5.0
 
     def __init__(self, directory: Path, cell: Cell) -> None:
         super().__init__(directory, cell)
+        self.warm_up_s = 5.0 if cell.batch > 1 else FILLED_S
         self._ports = {service: free_port() for service in SERVICES}
         self._services: list[int] = []
 
