@@ -41,14 +41,17 @@ CHANNEL_OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
 _OWN_CONNECTION: Final = ("grpc.use_local_subchannel_pool", 1)  # shared with no other channel
-RETIRED_CHANNELS_MAX: Final = 4
+RETIRED_CHANNELS_MAX: Final = 8  # two lanes, four times
 RETIRED_S_MIN: Final = 60.0  # how long a retired channel stays open at least
 _log = logging.getLogger(__name__)
 ChannelT = TypeVar("ChannelT", grpc.Channel, grpc.aio.Channel)
 Lane = Literal["calls", "iterators"]
-"""What a channel is for. Channels of one address share their connection, and nothing of grpc's Python part.
+"""What a channel is for: calls that are waited for where they are made, or those of iterators and producers.
+
+Channels of one address share their connection until it is renewed, and nothing of grpc's Python part: an
+interrupt (Ctrl-C) within a call may leave a lock of its channel held.
 """
-_LANES: Final[tuple[Lane, ...]] = get_args(Lane)
+LANES: Final[tuple[Lane, ...]] = get_args(Lane)
 
 
 def is_cancelled() -> bool:
@@ -154,17 +157,17 @@ class _OpenChannels(ABC, Generic[ChannelT]):
     def renew(self, method: Method, failed_stub: Any) -> None:
         """Open other channels with the next calls to a service if ``failed_stub`` is of one that there is.
 
-        Calls under way go on. Nothing is done while four retired channels may have calls under way.
+        Calls under way go on. Nothing is done while as many as RETIRED_CHANNELS_MAX may have calls under way.
         """
         now, service = self._clock.monotonic(), method.service
         with self._lock:
-            stubs = [self._stubs.get((service, lane), {}) for lane in _LANES]
+            stubs = [self._stubs.get((service, lane), {}) for lane in LANES]
             if all(each.get(method.path) is not failed_stub for each in stubs):
                 return
             ended = self._ended(now)
             if len(self._retired) < RETIRED_CHANNELS_MAX:
                 self._renewed.add(service)
-                for lane in _LANES:  # which have shared the connection
+                for lane in LANES:  # the connection of both may be dead
                     self._stubs.pop((service, lane), None)
                     if (channel := self._channels.pop((service, lane), None)) is not None:
                         self._retired.append((now, channel))
@@ -261,7 +264,7 @@ class ServiceChannels(_OpenChannels[grpc.Channel]):
         self.check_open()
 
     def ask(self, stub: Any, request: Any, timeout_s: float, lane: Lane) -> Any:
-        """Return the answer to a unary call; the call thread makes those of iterators.
+        """Return the answer to a unary call; the call thread makes that of an iterator.
 
         Raises grpc's RpcError; ValueError or ClientClosed where the channels were closed.
         """

@@ -7,8 +7,8 @@ is big enough, has waited long enough, or is flushed.
    therefore not be overtaken by a later one of its queue. While a queue waits for its answer its open
    batch keeps growing, up to ``BATCH_BYTES_MAX``, so that waiting costs no throughput.
 2. A batch's attempts are those of any call that must be done once (`Attempts`): all carry one token, the
-   writer stores the batch once, and ``delivery_timeout_s`` bounds them. A batch that was sent and has no
-   answer by then fails with UnknownOutcome.
+   writer stores the batch once. ``delivery_timeout_s`` from its first message on bounds them, but each batch
+   has one attempt of a second. A batch that was sent and has no answer by then fails with UnknownOutcome.
 3. At most ``max_in_flight`` batches are sealed and not yet answered, and beyond ``UNHURRIED_BYTES``
    messages are taken only while batches are answered in time; `has_room` says when to stop.
 """
@@ -29,6 +29,7 @@ from penstock.errors import (
     PenstockError,
     QueueNotFound,
     RpcError,
+    ServiceFailed,
     UnknownOutcome,
 )
 from penstock.producing.batches import ROOMY_MAX, ProducerBatch, QueueBatches
@@ -265,10 +266,13 @@ class ProducerState:
         self._send_again(batch)
         return batch.attempts.is_silent
 
-    def refused(self, batch: ProducerBatch, error: PenstockError) -> None:
-        """Take in that an attempt could not be made."""
+    def refused(self, batch: ProducerBatch, error: Exception) -> None:
+        """Take in that an attempt could not be made: the batch has failed."""
         if self._has_landed(batch):
-            self._fail(batch, error)
+            assert batch.attempts is not None
+            failure = error if isinstance(error, PenstockError) else ServiceFailed(str(error))
+            failure.__cause__ = error if failure is not error else None
+            self._fail(batch, batch.attempts.given_up(failure))
 
     def give_up(self, error: ClientClosed) -> list[ProducerBatch]:
         """Fail every batch, and return them: nothing is sent any more."""

@@ -50,11 +50,7 @@ class AsyncHandle:
         return self._batch.done
 
     def __await__(self) -> Generator[Any, None, Stored]:
-        if not self._batch.done:
-            waiter = asyncio.get_running_loop().create_future()
-            self._batch.waiters.append(waiter)
-            yield from waiter
-        return self._batch.result(self._index)
+        return self.result().__await__()
 
     async def result(self, timeout_s: float | None = None) -> Stored:
         """Wait for the outcome as ``await`` on the handle does, for ``timeout_s`` at most.
@@ -94,6 +90,7 @@ class AsyncProducer:
         self._client = client
         self._state = ProducerState(options, client.clock, client.retry, client.way_to)
         self._changed = asyncio.Condition()
+        self._is_closed = False  # by its user
         self._refusing = False
         self._timer: asyncio.TimerHandle | None = None  # for the next batch that time makes due
         self._calls: set[asyncio.Task[None]] = set()
@@ -124,7 +121,10 @@ class AsyncProducer:
         unique_key: str = "",
         queue_id: int | None = None,
     ) -> AsyncHandle:
-        """Take a message for sending; waits while ``max_in_flight`` batches are not answered."""
+        """Take a message for sending.
+
+        It waits while ``max_in_flight`` batches are not answered, and sooner if the writer answers slowly.
+        """
         self._home.check()
         queue_count = 0 if queue_id is not None else await self._client.queue_count(topic)
         monotonic = self._client.clock.monotonic
@@ -175,9 +175,9 @@ class AsyncProducer:
 
     async def close(self, timeout_s: float | None = None) -> None:
         """Flush, then stop sending; closing twice does nothing. Raises as `flush` does."""
-        if self._refusing:
+        if self._is_closed:
             return
-        self._refusing = True
+        self._is_closed = self._refusing = True
         await self._announce(())
         try:
             await self.flush(timeout_s)
@@ -212,6 +212,7 @@ class AsyncProducer:
         """Make one attempt to have a batch stored, and send what is due then."""
         attempts, clock = batch.attempts, self._client.clock
         assert attempts is not None
+        await self._announce(())  # there may be room now
         try:
             stub = self._client.stub(wire.PRODUCE_BATCH, "iterators")
             answer = await stub(attempts.request(), timeout=attempts.answer_s())
@@ -222,7 +223,7 @@ class AsyncProducer:
                 self._client.forget_queue_count(batch.queue.topic)
         except (ClientClosed, grpc.aio.UsageError) as error:
             await self._end(ClientClosed(str(error)))
-        except PenstockError as error:
+        except Exception as error:  # noqa: BLE001  the batch has failed, and others may be sent
             self._state.refused(batch, error)
         else:
             self._state.answered(batch, answer, clock.monotonic())

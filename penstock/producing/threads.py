@@ -95,8 +95,9 @@ class Producer:
         self._due = threading.Condition(self._lock)  # for the thread: when the next batch is due
         self._looks_at = 0.0  # when the thread looks by itself what is due
         self._calls: set[Any] = set()
+        self._is_closed = False  # by its user
         self._refusing = False
-        self._closing = False
+        self._ending = False
         self._thread = threading.Thread(target=self._run, name="penstock-producer", daemon=True)
         self._thread.start()
 
@@ -127,10 +128,11 @@ class Producer:
         unique_key: str = "",
         queue_id: int | None = None,
     ) -> Handle:
-        """Take a message for sending; blocks while ``max_in_flight`` batches are not answered.
+        """Take a message for sending.
 
-        Without ``queue_id`` the topic's queues are taken in turn, a batch each. InvalidArgument is
-        raised at once for a message that breaks a rule.
+        It blocks while ``max_in_flight`` batches are not answered, and sooner if the writer answers slowly.
+        Without ``queue_id`` the topic's queues are taken in turn, a batch each. InvalidArgument is raised at
+        once for a message that breaks a rule.
         """
         self._home.check()
         queue_count = 0 if queue_id is not None else self._client.queue_count(topic)
@@ -181,9 +183,9 @@ class Producer:
         """Flush, then stop sending; closing twice does nothing. Raises as `flush` does."""
         self._home.check()
         with self._lock:
-            if self._refusing:
+            if self._is_closed:
                 return
-            self._refusing = True
+            self._is_closed = self._refusing = True
             self._changed.notify_all()
         try:
             self.flush(timeout_s)
@@ -194,7 +196,7 @@ class Producer:
     def _end(self, error: ClientClosed) -> None:
         """Send no more; what has no outcome has failed."""
         with self._lock:
-            self._refusing = self._closing = True
+            self._refusing = self._ending = True
             self._state.give_up(error)
             calls = list(self._calls)
             self._due.notify()
@@ -214,7 +216,7 @@ class Producer:
         while True:
             with self._lock:
                 while (batch := self._state.next_batch(monotonic())) is None:
-                    if self._closing:
+                    if self._ending:
                         return
                     now = monotonic()
                     due_s = self._state.next_due_s(now)
@@ -237,12 +239,13 @@ class Producer:
         try:
             stub = self._client.stub(wire.PRODUCE_BATCH, "iterators")
             call = stub.future(attempts.request(), timeout=attempts.answer_s())
-        except (ClientClosed, ValueError) as error:  # grpc: the channel was closed
-            self._end(ClientClosed(str(error)))
+        except ClientClosed as error:
+            self._end(error)
             return
-        except PenstockError as error:
+        except Exception as error:  # noqa: BLE001  the batch has failed, and others may be sent
             with self._lock:
                 self._state.refused(batch, error)
+                self._look(self._client.clock.monotonic())
                 self._changed.notify_all()
             return
         with self._lock:
@@ -255,17 +258,16 @@ class Producer:
         failure: grpc.RpcError | None = None
         try:
             answer = call.result()
-        except grpc.FutureCancelledError:
-            self._end(ClientClosed("the client was closed"))
+        except grpc.FutureCancelledError:  # by `_end`, which has decided what came of it
+            return
         except grpc.RpcError as error:
             failure = error
-        due = []
+        due, is_silent = [], False
         with self._lock:
             self._calls.discard(call)
             now = self._client.clock.monotonic()
             if failure is not None:
-                if self._state.failed(batch, failure, now):
-                    self._client.renew(wire.PRODUCE_BATCH, stub)
+                is_silent = self._state.failed(batch, failure, now)
                 if has_met_missing_queue(batch):
                     self._client.forget_queue_count(batch.queue.topic)
             elif answer is not None:
@@ -274,5 +276,7 @@ class Producer:
                 due.append(following)
             self._look(now)
             self._changed.notify_all()
+        if is_silent:
+            self._client.renew(wire.PRODUCE_BATCH, stub)
         for following in due:
             self._send(following)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from storage import modes
-from storage.files import libc
+from storage.files import libc, only_files
 from storage.files.protocol import (
     Buffer,
     ByteArray,
@@ -33,7 +33,7 @@ from storage.files.system.os_errors import checking_room
 from storage.files.system.os_file import PAGE_SIZE, OsFile, OsRegion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 __all__ = [
@@ -186,6 +186,16 @@ class OsFileSystem(FileSystem):
         except FileNotFoundError:
             return []
         return sorted(entries, key=attrgetter("name"))  # of many names in a tenth of the time
+
+    def only_files(
+        self, directory: Path, names: Sequence[str], length: int
+    ) -> list[only_files.OnlyFile | None]:
+        """Return the files of directories that have but one."""
+        try:
+            with self._opened_directory(directory) as descriptor, checking_room(directory):
+                return only_files.below(descriptor, names, length)
+        except FileNotFoundError:
+            return [None] * len(names)
 
     def status(self, path: Path) -> FileStatus:
         """Return what changes with a file or directory."""

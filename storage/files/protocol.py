@@ -10,12 +10,16 @@ left for opening or mapping (EMFILE, ENFILE, ENOMEM) ``StoreBusy``; the rest is 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+
+from storage.files.only_files import OnlyFile
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 NS_PER_MS: Final = 1_000_000
@@ -248,6 +252,12 @@ class FileSystem(ReadFileSystem, Protocol):
 
         Then a call raises OSError (ESTALE). Files that are open or mapped stay so.
         """
+
+    def only_files(
+        self, directory: Path, names: Sequence[str], length: int
+    ) -> list[OnlyFile | None]:
+        """Return of each directory below one its file, with up to ``length`` bytes; None without just one."""
+        ...
 
     def create(
         self, path: Path, size: int, *, allocate: bool, mode: int | None = None, head: Buffer = b""

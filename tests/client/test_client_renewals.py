@@ -11,7 +11,7 @@ from hand_clock import HandClock
 
 from penstock import wire
 from penstock.addresses import Addresses
-from penstock.channel import RETIRED_CHANNELS_MAX, RETIRED_S_MIN, ServiceChannels
+from penstock.channel import LANES, RETIRED_CHANNELS_MAX, RETIRED_S_MIN, ServiceChannels
 
 
 @pytest.fixture(name="clock")
@@ -51,6 +51,15 @@ def test_a_connection_is_renewed_once_for_all_calls_that_failed_on_it(
     channels.stub(wire.PRODUCE_BATCH)
     channels.renew(wire.PRODUCE_BATCH, other)
     assert channels.of("writer") is channel
+
+
+def test_calls_of_both_lanes_move_to_other_connections(channels: ServiceChannels) -> None:
+    """Whichever of them has no answer: the connection is shared."""
+    for silent in LANES:
+        before = [channels.stub(wire.PRODUCE, lane) for lane in LANES]
+        channels.renew(wire.PRODUCE, channels.stub(wire.PRODUCE, silent))
+        after = [channels.stub(wire.PRODUCE, lane) for lane in LANES]
+        assert not {*map(id, before)} & {*map(id, after)}
 
 
 @pytest.mark.parametrize(("call_s", "open_s"), [(1, RETIRED_S_MIN), (100, 200)])

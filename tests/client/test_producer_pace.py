@@ -69,7 +69,7 @@ def run(
 def test_a_producer_that_outruns_its_writer_loses_no_rate_and_waits_little(
     ordered: bool, queues: int, link_s: float
 ) -> None:
-    """The writer is kept busy, or the link as full as frames in flight allow, and nothing waits long."""
+    """The writer is kept busy, or the link as full as batches in flight allow, and nothing waits long."""
     options = ProducerOptions(ordered=ordered)
     drained = 50 * MIB
     got = run(options, seconds=3, link_s=link_s, drained=drained, offered=100 * MIB, queues=queues)
@@ -87,7 +87,7 @@ def test_a_producer_slower_than_its_writer_never_waits() -> None:
     assert got.p99_s < 0.015
 
 
-def test_a_frame_is_late_by_twice_the_shortest_time_seen_and_the_queueing_allowed() -> None:
+def test_a_batch_is_late_by_twice_the_shortest_time_seen_and_the_queueing_allowed() -> None:
     pace = Pace()
     pace.answered(1.0, 1.2)
     assert not pace.is_late(2.0, 2.4 + QUEUEING_S / 2)

@@ -16,6 +16,7 @@ import pytest
 from storage import modes
 from storage.files import libc
 from storage.files.filesystem import OsFile, OsFileSystem
+from storage.files.only_files import OnlyFile
 from storage.stopped.files import write_queue
 
 FILESYSTEM = OsFileSystem()
@@ -234,6 +235,47 @@ def test_a_task_makes_files_for_whom_the_job_has_made_their_directory(
     write_queue(work / "consumequeue" / "orders" / "0", 0, bytes(20), 200)
     made_by_it = {path.is_file(): stat.S_IMODE(path.stat().st_mode) for path in work.rglob("*")}
     assert made_by_it == {False: mode, True: of_file}
+
+
+LENGTH = 4096
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    for name, files in {
+        "none": {}, "one": {"f": b"abc"}, "two": {"f": b"a", "g": b"b"}, "empty": {"f": b""},
+        "long": {"f": bytes(range(256)) * 40},
+    }.items():  # fmt: skip
+        (tmp_path / name).mkdir()
+        for file, data in files.items():
+            (tmp_path / name / file).write_bytes(data)
+    (tmp_path / "deep" / "inner").mkdir(parents=True)
+    (tmp_path / "file").write_bytes(b"")
+    return tmp_path
+
+
+def test_only_directories_with_one_file_count(directory: Path) -> None:
+    names = ["none", "one", "two", "gone", "deep", "file", "empty"]
+    found = OsFileSystem().only_files(directory, names, LENGTH)
+    assert found == [
+        None, OnlyFile("f", 3, 3, b"abc"), None, None, None, None, OnlyFile("f", 0, 0, b""),
+    ]  # fmt: skip
+
+
+def test_data_after_a_hole_is_the_end(directory: Path) -> None:
+    path = directory / "one" / "f"
+    with path.open("r+b") as file:
+        file.truncate(1 << 24)
+        file.seek(1 << 20)
+        file.write(b"last")
+    (found,) = OsFileSystem().only_files(directory, ["one"], LENGTH)
+    assert found is not None
+    assert found.tail_position <= 1 << 20 < found.data_end
+    assert found.tail[(1 << 20) - found.tail_position :].startswith(b"last")
+
+
+def test_a_directory_that_is_gone_has_none(directory: Path) -> None:
+    assert OsFileSystem().only_files(directory / "gone", ["one"], LENGTH) == [None]
 
 
 def test_what_is_held_is_reached_by_name_only_where_it_was(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from engine_store import PASSING, small_config
 from penstock.batch import RecordBatch
 from storage import MessageStore
 from storage.files.filesystem import DirectoryEntry, OsFileSystem
+from storage.files.only_files import OnlyFile
 from storage.files.system.os_file import OsFile
 from storage.format.consume_entry import UNIT_SIZE
 from storage.queues import queue_files
@@ -35,6 +37,18 @@ class _Listings(OsFileSystem):
     def open(self, path: Path, *, writable: bool) -> OsFile:
         self.opened.append(path)
         return super().open(path, writable=writable)
+
+    def only_files(
+        self, directory: Path, names: Sequence[str], length: int
+    ) -> list[OnlyFile | None]:
+        found = super().only_files(directory, names, length)
+        self.listed += [directory / name for name in names]
+        self.opened += [
+            directory / name / file.name
+            for name, file in zip(names, found, strict=True)
+            if file is not None
+        ]
+        return found
 
     def list_directory(self, path: Path) -> list[DirectoryEntry]:
         self.listed.append(path)

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from storage.errors import StoreClosed
+from storage.files.only_files import OnlyFile
 from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.view.incarnations import Incarnations
 from storage.view.log.commit_log import CommitLogView
 from storage.view.queues.consume_queue import ConsumeQueueView
-from storage.view.queues.queue_files import QueueFiles
+from storage.view.queues.queue_files import HeadUnits, queue_head
 from storage.view.queues.rebuilt_units import is_confirmed
 from storage.view.queues.unit_search import mean_size
 from storage.view.queues.views import QueueViews
@@ -62,32 +63,41 @@ class Extents:
         """
         views = self._views
         extents = []
-        for topic, queue_id in queues:
+        for topic, queue_id, held in views.heads(queues):
             if not is_wanted():
                 raise StoreClosed("nobody waits for the queues any more")
-            extent = None
-            if not views.keeps(len(queues)) and views.find(topic, queue_id) is None:
-                extent = self._of_files(views.listed(topic, queue_id), topic, queue_id)
+            extent = self._of_head(topic, queue_id, held) if isinstance(held, OnlyFile) else None
             if extent is None:
                 with views.lent(topic, queue_id, among=len(queues)) as queue:
                     extent = self._of_view(queue, topic, queue_id)
             extents.append(extent)
         return extents
 
-    def _of_files(self, files: QueueFiles, topic: str, queue_id: int) -> QueueExtent | None:
-        """Return what a queue's files say, without a view; None if that takes a closer look."""
-        low, high = files.begin, files.end
-        if low >= high or topic.startswith(LIGHT_QUEUE_PREFIX):
+    def _of_head(self, topic: str, queue_id: int, file: OnlyFile) -> QueueExtent | None:
+        """Return what a queue's only file says; None if that takes a closer look."""
+        log = self._log
+        head = queue_head(file, log.visible_offset)
+        if (
+            head is None
+            or head.first.commit_offset < log.min_offset
+            or topic.startswith(LIGHT_QUEUE_PREFIX)
+            or (self._estimate_bytes and file.tail)
+        ):
             return None
-        first, last = files.unit(low), files.unit(high - 1)
-        for queue_offset, unit in ((low, first), (high - 1, last)):
-            if not is_confirmed(self._log, topic, queue_id, queue_offset, unit):
-                return None
-        mean = mean_size(files, low, high, SAMPLES) if self._estimate_bytes else 0.0
+        count = head.end - head.begin
+        if not is_confirmed(log, topic, queue_id, head.begin, head.first):
+            return None
+        if count > 1 and not is_confirmed(log, topic, queue_id, head.end - 1, head.last):
+            return None
+        mean = (
+            mean_size(HeadUnits(file, head).unit, head.begin, head.end, SAMPLES)
+            if self._estimate_bytes
+            else 0.0
+        )
         return self._extent(
-            topic, queue_id, low, high,
-            commit_range=(first.commit_offset, last.commit_offset + last.size),
-            approximate_bytes=int(mean * (high - low)),
+            topic, queue_id, head.begin, head.end,
+            commit_range=(head.first.commit_offset, head.last.commit_offset + head.last.size),
+            approximate_bytes=int(mean * count),
         )  # fmt: skip
 
     def _of_view(self, queue: ConsumeQueueView, topic: str, queue_id: int) -> QueueExtent:
@@ -101,7 +111,7 @@ class Extents:
         )
         if first is None or last is None:
             return self._extent(topic, queue_id, low, high)
-        mean = mean_size(queue, low, high, SAMPLES) if self._estimate_bytes else 0.0
+        mean = mean_size(queue.unit, low, high, SAMPLES) if self._estimate_bytes else 0.0
         return self._extent(
             topic, queue_id, low, high,
             commit_range=(first.commit_offset, last.commit_offset + last.size),

@@ -2,25 +2,30 @@
 
 Small reads find the ends, so of a queue behind a URL little is fetched. ``consume_queue`` is the other
 reading: mapped, and following a queue that grows.
+
+How far a queue in order goes is told by a look at the begin and the end of its one file, without a search
+(``queue_head``): no placeholders, units up to the end and zeros after it. All others take a search.
 """
 
 from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from storage.files.mapped_file_queue import FileEntry, list_trimmed_files
 from storage.format.consume_entry import LAYOUT, UNIT_SIZE
-from storage.format.names import LIGHT_QUEUE_PREFIX
+from storage.format.names import LIGHT_QUEUE_PREFIX, parse_file_name
 from storage.format.store_time import NO_TIME
+from storage.kernels.unit_order import visible_end
 from storage.view.queues.unit_search import (
     NO_UNIT,
     Unit,
@@ -28,11 +33,13 @@ from storage.view.queues.unit_search import (
     end_of_units,
     first_unit_at,
     mean_size,
+    unit_at,
 )
 from storage.view.queues.units import as_units
 
 if TYPE_CHECKING:
-    from storage.files.filesystem import ByteArray, ReadFileSystem
+    from storage.files.filesystem import ByteArray, FileSystem, ReadFileSystem
+    from storage.files.only_files import OnlyFile
     from storage.view.log.files import ListedLog
 
 UnitArray = npt.NDArray[np.void]
@@ -41,6 +48,8 @@ SAMPLES: Final = 64
 UNITS_MAX: Final = 8_192  # read at once
 BESIDE: Final = 2  # units that tell of those next to them
 UNITS_FIRST: Final = 64  # of a walk, which may end soon
+HEAD_BYTES: Final = 4096  # a page: most files have no more data
+QUEUES_AT_ONCE: Final = 256
 SETTLE_TRIES: Final = 3
 SETTLE_PAUSE_S: Final = 0.001
 
@@ -196,6 +205,60 @@ class QueueFiles:
                 return min(file.end_offset // UNIT_SIZE - 1, queue_offset)
         return -1
 
-    def mean_size(self, begin: int, end: int) -> float:
+    def mean_size(self.unit, begin: int, end: int) -> float:
         """Estimate the size of the records of ``[begin, end)`` from units spread over it."""
-        return mean_size(self, begin, end, SAMPLES)
+        return mean_size(self.unit, begin, end, SAMPLES)
+
+
+class QueueHead(NamedTuple):
+    """Queue offsets ``[begin, end)`` of a file, and the first and the last unit."""
+
+    begin: int
+    end: int
+    first: Unit
+    last: Unit
+
+
+def queue_head(file: OnlyFile | None, limit_commit_offset: int) -> QueueHead | None:
+    """Return where a queue's units of records that end at or before a limit are; None if that takes a search."""
+    start = None if file is None else parse_file_name(file.name)
+    if file is None or start is None or start % UNIT_SIZE:
+        return None
+    units = np.frombuffer(file.head, np.uint8)
+    first = unit_at(units, 0) if len(units) >= UNIT_SIZE else None
+    if first is None or first.is_prefill or first.size <= 0:
+        return None
+    index = 0
+    if file.tail:
+        index = -(-file.tail_position // UNIT_SIZE)
+        units = np.frombuffer(file.tail, np.uint8, offset=index * UNIT_SIZE - file.tail_position)
+    end = int(visible_end(units, 0, len(units) // UNIT_SIZE, limit_commit_offset))
+    if end == 0 or units[end * UNIT_SIZE :].any():
+        return None
+    begin = start // UNIT_SIZE
+    return QueueHead(begin, begin + index + end, first, unit_at(units, end - 1))
+
+
+def heads(
+    filesystem: FileSystem, directory: Path, queue_ids: Sequence[int]
+) -> Iterator[tuple[str, int, OnlyFile | None]]:
+    """Yield queues of a topic with the only file of each; None for one that has no file or more of them.
+
+    Of a file up to ``HEAD_BYTES`` are read at its begin, and as many at its end.
+    """
+    for begin in range(0, len(queue_ids), QUEUES_AT_ONCE):
+        some = queue_ids[begin : begin + QUEUES_AT_ONCE]
+        files = filesystem.only_files(directory, list(map(str, some)), HEAD_BYTES)
+        yield from zip(repeat(directory.name), some, files, strict=False)
+
+
+class HeadUnits:
+    """The units of a queue whose only file has no others than those at its head."""
+
+    def __init__(self, file: OnlyFile, head: QueueHead) -> None:
+        self._units = np.frombuffer(file.head, np.uint8)
+        self._begin = head.begin
+
+    def unit(self, queue_offset: int) -> Unit | None:
+        """Return one unit."""
+        return unit_at(self._units, queue_offset - self._begin)

@@ -150,7 +150,9 @@ def first_unit_at(units: UnitSource, begin: int, end: int, commit_offset: int) -
     return low
 
 
-def mean_size(units: UnitSource, begin: int, end: int, samples: int) -> float:
+def mean_size(
+    unit_of: Callable[[int], Unit | None], begin: int, end: int, samples: int
+) -> float:
     """Estimate the size of the records of ``[begin, end)`` from units spread over it; 0 without any.
 
     A size that is far above the others is not believed.
@@ -158,7 +160,7 @@ def mean_size(units: UnitSource, begin: int, end: int, samples: int) -> float:
     if begin >= end:
         return 0.0
     places = np.unique(np.linspace(begin, end - 1, min(samples, end - begin)).astype(np.int64))
-    found = [units.unit(place) for place in places.tolist()]
+    found = [unit_of(place) for place in places.tolist()]
     sizes = [unit.size for unit in found if unit and unit.size > 0 and not unit.is_prefill]
     if not sizes:
         return 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Final
 from storage.files import open_files
 from storage.view.layout import queues_of_topic, queues_on_disk
 from storage.view.queues.consume_queue import ConsumeQueueView
-from storage.view.queues.queue_files import QueueFiles
+from storage.view.queues.queue_files import heads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator
+    from collections.abc import Callable, Container, Iterator, Sequence
     from pathlib import Path
 
     from storage.files.filesystem import FileSystem
+    from storage.files.only_files import OnlyFile
     from storage.view.log.commit_log import CommitLogView
 
 QUEUES_MAX: Final = 4_096  # views kept; each may map some files, so less where few may be open
@@ -47,7 +48,6 @@ class QueueViews:
         self._directory = directory
         self._guard = threading.Lock()
         self._kept: OrderedDict[tuple[str, int], ConsumeQueueView] = OrderedDict()
-        self._listed: dict[tuple[str, int], tuple[int, QueueFiles]] = {}
         self._kept_max = open_files.at_most(QUEUES_MAX, share=8)
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueueView:
@@ -72,7 +72,8 @@ class QueueViews:
     @contextmanager
     def lent(self, topic: str, queue_id: int, *, among: int) -> Iterator[ConsumeQueueView]:
         """Lend the view of one queue among so many; where they are more than are kept, no other goes for it."""
-        kept = self.get(topic, queue_id) if self.keeps(among) else self.find(topic, queue_id)
+        few = among <= self._kept_max
+        kept = self.get(topic, queue_id) if few else self.find(topic, queue_id)
         if kept is not None:
             yield kept
             return
@@ -110,23 +111,21 @@ class QueueViews:
             and any(True for _ in queues_of_topic(self._filesystem, self._directory, entry.name))
         ]
 
-    def keeps(self, count: int) -> bool:
-        """Whether the views of so many queues can be kept at once."""
-        return count <= self._kept_max
+    def heads(
+        self, queues: Sequence[tuple[str, int]]
+    ) -> Iterator[tuple[str, int, ConsumeQueueView | OnlyFile | None]]:
+        """Yield queues with the view of each if it is kept, or else its only file.
 
-    def listed(self, topic: str, queue_id: int) -> QueueFiles:
-        """Return the files of one queue with the visible units; after the first look it is walked on from its end."""
-        key, log = (topic, queue_id), self._log
-        bounds = log.min_offset, log.visible_offset
-        known, queue = self._listed.get(key), None
-        if known is not None and known[0] == bounds[0]:
-            with suppress(FileNotFoundError):
-                queue = known[1].grown(*bounds)
-        if queue is None:
-            directory = self._directory / topic / str(queue_id)
-            queue = QueueFiles.open(self._filesystem, directory, *bounds)
-        self._listed[key] = bounds[0], queue
-        return queue
+        None for one that has no file or more of them, and for few queues: their views are to be kept.
+        """
+        if len(queues) <= self._kept_max:
+            yield from ((topic, queue_id, None) for topic, queue_id in queues)
+            return
+        for topic, of_topic in groupby(queues, key=itemgetter(0)):
+            queue_ids = [queue_id for _, queue_id in of_topic]
+            found = heads(self._filesystem, self._directory / topic, queue_ids)
+            for _, queue_id, file in found:
+                yield topic, queue_id, self.find(topic, queue_id) or file
 
     def is_on_disk(self, topic: str, queue_id: int) -> bool:
         """Whether a queue has a directory."""
@@ -147,7 +146,6 @@ class QueueViews:
         """
         with self._guard:
             self._kept.clear()
-            self._listed.clear()
 
     def close(self) -> None:
         """Let go of every view."""
