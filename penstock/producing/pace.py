@@ -18,7 +18,9 @@ class Pace:
     """The shortest time from sending a batch to its answer, and whether the oldest batch is late."""
 
     def __init__(self) -> None:
-        self._shortest_s = 0.0  # not measured: the first batches alone show how long an answer takes
+        self._shortest_s = (
+            0.0  # not measured: the first batches alone show how long an answer takes
+        )
         self._measured_at = float("-inf")
         self._drained_at: float | None = 0.0  # batches sent from then on are measured
 

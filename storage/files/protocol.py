@@ -18,7 +18,6 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-
 from storage.files.only_files import OnlyFile
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")

@@ -205,7 +205,7 @@ class QueueFiles:
                 return min(file.end_offset // UNIT_SIZE - 1, queue_offset)
         return -1
 
-    def mean_size(self.unit, begin: int, end: int) -> float:
+    def mean_size(self, begin: int, end: int) -> float:
         """Estimate the size of the records of ``[begin, end)`` from units spread over it."""
         return mean_size(self.unit, begin, end, SAMPLES)
 

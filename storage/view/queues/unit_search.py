@@ -150,9 +150,7 @@ def first_unit_at(units: UnitSource, begin: int, end: int, commit_offset: int) -
     return low
 
 
-def mean_size(
-    unit_of: Callable[[int], Unit | None], begin: int, end: int, samples: int
-) -> float:
+def mean_size(unit_of: Callable[[int], Unit | None], begin: int, end: int, samples: int) -> float:
     """Estimate the size of the records of ``[begin, end)`` from units spread over it; 0 without any.
 
     A size that is far above the others is not believed.
