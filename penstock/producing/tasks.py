@@ -91,7 +91,7 @@ class AsyncProducer:
         self._state = ProducerState(options, client.clock, client.retry, client.way_to)
         self._changed = asyncio.Condition()
         self._is_closed = False  # by its user
-        self._refusing = False
+        self._has_ended = False  # nothing is sent any more
         self._timer: asyncio.TimerHandle | None = None  # for the next batch that time makes due
         self._calls: set[asyncio.Task[None]] = set()
 
@@ -109,6 +109,10 @@ class AsyncProducer:
     def in_flight_count(self) -> int:
         """Batches sent and not answered yet."""
         return self._state.in_flight_count
+
+    @property
+    def _refuses(self) -> bool:
+        return self._is_closed or self._has_ended
 
     async def send(
         self,
@@ -133,10 +137,10 @@ class AsyncProducer:
             self._send_due()
             async with self._changed:
                 await self._changed.wait_for(
-                    lambda: self._state.has_room(monotonic()) or self._refusing
+                    lambda: self._state.has_room(monotonic()) or self._refuses
                 )
             now = monotonic()
-        if self._refusing:
+        if self._refuses:
             raise ClientClosed("the producer is closed")
         if queue_id is None:
             queue_id = self._state.choose_queue(topic, queue_count)
@@ -177,7 +181,7 @@ class AsyncProducer:
         """Flush, then stop sending; closing twice does nothing. Raises as `flush` does."""
         if self._is_closed:
             return
-        self._is_closed = self._refusing = True
+        self._is_closed = True
         await self._announce(())
         try:
             await self.flush(timeout_s)
@@ -186,7 +190,7 @@ class AsyncProducer:
 
     async def _end(self, error: ClientClosed) -> None:
         """Send no more; what has no outcome has failed."""
-        self._refusing = True
+        self._has_ended = True
         failed = self._state.give_up(error)
         if self._timer is not None:
             self._timer.cancel()

@@ -96,8 +96,7 @@ class Producer:
         self._looks_at = 0.0  # when the thread looks by itself what is due
         self._calls: set[Any] = set()
         self._is_closed = False  # by its user
-        self._refusing = False
-        self._ending = False
+        self._has_ended = False  # nothing is sent any more
         self._thread = threading.Thread(target=self._run, name="penstock-producer", daemon=True)
         self._thread.start()
 
@@ -116,6 +115,10 @@ class Producer:
         """Batches sent and not answered yet."""
         with self._lock:
             return self._state.in_flight_count
+
+    @property
+    def _refuses(self) -> bool:
+        return self._is_closed or self._has_ended
 
     def send(
         self,
@@ -141,10 +144,10 @@ class Producer:
             now = monotonic()
             if not self._state.has_room(now):
                 self._look(now)
-                while not (self._state.has_room(monotonic()) or self._refusing):
+                while not (self._state.has_room(monotonic()) or self._refuses):
                     self._changed.wait()
                 now = monotonic()
-            if self._refusing:
+            if self._refuses:
                 raise ClientClosed("the producer is closed")
             if queue_id is None:
                 queue_id = self._state.choose_queue(topic, queue_count)
@@ -185,7 +188,7 @@ class Producer:
         with self._lock:
             if self._is_closed:
                 return
-            self._is_closed = self._refusing = True
+            self._is_closed = True
             self._changed.notify_all()
         try:
             self.flush(timeout_s)
@@ -196,7 +199,7 @@ class Producer:
     def _end(self, error: ClientClosed) -> None:
         """Send no more; what has no outcome has failed."""
         with self._lock:
-            self._refusing = self._ending = True
+            self._has_ended = True
             self._state.give_up(error)
             calls = list(self._calls)
             self._due.notify()
@@ -216,7 +219,7 @@ class Producer:
         while True:
             with self._lock:
                 while (batch := self._state.next_batch(monotonic())) is None:
-                    if self._ending:
+                    if self._has_ended:
                         return
                     now = monotonic()
                     due_s = self._state.next_due_s(now)
@@ -254,7 +257,6 @@ class Producer:
 
     def _answered(self, batch: ProducerBatch, stub: Any, call: Any) -> None:
         """Take in what became of an attempt, and send what is due now."""
-        answer: Any = None
         failure: grpc.RpcError | None = None
         try:
             answer = call.result()
@@ -270,7 +272,7 @@ class Producer:
                 is_silent = self._state.failed(batch, failure, now)
                 if has_met_missing_queue(batch):
                     self._client.forget_queue_count(batch.queue.topic)
-            elif answer is not None:
+            else:
                 self._state.answered(batch, answer, now)
             while (following := self._state.next_batch(now)) is not None:
                 due.append(following)
