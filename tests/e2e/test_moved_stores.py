@@ -93,10 +93,10 @@ def test_a_renamed_store_ends_writing_and_keeps_what_was_acknowledged(
             until(lambda: bool(producing.refusals), 30)
         assert isinstance(producing.refusals[0], FailedPrecondition)
         assert "was renamed or removed" in str(producing.refusals[0])
-        with pytest.raises(PenstockError):
-            client.create_topic("made-later", queues=1)
         writer = client.addresses.writer
         until(lambda: health(writer) == health_pb2.HealthCheckResponse.NOT_SERVING)
+        with pytest.raises(PenstockError):
+            client.create_topic("made-later", queues=1)
     assert not store.exists()
     with services(moved, "--flush-mode", mode) as (client, _):
         found = numbers_in(client)
