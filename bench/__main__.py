@@ -15,29 +15,23 @@ from typing import Any, Final
 
 import grpc
 
-from bench import append, kernels, leases, memory, produce, producer, pull, restart, secure, timers
+from bench import append, kernels, leases, produce, producer, pull, restart, scrub, secure, trickle
 from bench.figures import Figure, keep, show
-from bench.gateway import idle_clients, pushed
-from bench.latency import trickle
-from bench.upkeep import scrub, scrub_beside_load
 from penstock.errors import PenstockError
 
 RESULTS: Final = Path(__file__).parent / "results"
 Run = Callable[..., list[Figure]]
-BENCHES: Final[Mapping[str, Sequence[Run]]] = {
-    "append": [append.run],
-    "produce": [produce.run],
-    "producer": [producer.run],
-    "pull": [pull.run],
-    "secure": [secure.run],
-    "lease": [leases.run],
-    "timers": [timers.run],
-    "gateway": [idle_clients.run, pushed.run],
-    "kernels": [kernels.run],
-    "restart": [restart.run],
-    "memory": [memory.run],
-    "trickle": [trickle.run],
-    "scrub": [scrub.run, scrub_beside_load.run],
+BENCHES: Final[Mapping[str, Run]] = {
+    "append": append.run,
+    "produce": produce.run,
+    "producer": producer.run,
+    "pull": pull.run,
+    "secure": secure.run,
+    "lease": leases.run,
+    "kernels": kernels.run,
+    "restart": restart.run,
+    "trickle": trickle.run,
+    "scrub": scrub.run,
 }
 QUICK: Final[Mapping[Run, Mapping[str, Any]]] = {
     append.run: {"rounds": 7, "batches": 256, "long_rounds": 1, "long_seconds": 2},
@@ -46,15 +40,10 @@ QUICK: Final[Mapping[Run, Mapping[str, Any]]] = {
     pull.run: {"rounds": 3},
     secure.run: {"rounds": 3},
     leases.run: {"rounds": 3},
-    timers.run: {"count": 500_000, "deliver": 50_000, "seconds": 2},
-    idle_clients.run: {"clients": 200, "seconds": 10},
-    pushed.run: {"rounds": 1, "seconds": 2},
     kernels.run: {"rounds": 3},
     restart.run: {"gib": 0.25, "rounds": 1},
-    memory.run: {"settle_seconds": 1},
     trickle.run: {"rounds": 1, "seconds": 2},
     scrub.run: {"rounds": 3},
-    scrub_beside_load.run: {"rounds": 3},
 }
 
 
@@ -71,11 +60,11 @@ def run(
         begin = time.perf_counter()
         print(f"{name} ...", end=" ", flush=True)
         try:
-            for each in BENCHES[name]:
-                options = dict(QUICK[each]) if quick else {}
-                if "directory" in inspect.signature(each).parameters:
-                    options["directory"] = directory
-                figures += each(**options)
+            each = BENCHES[name]
+            options = dict(QUICK[each]) if quick else {}
+            if "directory" in inspect.signature(each).parameters:
+                options["directory"] = directory
+            figures += each(**options)
         except (RuntimeError, OSError, AssertionError, grpc.RpcError, PenstockError) as error:
             failures[name] = f"{type(error).__name__}: {error}"
             print(f"FAILED: {failures[name]}", flush=True)

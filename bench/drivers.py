@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 import grpc
 
 from bench.figures import Figure, beside
-from penstock.errors import PenstockError, ResourceExhausted, from_failure, from_rpc_error
+from penstock.errors import ResourceExhausted, from_rpc_error
 from penstock.v1 import writer_pb2
 
 ROUNDS: Final = 15
@@ -82,13 +82,6 @@ def for_seconds(requests: Sequence[bytes], seconds: float) -> Iterator[bytes]:
         yield request
 
 
-def _delay_s(error: PenstockError) -> float:
-    """Return after how long a refused request is sent again. Raises the error if it is not to be."""
-    if not isinstance(error, ResourceExhausted) or not error.retry_delay_ms:
-        raise error
-    return error.retry_delay_ms / 1000
-
-
 async def time_unary(
     channel: Any, method: str, requests: Iterable[bytes], *, in_flight: int
 ) -> Rate:
@@ -109,9 +102,11 @@ async def time_unary(
                     answer = await call(request)
                     break
                 except grpc.aio.AioRpcError as error:
-                    delay_s = _delay_s(from_rpc_error(error))
+                    refusal = from_rpc_error(error)
+                    if not isinstance(refusal, ResourceExhausted) or not refusal.retry_delay_ms:
+                        raise refusal from error
                 refused += 1
-                await asyncio.sleep(delay_s)
+                await asyncio.sleep(refusal.retry_delay_ms / 1000)
             results = writer_pb2.ProduceResponse.FromString(answer).results
             if not results:
                 raise RuntimeError("a call was answered and stored nothing")
@@ -126,8 +121,8 @@ async def time_sink(channel: Any, method: str, frames: Iterable[bytes], *, in_fl
     """Return messages stored per second, as a stream's ProduceStreamResponses say.
 
     At most ``in_flight`` frames are unanswered. A frame refused with a delay is sent again after it,
-    and counts when it is stored. Raises PenstockError for any other refusal, RuntimeError for an
-    answer that is neither, or that is missing.
+    and counts when it is stored. Raises RuntimeError for any other refusal, and for an answer that is
+    neither, or that is missing.
     """
     return await _Sink(channel.stream_stream(method)(), frames, in_flight).run()
 
@@ -191,7 +186,9 @@ class _Sink:
     def _take(self, answer: writer_pb2.FrameOutcome) -> None:
         frame = self._unanswered.popleft()
         if answer.HasField("failure"):
-            self._again_at = time.perf_counter() + _delay_s(from_failure(answer.failure))
+            if not answer.failure.retry_delay_ms:
+                raise RuntimeError(f"a frame was refused: {answer.failure.message}")
+            self._again_at = time.perf_counter() + answer.failure.retry_delay_ms / 1000
             self._again.append(frame)
             self._refused += 1
             return
@@ -229,20 +226,6 @@ def service(name: str, store: Path, *options: str) -> AbstractContextManager[tup
     return process(f"services.{name}", "--store", str(store), "--listen", "127.0.0.1:0", *options)
 
 
-def reader_with_gateway(store: Path, writer: str) -> AbstractContextManager[tuple[str, int]]:
-    """Run the reader as ``penstock serve`` does; give the address of the gateway's port, and the process id."""
-    ports = [
-        "--listen",
-        "127.0.0.1:0",
-        "--gateway-listen",
-        "127.0.0.1:0",
-        "--writer-address",
-        writer,
-    ]
-    arguments = [sys.executable, "-m", "services.reader", "--store", str(store), *ports]
-    return command(arguments, says="gateway serves on")
-
-
 @contextmanager
 def command(arguments: Sequence[str], *, says: str) -> Iterator[tuple[str, int]]:
     """Run a command until the end; give the address in the line that says so, and its process id."""
@@ -267,11 +250,3 @@ def scratch_store() -> Iterator[Path]:
     """Give a directory for a store, removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:
         yield Path(directory) / "store"
-
-
-def resident_mib(process_id: int) -> float:
-    """Return the resident memory of a process in MiB."""
-    for line in Path(f"/proc/{process_id}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) / 1024
-    raise RuntimeError(f"no process {process_id}")

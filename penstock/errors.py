@@ -16,7 +16,6 @@ from storage.errors import PicklableError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from penstock.v1 import common_pb2
     from storage.message import Damage, UncoveredRange
 
 _DETAILS_KEY: Final = "grpc-status-details-bin"
@@ -26,7 +25,6 @@ _NO_CONNECTION: Final = (  # grpc's words before anything is sent
     "errors resolving ",
     "DNS resolution failed",
 )
-_CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 
 
 class PenstockError(PicklableError):
@@ -411,19 +409,6 @@ def from_rpc_error(error: RpcError) -> PenstockError:
         if key == _DETAILS_KEY and isinstance(value, bytes):
             status.MergeFromString(value)
     return _build(error.code(), error.details() or "", status)
-
-
-def from_failure(failure: common_pb2.Failure) -> PenstockError:
-    """Return the exception for one refused frame of a produce stream."""
-    code = _CODES.get(failure.code, grpc.StatusCode.UNKNOWN)
-    kind = _BY_REASON.get(failure.reason) or _BY_CODE.get(code, ServiceFailed)
-    return kind(
-        failure.message,
-        code=code,
-        reason=failure.reason,
-        record_index=failure.record_index,
-        retry_delay_ms=failure.retry_delay_ms,
-    )
 
 
 def _build(code: grpc.StatusCode, message: str, status: status_pb2.Status) -> PenstockError:

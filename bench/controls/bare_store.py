@@ -1,7 +1,7 @@
 """The writer's and the reader's methods on the services' transport, where nothing is checked or stored.
 
 What a client reaches here bounds what it can reach on Penstock (``python -m bench.peers --peer bare``,
-``bench.latency.trickle``). Records have one size. The argument is the port.
+``bench.trickle``). Records have one size. The argument is the port.
 """
 
 from __future__ import annotations

@@ -11,9 +11,7 @@ from fake_penstock import FakePenstock, rich_status
 import penstock
 from penstock import Client, errors
 from penstock.calls.call import produce_error
-from penstock.v1 import common_pb2
 from services.rpc import status as service_status
-from services.wire import failure_of
 from storage import errors as store_errors
 
 CASES = {
@@ -56,17 +54,6 @@ def test_what_the_services_refuse_with_arrives_as_the_right_exception(
         assert caught.value.retry_delay_ms == error.retry_delay_ms
 
 
-@pytest.mark.parametrize("error", CASES, ids=lambda error: type(error).__name__)
-def test_a_refused_frame_of_a_stream_raises_the_same_family(error: store_errors.StoreError) -> None:
-    """A frame's failure has less detail, never another meaning."""
-    raised = errors.from_failure(failure_of(error))
-
-    assert (raised.code, raised.reason) == (
-        service_status.code_of(error), service_status.reason_of(error),
-    )  # fmt: skip
-    assert isinstance(raised, (CASES[error], CASES[error].__mro__[1]))
-
-
 @pytest.mark.parametrize("code", list(grpc.StatusCode)[1:], ids=lambda code: code.name)
 def test_every_status_without_details_has_an_exception(
     fake: FakePenstock, code: grpc.StatusCode
@@ -107,11 +94,6 @@ def test_what_this_side_gives_up_is_cancelled_and_what_the_service_cancels_is_un
     refused = failed("CANCELLED")
     assert isinstance(refused, errors.Unavailable) and not refused.never_taken
     assert refused.code is grpc.StatusCode.CANCELLED
-
-
-def test_an_unknown_code_in_a_frame_is_a_failure_of_the_service() -> None:
-    """Codes of the future do not crash the producer."""
-    assert isinstance(errors.from_failure(common_pb2.Failure(code=99)), errors.ServiceFailed)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The scrub alone: how much of a store one core checks: ``python -m bench.upkeep.scrub``.
+"""The scrub alone: how much of a store one core checks: ``python -m bench.scrub``.
 
 A store of records of 1 KiB in eight queues is read as a running writer reads it, without its rests: log,
 checksums, and the units of the queues. The limit is the same files read past the page cache, with nothing

@@ -1,16 +1,15 @@
-"""The producer of ``bench.latency.trickle``: so many messages a second, one a call, each with its time."""
+"""The producer of ``bench.trickle``: so many messages a second, one a call, each with its time."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import time
 from typing import Any, Final
 
 import grpc
 
-from bench import drivers
+from bench import drivers, produce
 from penstock.v1 import common_pb2, writer_pb2
 from services import loops
 
@@ -25,19 +24,13 @@ def sent_at_s(body: bytes | memoryview) -> float:
     return int.from_bytes(body[:_TIME_BYTES], "little") / 1e9
 
 
-async def send(
-    address: str, method: str, topic: str, *, queues: int, per_second: int, count: int
-) -> None:
-    """Send messages to the queues in turn, each at its time unless too many are unanswered.
-
-    Prints how long each call took, in ms.
-    """
+async def send(address: str, topic: str, *, queues: int, per_second: int, count: int) -> None:
+    """Send messages to the queues in turn, each at its time unless too many are unanswered."""
     async with grpc.aio.insecure_channel(address, drivers.CLIENT_OPTIONS) as channel:
         calls: Any = channel  # bytes in, bytes out
-        call = calls.unary_unary(method)
+        call = calls.unary_unary(produce.UNARY)
         pending: set[asyncio.Task[Any]] = set()
         failures: list[BaseException] = []
-        taken_ms: list[float] = []
 
         async def one(number: int) -> None:
             message = common_pb2.Message(
@@ -48,10 +41,8 @@ async def send(
                 tag="new",
             )
             request = writer_pb2.ProduceRequest(messages=[message])
-            began_s = time.monotonic()
             try:
                 await call(request.SerializeToString(), timeout=10)
-                taken_ms.append((time.monotonic() - began_s) * 1e3)
             except grpc.RpcError as error:
                 failures.append(error)
 
@@ -69,18 +60,10 @@ async def send(
         await asyncio.gather(*pending)
         if failures:
             raise failures[0]
-        print(json.dumps([round(each, 3) for each in taken_ms]), flush=True)
 
 
 if __name__ == "__main__":
-    _address, _method, _topic, _queues, _per_second, _count = sys.argv[1:]
+    _address, _topic, _queues, _per_second, _count = sys.argv[1:]
     loops.run(
-        send(
-            _address,
-            _method,
-            _topic,
-            queues=int(_queues),
-            per_second=int(_per_second),
-            count=int(_count),
-        )
+        send(_address, _topic, queues=int(_queues), per_second=int(_per_second), count=int(_count))
     )

@@ -1,6 +1,6 @@
 """A quiet system: 1,000 single messages a second, one a call, and a consumer that follows.
 
-The producer is a process of its own (``bench.latency.paced_producer``), the consumer is this one; each
+The producer is a process of its own (``bench.paced_producer``), the consumer is this one; each
 message carries when it was sent. Counted are the processor seconds of writer, reader and indexer, once
 the writer has warmed its files, and the time from the call to the record in the consumer's hands. The
 control is one bare server for the same calls, which hands each record on to the stream: what gRPC costs
@@ -10,7 +10,6 @@ where nothing is stored, indexed or shared.
 from __future__ import annotations
 
 import asyncio
-import json
 import statistics
 import sys
 import time
@@ -21,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from bench import drivers
 from bench.figures import Figure, beside, command
-from bench.latency.paced_producer import BODY_BYTES, sent_at_s
+from bench.paced_producer import BODY_BYTES, sent_at_s
 from bench.resident import cpu_seconds, wait_until_warmed
 from penstock import AsyncClient
 from services import loops
@@ -36,7 +35,6 @@ ROUNDS: Final = 3
 FEW: Final = 200  # messages that are not counted: the first of each process
 CPU_WANTED_S: Final = 2.0  # for 5,000 messages
 P99_WANTED_MS: Final = 5.0
-PRODUCE: Final = "/penstock.v1.Writer/Produce"
 _SERVICES: Final = ("writer", "reader", "indexer")
 
 
@@ -70,26 +68,22 @@ async def follow_queues(client: AsyncClient) -> AsyncIterator[bytes]:
 async def time_round(
     bodies: AsyncIterator[bytes],
     address: str,
-    method: str,
     processes: Mapping[str, int],
     *,
     queues: int,
     count: int,
-    per_second: int = PER_SECOND,
-    calls_ms: list[float] | None = None,
 ) -> Round:
     """Have ``count`` messages sent after a few that do not count, and follow them.
 
-    ``calls_ms`` gets how long each of the producer's calls took.
     Raises RuntimeError if the producer fails, or a message does not come within 10 s.
     """
     producer = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bench.latency.paced_producer", address, method, TOPIC,
-        str(queues), str(per_second), str(FEW + count), stdout=asyncio.subprocess.PIPE,
+        sys.executable, "-m", "bench.paced_producer", address, TOPIC,
+        str(queues), str(PER_SECOND), str(FEW + count),
     )  # fmt: skip
     taken_ms: list[float] = []
     before: dict[str, float] = {}
-    async with asyncio.timeout(10 + (FEW + count) / per_second * 3):
+    async with asyncio.timeout(10 + (FEW + count) / PER_SECOND * 3):
         for number in range(FEW + count):
             body = await anext(bodies)
             if number < FEW:
@@ -98,11 +92,8 @@ async def time_round(
                 before = {name: cpu_seconds([process_id]) for name, process_id in processes.items()}
             taken_ms.append((time.monotonic() - sent_at_s(body)) * 1e3)
         used = {name: cpu_seconds([each]) - before[name] for name, each in processes.items()}
-        printed, _ = await producer.communicate()
-        if producer.returncode:
+        if await producer.wait():
             raise RuntimeError("the producer failed")
-        if calls_ms is not None:
-            calls_ms += json.loads(printed)
     parts = statistics.quantiles(taken_ms, n=100)
     return Round(used, parts[49], parts[98])
 
@@ -134,14 +125,14 @@ async def _ours(count: int, *, streams: bool) -> Round:
                 await asyncio.to_thread(wait_until_warmed, log, config.commit_log_file_size)
             bodies = follow_stream(client) if streams else follow_queues(client)
             processes = {name: process_id for name, (_, process_id) in running.items()}
-            return await time_round(bodies, writer, PRODUCE, processes, queues=queues, count=count)
+            return await time_round(bodies, writer, processes, queues=queues, count=count)
 
 
 async def _control(count: int) -> Round:
     with drivers.process("bench.controls.bare_store") as (address, process_id):
         async with AsyncClient(reader=address) as client:
             return await time_round(
-                follow_stream(client), address, PRODUCE, {"control": process_id},
+                follow_stream(client), address, {"control": process_id},
                 queues=1, count=count,
             )  # fmt: skip
 

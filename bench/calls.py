@@ -1,4 +1,4 @@
-"""What a unary call costs on each server that the services have: ``python -m bench.rpc.calls``.
+"""What a unary call costs on each server that the services have: ``python -m bench.calls``.
 
 Both answer with the same bytes, and have the same options, event loop and client. Counted is the server's
 processor time, since the client, in Python, is the slower side.

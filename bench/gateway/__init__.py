@@ -1,1 +1,0 @@
-"""Benches of the gateway: what RocketMQ's own clients cost it."""

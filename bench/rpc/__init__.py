@@ -1,1 +1,0 @@
-"""What the server under each service costs."""

@@ -1,1 +1,0 @@
-"""Benches of what a store does by itself."""
