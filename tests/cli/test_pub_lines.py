@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import grpc
 import pytest
-from fake_penstock import FakePenstock, rich_status
+from faulty_penstock import FaultyPenstock, rich_status
 from hypothesis import given
 from hypothesis import strategies as st
 from run_cli import json_lines, penstock
@@ -18,39 +18,46 @@ from cli.failures import CommandFailed, ExitCode
 from cli.line_ranges import LineRanges
 from cli.pub_lines import Outgoing, send_lines
 from cli.session import Session
+from services.testing import RunningStore, running_store
 
 BODIES = [b"%d" % n * 600_000 for n in range(1, 6)]  # two do not fit into one batch
 READ_ONLY = rich_status(grpc.StatusCode.FAILED_PRECONDITION, "a sync failed")
 FORGOTTEN = rich_status(grpc.StatusCode.ABORTED, "not known any more")
 
 
-@pytest.fixture(name="fake")
-def _fake() -> Iterator[FakePenstock]:
-    fake = FakePenstock()
-    fake.store.topics["orders"] = 1
-    yield fake
-    fake.stop()
+@pytest.fixture(name="running", scope="module")
+def _running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningStore]:
+    with running_store(tmp_path_factory.mktemp("running") / "store") as store:
+        yield store
 
 
-def pub(fake: FakePenstock, *arguments: str) -> Result:
-    addresses = [f"--{name}={address}" for name, address in fake.addresses.items()]
+@pytest.fixture(name="faulty")
+def _faulty(running: RunningStore) -> Iterator[FaultyPenstock]:
+    faulty = FaultyPenstock(running)
+    faulty.direct.create_topic("orders", queues=1)
+    yield faulty
+    faulty.close()
+
+
+def pub(faulty: FaultyPenstock, *arguments: str) -> Result:
+    addresses = [f"--{name}={address}" for name, address in faulty.addresses.items()]
     lines = ("pub", "orders", "--queue", "0", "--lines", "-")
     return penstock(*addresses, *lines, *arguments, stdin=b"\n".join(BODIES))
 
 
-def test_a_connection_that_breaks_costs_nothing(fake: FakePenstock) -> None:
+def test_a_connection_that_breaks_costs_nothing(faulty: FaultyPenstock) -> None:
     """Lines are stored, and the answer is lost: each line is there once."""
-    fake.store.answers_lost["ProduceBatch"] = 2
-    result = pub(fake, "--json")
+    faulty.answers_lost["ProduceBatch"] = 2
+    result = pub(faulty, "--json")
 
     assert result.exit_code == ExitCode.DONE, result.stderr
     assert json_lines(result)[0]["stored"] == 5
-    assert fake.store.bodies("orders", 0) == BODIES
+    assert faulty.bodies("orders", 0) == BODIES
 
 
 @pytest.mark.parametrize("option", ["--lines", "--json-lines"])
-def test_lines_of_a_closed_stdin_are_refused(fake: FakePenstock, option: str) -> None:
-    writer = f"--writer={fake.addresses['writer']}"
+def test_lines_of_a_closed_stdin_are_refused(faulty: FaultyPenstock, option: str) -> None:
+    writer = f"--writer={faulty.addresses['writer']}"
     program = [sys.executable, "-m", "cli.main", writer, "pub", "orders", option, "-"]
     done = subprocess.run(
         ["sh", "-c", 'exec "$@" <&-', "sh", *program], capture_output=True, text=True, check=False
@@ -60,10 +67,10 @@ def test_lines_of_a_closed_stdin_are_refused(fake: FakePenstock, option: str) ->
     assert done.stderr == "penstock: stdin is closed: nothing can be read from -\n"
 
 
-def test_lines_of_which_nobody_knows_are_named(fake: FakePenstock) -> None:
+def test_lines_of_which_nobody_knows_are_named(faulty: FaultyPenstock) -> None:
     """The writer forgot what became of line 2: it alone is in doubt."""
-    fake.store.faults["ProduceBatch"].extend([None, FORGOTTEN])
-    broken = pub(fake, "--json")
+    faulty.faults["ProduceBatch"].extend([None, FORGOTTEN])
+    broken = pub(faulty, "--json")
 
     assert broken.exit_code == ExitCode.UNREACHABLE
     assert len(broken.stderr.splitlines()) == 1
@@ -73,23 +80,23 @@ def test_lines_of_which_nobody_knows_are_named(fake: FakePenstock) -> None:
     assert (told["first_not_acknowledged"], told["unknown_lines"]) == (2, "2")
 
 
-def test_what_is_certainly_not_stored_can_be_sent_again(fake: FakePenstock) -> None:
+def test_what_is_certainly_not_stored_can_be_sent_again(faulty: FaultyPenstock) -> None:
     """After a refusal the lines it names are those missing: sent again each is there once."""
-    fake.store.faults["ProduceBatch"].extend([None, READ_ONLY])
-    refused = pub(fake, "--json")
+    faulty.faults["ProduceBatch"].extend([None, READ_ONLY])
+    refused = pub(faulty, "--json")
     told = json_lines(refused)[0]
 
     assert refused.exit_code == ExitCode.REFUSED
     assert told["first_not_acknowledged"] == 2
     assert f"send again: --only {told['not_stored_lines']}\n" in refused.stderr
     assert told["unknown_lines"] == ""
-    assert len(fake.store.bodies("orders", 0)) == told["stored"] < len(BODIES)
-    again = pub(fake, "--only", told["not_stored_lines"])
+    assert len(faulty.bodies("orders", 0)) == told["stored"] < len(BODIES)
+    again = pub(faulty, "--only", told["not_stored_lines"])
     assert again.exit_code == ExitCode.DONE, again.stderr
-    assert sorted(fake.store.bodies("orders", 0)) == BODIES
+    assert sorted(faulty.bodies("orders", 0)) == BODIES
 
 
-def test_an_interrupted_run_says_how_to_go_on(fake: FakePenstock) -> None:
+def test_an_interrupted_run_says_how_to_go_on(faulty: FaultyPenstock) -> None:
     """Ctrl-C: what was sent has its outcome, and the rest is named by its first line."""
 
     def lines() -> Iterator[tuple[int, Outgoing]]:
@@ -97,7 +104,7 @@ def test_an_interrupted_run_says_how_to_go_on(fake: FakePenstock) -> None:
         yield 2, Outgoing(b"b", queue_id=0)
         raise KeyboardInterrupt
 
-    session = Session(**fake.addresses)
+    session = Session(**faulty.addresses)
     with session.client() as client, pytest.raises(CommandFailed) as stopped:
         send_lines(session, client, "orders", lines())
 
@@ -105,7 +112,7 @@ def test_an_interrupted_run_says_how_to_go_on(fake: FakePenstock) -> None:
     assert str(stopped.value) == (
         "interrupted; 2 lines sent, 2 stored; not stored, send again: --only 3-"
     )
-    assert fake.store.bodies("orders", 0) == [b"a", b"b"]
+    assert faulty.bodies("orders", 0) == [b"a", b"b"]
 
 
 @given(st.sets(st.integers(1, 60)))

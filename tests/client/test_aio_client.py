@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 import pytest
-from fake_penstock import FakePenstock, rich_status
+from faulty_penstock import FaultyPenstock, rich_status
 
 from penstock import (
     AsyncClient,
@@ -62,10 +62,10 @@ def surface(kind: type) -> dict[str, list[tuple[str, object, object]] | None]:
 
 
 async def test_waiting_for_an_outcome_can_be_bounded(
-    aclient: AsyncClient, fake: FakePenstock
+    aclient: AsyncClient, faulty: FaultyPenstock
 ) -> None:
     """The message is on its way all the same, and its outcome is there later."""
-    fake.store.answers_wait.clear()
+    faulty.answers_wait.clear()
     async with aclient.producer(linger_ms=0) as producer:
         handle = await producer.send("orders", b"pen", queue_id=0)
         with pytest.raises(DeadlineExceeded):
@@ -73,16 +73,16 @@ async def test_waiting_for_an_outcome_can_be_bounded(
         with pytest.raises(DeadlineExceeded):
             await producer.flush(timeout_s=0.05)
         assert not handle.done
-        fake.store.answers_wait.set()
+        faulty.answers_wait.set()
         await producer.flush(timeout_s=30)
 
         assert (await handle.result(timeout_s=0)).queue_offset == 0
         assert await handle.exception() is None
 
 
-async def test_send_waits_at_the_bound(aclient: AsyncClient, fake: FakePenstock) -> None:
+async def test_send_waits_at_the_bound(aclient: AsyncClient, faulty: FaultyPenstock) -> None:
     """The writer withholds its answers: at most three batches go out, and sending stops."""
-    fake.store.answers_wait.clear()
+    faulty.answers_wait.clear()
     body = b"x" * (10 << 10)
     sent = []
 
@@ -93,42 +93,42 @@ async def test_send_waits_at_the_bound(aclient: AsyncClient, fake: FakePenstock)
 
     task = asyncio.create_task(send())
     async with asyncio.timeout(30):
-        while fake.store.batches_unanswered_max < 3:
+        while faulty.batches_unanswered_max < 3:
             await asyncio.sleep(0.01)
     await asyncio.sleep(0.3)
     held = len(sent)
     assert not task.done()
-    fake.store.answers_wait.set()
+    faulty.answers_wait.set()
     await asyncio.wait_for(task, 60)
 
     assert held <= 30
-    assert fake.store.batches_unanswered_max == 3
-    assert len(fake.store.log) == 600
+    assert faulty.batches_unanswered_max == 3
+    assert faulty.stored_count() == 600
 
 
 async def test_a_batch_is_sent_again_after_a_refusal_and_a_lost_answer(
-    aclient: AsyncClient, fake: FakePenstock
+    aclient: AsyncClient, faulty: FaultyPenstock
 ) -> None:
-    fake.store.fail_next(
+    faulty.fail_next(
         "ProduceBatch", rich_status(grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", retry_delay_ms=20)
     )
-    fake.store.answers_lost["ProduceBatch"] = 1
+    faulty.answers_lost["ProduceBatch"] = 1
     async with aclient.producer(linger_ms=0) as producer:
         stored = await (await producer.send("orders", b"pen", queue_id=0))
 
     assert stored.repeated
-    assert fake.store.bodies("orders", 0) == [b"pen"]
+    assert faulty.bodies("orders", 0) == [b"pen"]
 
 
 async def test_what_a_closed_client_leaves_undone_is_raised_at_the_close(
-    aclient: AsyncClient, fake: FakePenstock
+    aclient: AsyncClient, faulty: FaultyPenstock
 ) -> None:
     producer = aclient.producer(linger_ms=0)
     await (await producer.send("orders", b"a", queue_id=0))
-    fake.store.answers_wait.clear()
+    faulty.answers_wait.clear()
     handle = await producer.send("orders", b"b", queue_id=0)
     await aclient.close()
-    fake.store.answers_wait.set()
+    faulty.answers_wait.set()
 
     assert isinstance(await handle.exception(), UnknownOutcome)
     with pytest.raises(DeliveryFailed):

@@ -1,4 +1,4 @@
-"""Single calls of the synchronous client against fake services."""
+"""Single calls of the synchronous client against services whose calls meet faults."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 import pytest
-from fake_penstock import FakePenstock, rich_status
+from faulty_penstock import FaultyPenstock, rich_status
 
 from penstock import (
     Client,
@@ -31,10 +31,10 @@ BUSY = rich_status(grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", retry_delay_ms=5)
 def test_a_query_by_key_pages_and_leaves_out_what_only_shares_the_hash(client: Client) -> None:
     """Every record with the key comes once, newest first over several pages; a collision does not."""
     for n in range(10):
-        client.produce("orders", b"%d" % n, queue_id=0, keys=["k", f"n{n}"])
-        client.produce("orders", b"other", queue_id=0, keys=["z"], properties={"collides": "k"})
+        client.produce("orders", b"%d" % n, queue_id=0, keys=["Aa", f"n{n}"])
+        client.produce("orders", b"other", queue_id=0, keys=["BB"])  # of the same Java hash
 
-    found = client.query_by_key("orders", "k", page_size=3)
+    found = client.query_by_key("orders", "Aa", page_size=3)
 
     assert [record.body for record in found] == [b"%d" % n for n in reversed(range(10))]
     assert found.indexed_offset > 0
@@ -42,23 +42,23 @@ def test_a_query_by_key_pages_and_leaves_out_what_only_shares_the_hash(client: C
 
 
 def test_wait_ready_returns_when_all_serve_and_names_the_one_that_does_not(
-    client: Client, fake: FakePenstock
+    client: Client, faulty: FaultyPenstock
 ) -> None:
     """The health of each service counts, not only an open port."""
     client.wait_ready(30)
-    fake.health.set("penstock.v1.Reader", 2)
+    faulty.health.set("penstock.v1.Reader", 2)
 
     with pytest.raises(Unavailable, match=r"reader.*not serving"):
         client.wait_ready(1)
 
 
-def test_wait_ready_outlasts_a_service_that_starts_late(fake: FakePenstock) -> None:
+def test_wait_ready_outlasts_a_service_that_starts_late(faulty: FaultyPenstock) -> None:
     """A refused connection is waited out."""
-    fake.stop()
-    with Client(**fake.addresses) as client:
+    faulty.stop()
+    with Client(**faulty.addresses) as client:
         with pytest.raises(Unavailable):
             client.wait_ready(0.2)
-        fake.start()
+        faulty.start()
         client.wait_ready(10)
 
 
@@ -68,7 +68,7 @@ def test_wait_ready_outlasts_a_service_that_starts_late(fake: FakePenstock) -> N
         ("Pull", lambda c: c.pull("orders", 0, 0)),
         ("QueryByKey", lambda c: list(c.query_by_key("orders", "k"))),
         ("QueryOffset", lambda c: c.offset("orders", 0)),
-        ("CommitOffset", lambda c: c.commit_offset("g", "orders", 0, 1)),
+        ("CommitOffset", lambda c: c.commit_offset("g", "orders", 0, 0)),
         ("FetchOffsets", lambda c: c.offsets("g")),
         ("ListGroups", lambda c: c.groups()),
         ("ListTopics", lambda c: c.topics()),
@@ -77,14 +77,14 @@ def test_wait_ready_outlasts_a_service_that_starts_late(fake: FakePenstock) -> N
     ],
 )
 def test_a_call_that_may_be_repeated_is_repeated_when_the_service_is_away(
-    client: Client, fake: FakePenstock, method: str, call: object
+    client: Client, faulty: FaultyPenstock, method: str, call: object
 ) -> None:
     """Two failures are outlasted; the third attempt succeeds."""
-    fake.store.fail_next(method, UNAVAILABLE, times=2)
+    faulty.fail_next(method, UNAVAILABLE, times=2)
 
     call(client)  # type: ignore[operator]
 
-    assert fake.store.calls[method] == 3
+    assert faulty.calls[method] == 3
 
 
 @pytest.mark.parametrize(
@@ -95,17 +95,17 @@ def test_a_call_that_may_be_repeated_is_repeated_when_the_service_is_away(
     ],
 )
 def test_a_call_that_may_not_be_repeated_is_made_once(
-    client: Client, fake: FakePenstock, method: str, call: object, error: type[Exception]
+    client: Client, faulty: FaultyPenstock, method: str, call: object, error: type[Exception]
 ) -> None:
     """One attempt, then the error."""
-    fake.store.fail_next(method, UNAVAILABLE)
+    faulty.fail_next(method, UNAVAILABLE)
 
     with pytest.raises(error) as caught:
         call(client)  # type: ignore[operator]
 
-    assert fake.store.calls[method] == 1
+    assert faulty.calls[method] == 1
     assert caught.value.code is grpc.StatusCode.UNAVAILABLE  # type: ignore[attr-defined]
-    assert fake.store.log == []
+    assert faulty.stored_count() == 0
 
 
 PRODUCES = [
@@ -122,85 +122,85 @@ def one_record() -> RecordBatch:
 
 @pytest.mark.parametrize(("method", "produce"), PRODUCES)
 def test_a_produce_whose_answer_is_lost_is_sent_again_and_stored_once(
-    client: Client, fake: FakePenstock, method: str, produce: Callable[..., object]
+    client: Client, faulty: FaultyPenstock, method: str, produce: Callable[..., object]
 ) -> None:
     """The same sequence each time; only the first is sent as the first."""
-    fake.store.answers_lost[method] = 2
+    faulty.answers_lost[method] = 2
 
     produce(client)
     produce(client)
 
-    assert fake.store.calls[method] == 4
-    assert fake.store.bodies("orders", 0) == [b"x", b"x"]
-    assert len({request.producer_id for request in fake.store.requests}) == 1
-    assert [request.sequence for request in fake.store.requests] == [1, 1, 1, 2]
-    assert [request.age_ms > 0 for request in fake.store.requests] == [False, True, True, False]
+    assert faulty.calls[method] == 4
+    assert faulty.bodies("orders", 0) == [b"x", b"x"]
+    assert len({request.producer_id for request in faulty.requests}) == 1
+    assert [request.sequence for request in faulty.requests] == [1, 1, 1, 2]
+    assert [request.age_ms > 0 for request in faulty.requests] == [False, True, True, False]
 
 
 def test_the_result_says_whether_an_earlier_attempt_had_stored_it(
-    client: Client, fake: FakePenstock
+    client: Client, faulty: FaultyPenstock
 ) -> None:
     """Of a message, of a batch, and of what a producer sends."""
     for lost in (0, 1):
-        fake.store.answers_lost["Produce"] = fake.store.answers_lost["ProduceBatch"] = lost
+        faulty.answers_lost["Produce"] = faulty.answers_lost["ProduceBatch"] = lost
         stored = client.produce("orders", b"x", queue_id=0)
         many = client.produce_many([Message("orders", b"x", queue_id=0) for _ in range(2)])
         placed = client.produce_batch(one_record())
-        fake.store.answers_lost["ProduceBatch"] = lost
+        faulty.answers_lost["ProduceBatch"] = lost
         with client.producer() as producer:
             handle = producer.send("orders", b"x", queue_id=1)
         assert [stored.repeated, placed.repeated, handle.result().repeated] == [bool(lost)] * 3
         assert [each.repeated for each in many] == [False, False]
-    assert len(fake.store.log) == 10
+    assert faulty.stored_count() == 10
 
 
 @pytest.mark.parametrize(("method", "produce"), PRODUCES)
 def test_an_unknown_outcome_has_a_token_by_which_the_same_call_finds_out(
-    fake: FakePenstock, method: str, produce: Callable[..., object]
+    faulty: FaultyPenstock, method: str, produce: Callable[..., object]
 ) -> None:
     """When nobody has answered in all the time there was; another client may ask, too."""
-    fake.store.answers_lost[method] = 10_000
-    with Client(**fake.addresses, timeout_s=1) as client:
+    faulty.answers_lost[method] = 10_000
+    with Client(**faulty.addresses, timeout_s=1) as client:
         client.wait_ready(30)
         with pytest.raises(UnknownOutcome, match="token=") as caught:
             produce(client)
-    fake.store.answers_lost[method] = 0
+    faulty.answers_lost[method] = 0
 
     cause = caught.value.__cause__
     assert isinstance(cause, Unavailable)
     assert isinstance(cause.__cause__, grpc.RpcError)
-    with Client(**fake.addresses) as client:
+    with Client(**faulty.addresses) as client:
         produce(client, token=caught.value.token)
         produce(client, token=caught.value.token)
-    assert fake.store.bodies("orders", 0) == [b"x"]
-    assert fake.store.requests[-1].age_ms > 0
+    assert faulty.bodies("orders", 0) == [b"x"]
+    assert faulty.requests[-1].age_ms > 0
 
 
 def test_what_the_writer_forgot_is_unknown_and_has_no_token(
-    client: Client, fake: FakePenstock
+    client: Client, faulty: FaultyPenstock
 ) -> None:
-    fake.store.fail_next("Produce", rich_status(grpc.StatusCode.ABORTED, "not known any more"))
+    faulty.fail_next("Produce", rich_status(grpc.StatusCode.ABORTED, "not known any more"))
 
     with pytest.raises(UnknownOutcome, match="not known any more") as caught:
         client.produce("orders", b"x", queue_id=0)
 
     assert caught.value.token == ""
-    assert fake.store.calls["Produce"] == 1
+    assert faulty.calls["Produce"] == 1
 
 
 def test_a_refusal_after_a_lost_answer_does_not_say_that_nothing_is_stored(
-    client: Client, fake: FakePenstock
+    client: Client, faulty: FaultyPenstock
 ) -> None:
     """The writer has stored it, and cannot say so any more: its disk has failed."""
-    fake.store.answers_lost["Produce"] = 1
+    faulty.answers_lost["Produce"] = 1
     failed = rich_status(grpc.StatusCode.FAILED_PRECONDITION, "read-only")
-    fake.store.faults["Produce"].extend([None, failed])  # type: ignore[list-item]
+    faulty.faults["Produce"].extend([None, failed])  # type: ignore[list-item]
 
     with pytest.raises(UnknownOutcome, match="read-only") as caught:
         client.produce("orders", b"x", queue_id=0)
 
     client.produce("orders", b"x", queue_id=0, token=caught.value.token)
-    assert fake.store.bodies("orders", 0) == [b"x"]
+    assert faulty.bodies("orders", 0) == [b"x"]
 
 
 @pytest.mark.parametrize("token", ["x", "1-1", "0-1-1", "1-0-1", "8000000000000000-1-1", "1-1-x"])
@@ -212,54 +212,57 @@ def test_a_token_that_is_none_is_refused(client: Client, token: str) -> None:
 
 
 def test_a_refused_produce_is_repeated_after_the_delay_that_the_writer_names(
-    client: Client, fake: FakePenstock
+    client: Client, faulty: FaultyPenstock
 ) -> None:
     """RESOURCE_EXHAUSTED means not stored, so it is stored once in the end."""
-    fake.store.fail_next("Produce", BUSY, times=3)
+    faulty.fail_next("Produce", BUSY, times=3)
 
     client.produce("orders", b"x", queue_id=0)
 
-    assert fake.store.calls["Produce"] == 4
-    assert len(fake.store.log) == 1
+    assert faulty.calls["Produce"] == 4
+    assert faulty.stored_count() == 1
 
 
-def test_a_refusal_without_a_delay_is_not_repeated(client: Client, fake: FakePenstock) -> None:
+def test_a_refusal_without_a_delay_is_not_repeated(client: Client, faulty: FaultyPenstock) -> None:
     """A message too large for the transport is such a refusal."""
-    fake.store.fail_next("Produce", rich_status(grpc.StatusCode.RESOURCE_EXHAUSTED, "too large"))
+    faulty.fail_next("Produce", rich_status(grpc.StatusCode.RESOURCE_EXHAUSTED, "too large"))
 
     with pytest.raises(ResourceExhausted):
         client.produce("orders", b"x", queue_id=0)
 
-    assert fake.store.calls["Produce"] == 1
+    assert faulty.calls["Produce"] == 1
 
 
-def test_retries_end_at_the_deadline(fake: FakePenstock) -> None:
+def test_retries_end_at_the_deadline(faulty: FaultyPenstock) -> None:
     """The last error is raised, and in time."""
-    fake.store.fail_next("Produce", BUSY, times=1000)
-    with Client(**fake.addresses, timeout_s=1) as client:
+    faulty.fail_next("Produce", BUSY, times=1000)
+    with Client(**faulty.addresses, timeout_s=1) as client:
         client.wait_ready(30)
         with pytest.raises(ResourceExhausted):
             client.produce("orders", b"x", queue_id=0)
 
 
-def test_a_deadline_that_passes_is_an_error_of_its_own(client: Client, fake: FakePenstock) -> None:
+def test_a_deadline_that_passes_is_an_error_of_its_own(
+    client: Client, faulty: FaultyPenstock
+) -> None:
     """A lock held by the store makes the service too slow."""
-    with fake.store.lock, pytest.raises(DeadlineExceeded):
+    with faulty.lock, pytest.raises(DeadlineExceeded):
         client.pull("orders", 0, 0, timeout_s=0.1)
 
 
 def test_a_long_poll_gets_its_wait_on_top_of_the_timeout(client: Client) -> None:
     """Waiting for longer than ``timeout_s`` is not a failure."""
     client.wait_ready(30)
-    result = client.pull("orders", 0, 0, wait_ms=1_200, timeout_s=1)
+    client.produce("orders", b"x", queue_id=0)
+    result = client.pull("orders", 0, 1, wait_ms=1_200, timeout_s=1)
 
     assert result.status is PullStatus.OFFSET_OVERFLOW_ONE
     assert len(result.records) == 0
 
 
-def test_a_closed_client_says_so(fake: FakePenstock) -> None:
+def test_a_closed_client_says_so(faulty: FaultyPenstock) -> None:
     """No call goes out any more, and closing again is harmless."""
-    client = Client(**fake.addresses)
+    client = Client(**faulty.addresses)
     client.topics()
     client.close()
     client.close()

@@ -1,4 +1,4 @@
-"""Iterating over queues and topics against a fake reader."""
+"""Iterating over queues and topics against a reader whose calls meet faults."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 import grpc
 import pytest
-from fake_penstock import FakePenstock, rich_status
+from faulty_penstock import FaultyPenstock, rich_status
 from real_processes import until
 
 from penstock import Client, Damage, DataLoss, OffsetOutOfRange
@@ -81,24 +81,24 @@ def test_a_group_s_offset_goes_before_the_start_asked_for(client: Client) -> Non
 
 
 def test_the_next_answer_comes_while_records_are_handed_out(
-    client: Client, fake: FakePenstock
+    client: Client, faulty: FaultyPenstock
 ) -> None:
     """One record is asked for, and two or three pulls are made: what is not asked for is bounded."""
-    fake.store.pull_records_max = 7
+    faulty.pull_records_max = 7
     fill(client, 70)
     with client.consume("orders", queues=[0], follow=False) as consumer:
         next(consumer)
-        until(lambda: fake.store.calls["Pull"] >= 2)
+        until(lambda: faulty.calls["Pull"] >= 2)
         time.sleep(0.1)
-        assert fake.store.calls["Pull"] <= 3
+        assert faulty.calls["Pull"] <= 3
         assert [record.queue_offset for record in consumer] == list(range(1, 70))
 
 
-def test_a_pull_ahead_that_fails_is_made_again(client: Client, fake: FakePenstock) -> None:
-    fake.store.pull_records_max = 7
+def test_a_pull_ahead_that_fails_is_made_again(client: Client, faulty: FaultyPenstock) -> None:
+    faulty.pull_records_max = 7
     fill(client, 30)
     away = rich_status(grpc.StatusCode.UNAVAILABLE, "away")
-    fake.store.faults["Pull"].extend([None, away])  # type: ignore[list-item]
+    faulty.faults["Pull"].extend([None, away])  # type: ignore[list-item]
     records = client.consume("orders", queues=[0], follow=False)
     assert [record.queue_offset for record in records] == list(range(30))
 
@@ -114,7 +114,7 @@ def test_a_tag_filters_and_progress_covers_what_was_filtered_out(client: Client)
     assert [o.queue_offset for o in client.offsets("g")] == [6]
 
 
-def test_following_gives_records_as_they_come(client: Client, fake: FakePenstock) -> None:
+def test_following_gives_records_as_they_come(client: Client, faulty: FaultyPenstock) -> None:
     """The iterator waits at the end and wakes for each new record, on any queue."""
     consumer = client.consume("orders", follow=True)
     got: list[bytes] = []
@@ -133,20 +133,20 @@ def test_following_gives_records_as_they_come(client: Client, fake: FakePenstock
     thread.join(60)
 
     assert sorted(got) == [b"%d" % n for n in range(6)]
-    assert fake.store.calls["Pull"] < 30  # long polls, not a busy loop
+    assert faulty.calls["Pull"] < 30  # long polls, not a busy loop
     consumer.close()
 
 
 def test_a_damaged_record_is_raised_and_can_be_gone_past(
-    client: Client, fake: FakePenstock
+    client: Client, faulty: FaultyPenstock
 ) -> None:
     """The error stands in the record's place, says where to go on, and iterating on does so."""
     fill(client, 6)
-    fake.store.damaged["orders", 0, 2] = "body CRC"
+    faulty.damage("orders", 0, 2)
     consumer = client.consume("orders", group="g", queues=[0], follow=False)
     seen = [next(consumer).queue_offset, next(consumer).queue_offset]
 
-    with pytest.raises(DataLoss, match="body CRC") as caught:
+    with pytest.raises(DataLoss, match="body does not match its CRC") as caught:
         next(consumer)
 
     assert caught.value.next_offset == 3
@@ -160,11 +160,11 @@ def test_a_damaged_record_is_raised_and_can_be_gone_past(
 
 
 def test_a_consumer_that_stops_at_damage_does_not_commit_past_it(
-    client: Client, fake: FakePenstock
+    client: Client, faulty: FaultyPenstock
 ) -> None:
     """The next consumer of the group meets the damaged record again."""
     fill(client, 4)
-    fake.store.damaged["orders", 0, 2] = "body CRC"
+    faulty.damage("orders", 0, 2)
     with (
         pytest.raises(DataLoss),
         client.consume("orders", group="g", queues=[0], follow=False) as consumer,
@@ -175,12 +175,12 @@ def test_a_consumer_that_stops_at_damage_does_not_commit_past_it(
 
 
 def test_damaged_records_are_skipped_through_the_callback(
-    client: Client, fake: FakePenstock
+    client: Client, faulty: FaultyPenstock
 ) -> None:
     """Each is reported once, in its place, and the others are returned."""
     fill(client, 5)
-    fake.store.damaged["orders", 0, 0] = "magic"
-    fake.store.damaged["orders", 0, 4] = "body CRC"
+    faulty.damage("orders", 0, 0)
+    faulty.damage("orders", 0, 4)
     told: list[tuple[str, int, int]] = []
 
     def skip(topic: str, queue_id: int, damage: Damage) -> None:
@@ -195,8 +195,7 @@ def test_damaged_records_are_skipped_through_the_callback(
 def test_an_offset_beyond_the_end_is_reported(client: Client) -> None:
     """As after the loss of a log's tail; going on starts at the end."""
     fill(client, 3)
-    client.commit_offset("g", "orders", 0, 50)
-    consumer = client.consume("orders", group="g", queues=[0], follow=False)
+    consumer = client.consume("orders", queues=[0], start=50, follow=False)
 
     with pytest.raises(OffsetOutOfRange) as caught:
         next(consumer)
@@ -206,14 +205,14 @@ def test_an_offset_beyond_the_end_is_reported(client: Client) -> None:
 
 
 def test_a_following_consumer_outlasts_a_restart_of_the_reader(
-    client: Client, fake: FakePenstock
+    client: Client, faulty: FaultyPenstock
 ) -> None:
     """Connections are cut in the middle; no record is lost or doubled."""
     fill(client, 3)
     consumer = client.consume("orders", queues=[0], follow=True)
     seen = [next(consumer).queue_offset for _ in range(3)]
-    fake.stop()
-    fake.start()
+    faulty.stop()
+    faulty.start()
     client.wait_ready(30)  # a produce over the connection that was cut would be of unknown outcome
     fill(client, 3)
 
@@ -224,14 +223,14 @@ def test_a_following_consumer_outlasts_a_restart_of_the_reader(
 
 
 def test_a_consumer_that_does_not_follow_gives_up_in_the_end(
-    client: Client, fake: FakePenstock
+    client: Client, faulty: FaultyPenstock
 ) -> None:
     """It raises the reader's error once its timeout is over."""
     client.produce("orders", b"x", queue_id=0)
-    with Client(**fake.addresses, timeout_s=1) as client:
+    with Client(**faulty.addresses, timeout_s=1) as client:
         client.wait_ready(30)
         consumer = client.consume("orders", queues=[0], follow=False)
-        fake.store.fail_next("Pull", rich_status(grpc.StatusCode.UNAVAILABLE, "away"), times=10**4)
+        faulty.fail_next("Pull", rich_status(grpc.StatusCode.UNAVAILABLE, "away"), times=10**4)
         from penstock import Unavailable
 
         with pytest.raises(Unavailable, match="away"):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from fake_penstock import FakePenstock, rich_status
+from faulty_penstock import FaultyPenstock, rich_status
 
 import penstock
 from penstock import Client, errors
@@ -32,13 +32,13 @@ CASES = {
 
 @pytest.mark.parametrize("error", CASES, ids=lambda error: type(error).__name__)
 def test_what_the_services_refuse_with_arrives_as_the_right_exception(
-    fake: FakePenstock, error: store_errors.StoreError
+    faulty: FaultyPenstock, error: store_errors.StoreError
 ) -> None:
     """Class, code, message, reason, field, index and delay survive the wire."""
     status = service_status.status_of(error, "request-1")
-    fake.store.fail_next("CreateTopic", status)
+    faulty.fail_next("CreateTopic", status)
 
-    with Client(**fake.addresses) as client, pytest.raises(errors.PenstockError) as caught:
+    with Client(**faulty.addresses) as client, pytest.raises(errors.PenstockError) as caught:
         client.create_topic("t")
 
     assert type(caught.value) is CASES[error]
@@ -56,12 +56,12 @@ def test_what_the_services_refuse_with_arrives_as_the_right_exception(
 
 @pytest.mark.parametrize("code", list(grpc.StatusCode)[1:], ids=lambda code: code.name)
 def test_every_status_without_details_has_an_exception(
-    fake: FakePenstock, code: grpc.StatusCode
+    faulty: FaultyPenstock, code: grpc.StatusCode
 ) -> None:
     """As a proxy or the transport itself would send it."""
-    fake.store.fail_next("CreateTopic", rich_status(code, "why"))
+    faulty.fail_next("CreateTopic", rich_status(code, "why"))
 
-    with Client(**fake.addresses) as client, pytest.raises(errors.PenstockError) as caught:
+    with Client(**faulty.addresses) as client, pytest.raises(errors.PenstockError) as caught:
         client.create_topic("t")
 
     assert caught.value.code is code
@@ -70,17 +70,19 @@ def test_every_status_without_details_has_an_exception(
 
 
 @pytest.mark.parametrize("is_safe", [True, False])
-def test_a_call_that_the_service_cancels_is_made_again(fake: FakePenstock, is_safe: bool) -> None:
+def test_a_call_that_the_service_cancels_is_made_again(
+    faulty: FaultyPenstock, is_safe: bool
+) -> None:
     """gRPC cancels new calls of a server while too many wait there."""
     name = "ListTopics" if is_safe else "Produce"
-    fake.store.fail_next(name, rich_status(grpc.StatusCode.CANCELLED, "CANCELLED"), times=2)
-    with Client(**fake.addresses) as client:
+    faulty.fail_next(name, rich_status(grpc.StatusCode.CANCELLED, "CANCELLED"), times=2)
+    with Client(**faulty.addresses) as client:
         client.create_topic("t", queues=1)
         if is_safe:
             assert [topic.name for topic in client.topics()] == ["orders", "t"]
         else:
             assert client.produce("t", b"once", queue_id=0).queue_offset == 0
-    assert len(fake.store.log) == (not is_safe)
+    assert faulty.stored_count() == (not is_safe)
 
 
 def test_what_this_side_gives_up_is_cancelled_and_what_the_service_cancels_is_unavailable() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import grpc
 import pytest
-from fake_penstock import FakePenstock
+from faulty_penstock import FaultyPenstock
 from hand_clock import HandClock
 
 from penstock import wire
@@ -20,8 +20,8 @@ def _clock() -> HandClock:
 
 
 @pytest.fixture(name="channels")
-def _channels(clock: HandClock, fake: FakePenstock) -> Any:
-    channels = ServiceChannels(Addresses(*[fake.address] * 3), clock)
+def _channels(clock: HandClock, faulty: FaultyPenstock) -> Any:
+    channels = ServiceChannels(Addresses(*[faulty.address] * 3), clock)
     yield channels
     channels.close()
 

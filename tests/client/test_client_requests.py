@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
-from fake_penstock import FakePenstock, rich_status
+from faulty_penstock import FaultyPenstock, rich_status
 
 from penstock import (
     Client,
@@ -52,7 +52,7 @@ def test_a_client_sends_what_services_take_by_default() -> None:
     ],
 )
 def test_what_no_request_can_hold_names_its_field(
-    client: Client, fake: FakePenstock, field: str, call: Callable[[Client], Any]
+    client: Client, faulty: FaultyPenstock, field: str, call: Callable[[Client], Any]
 ) -> None:
     with pytest.raises(InvalidArgument) as caught:
         call(client)
@@ -60,7 +60,7 @@ def test_what_no_request_can_hold_names_its_field(
     assert caught.value.field == field
     assert field in caught.value.message
     assert len(caught.value.message) < 300
-    assert not fake.store.calls
+    assert not faulty.calls
 
 
 @pytest.mark.parametrize(
@@ -110,16 +110,16 @@ NO_TIMES: list[Any] = [
     ],
 )
 def test_a_time_or_a_place_that_is_none_names_its_field(
-    client: Client, fake: FakePenstock, field: str, call: Callable[[Client, Any], Any]
+    client: Client, faulty: FaultyPenstock, field: str, call: Callable[[Client, Any], Any]
 ) -> None:
     """Also where a group has an offset, and nothing is asked of a service."""
     client.commit_offset("g", "orders", 0, 0)
-    asked = sum(fake.store.calls.values())
+    asked = sum(faulty.calls.values())
     for value in NO_TIMES:
         with pytest.raises(InvalidArgument, match=f"^{field}: ") as caught:
             call(client, value)
         assert caught.value.field == field
-    assert sum(fake.store.calls.values()) == asked
+    assert sum(faulty.calls.values()) == asked
 
 
 def test_a_group_is_not_reset_to_a_time_that_is_none(client: Client) -> None:
@@ -142,7 +142,7 @@ def test_a_datetime_is_its_own_millisecond() -> None:
 
 
 def test_a_message_too_large_for_a_request_leaves_the_others_alone(
-    client: Client, fake: FakePenstock
+    client: Client, faulty: FaultyPenstock
 ) -> None:
     with client.producer() as producer:
         before = producer.send("orders", b"before", queue_id=0)
@@ -154,18 +154,18 @@ def test_a_message_too_large_for_a_request_leaves_the_others_alone(
 
     assert before.exception() is None
     assert after.exception() is None
-    assert fake.store.bodies("orders", 0) == [b"before", b"after"]
+    assert faulty.bodies("orders", 0) == [b"before", b"after"]
 
 
-def test_a_client_of_a_service_with_another_limit_takes_that_limit(fake: FakePenstock) -> None:
-    with Client(**fake.addresses, request_bytes_max=100) as client:
+def test_a_client_of_a_service_with_another_limit_takes_that_limit(faulty: FaultyPenstock) -> None:
+    with Client(**faulty.addresses, request_bytes_max=100) as client:
         with pytest.raises(InvalidArgument, match="most is 100"):
             client.produce("orders", b"x" * 100)
         assert client.produce("orders", b"x" * 10).queue_offset == 0
 
 
-def test_a_produce_that_was_never_sent_is_not_of_unknown_outcome(fake: FakePenstock) -> None:
-    reader = fake.addresses["reader"]
+def test_a_produce_that_was_never_sent_is_not_of_unknown_outcome(faulty: FaultyPenstock) -> None:
+    reader = faulty.addresses["reader"]
     with socket.socket() as unused:  # bound and not listening: connections are refused
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
@@ -174,10 +174,10 @@ def test_a_produce_that_was_never_sent_is_not_of_unknown_outcome(fake: FakePenst
             client.produce("orders", b"x")
 
 
-def test_where_nobody_listens_a_call_may_be_given_less_time(fake: FakePenstock) -> None:
+def test_where_nobody_listens_a_call_may_be_given_less_time(faulty: FaultyPenstock) -> None:
     """A service that answers, if only that it is away, has the whole timeout."""
     soon = RetryPolicy(unreachable_s_max=0.2)
-    nobody = {**fake.addresses, "writer": "127.0.0.1:1"}
+    nobody = {**faulty.addresses, "writer": "127.0.0.1:1"}
     with Client(**nobody, timeout_s=60, retry=soon) as client:
         began = time.monotonic()
         with pytest.raises(Unavailable, match="refused"):
@@ -189,12 +189,12 @@ def test_where_nobody_listens_a_call_may_be_given_less_time(fake: FakePenstock) 
 
 @pytest.mark.parametrize("reason", ["DRAINING", "STORE_CLOSED", ""])
 def test_a_produce_that_a_stopping_writer_turned_away_is_sent_again(
-    client: Client, fake: FakePenstock, reason: str
+    client: Client, faulty: FaultyPenstock, reason: str
 ) -> None:
     """As for the first time where it says that it is stopping; without a reason it may have stored it."""
     status = rich_status(grpc.StatusCode.UNAVAILABLE, "stopping", reason=reason)
-    fake.store.fail_next("Produce", status)
+    faulty.fail_next("Produce", status)
 
     client.produce("orders", b"x", queue_id=0)
-    assert fake.store.bodies("orders", 0) == [b"x"]
-    assert [request.age_ms > 0 for request in fake.store.requests] == [not reason]
+    assert faulty.bodies("orders", 0) == [b"x"]
+    assert [request.age_ms > 0 for request in faulty.requests] == [not reason]

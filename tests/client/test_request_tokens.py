@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 import pytest
-from fake_penstock import FakePenstock, rich_status
+from faulty_penstock import FaultyPenstock, rich_status
 
 from penstock import (
     Client,
@@ -218,16 +218,16 @@ def test_a_process_that_was_forked_is_another_producer() -> None:
 
 @pytest.mark.parametrize("as_stream", [False, True])
 def test_the_client_goes_on_as_another_producer_after_an_unknown_outcome(
-    fake: FakePenstock, as_stream: bool
+    faulty: FaultyPenstock, as_stream: bool
 ) -> None:
-    fake.store.answers_lost["Produce"] = 10_000
-    with Client(**fake.addresses, timeout_s=1) as client:
+    faulty.answers_lost["Produce"] = 10_000
+    with Client(**faulty.addresses, timeout_s=1) as client:
         client.wait_ready(30)
         if as_stream:
             producer = client.producer(delivery_timeout_s=1, linger_ms=0)
-            fake.store.answers_lost["ProduceBatch"] = 10_000
+            faulty.answers_lost["ProduceBatch"] = 10_000
             error = producer.send("orders", b"x", queue_id=0).exception(30)
-            fake.store.answers_lost["ProduceBatch"] = 0
+            faulty.answers_lost["ProduceBatch"] = 0
             producer.send("orders", b"y", queue_id=0).result(30)
             with pytest.raises(DeliveryFailed):
                 producer.close()
@@ -235,11 +235,11 @@ def test_the_client_goes_on_as_another_producer_after_an_unknown_outcome(
             with pytest.raises(UnknownOutcome) as caught:
                 client.produce("orders", b"x", queue_id=0)
             error = caught.value
-            fake.store.answers_lost["Produce"] = 0
+            faulty.answers_lost["Produce"] = 0
             client.produce("orders", b"y", queue_id=0, timeout_s=30)
     assert isinstance(error, UnknownOutcome)
     token = RequestToken.parse(error.token)
-    first, last = fake.store.requests[0], fake.store.requests[-1]
+    first, last = faulty.requests[0], faulty.requests[-1]
     assert (token.producer_id, token.sequence) == (first.producer_id, first.sequence)
     assert last.producer_id != token.producer_id
-    assert fake.store.bodies("orders", 0) == [b"x", b"y"]
+    assert faulty.bodies("orders", 0) == [b"x", b"y"]

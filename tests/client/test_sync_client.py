@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fake_penstock import FakePenstock
+from faulty_penstock import FaultyPenstock
 
 from penstock import Client, TopicNotFound
 from penstock._async.__main__ import TARGET, generate
@@ -27,7 +27,7 @@ def test_nothing_asynchronous_is_left_in_it() -> None:
         assert "sync" not in text.replace("_sync", "").replace("_async: change", ""), name
 
 
-def test_a_consumer_is_open_when_it_is_made(client: Client, fake: FakePenstock) -> None:
+def test_a_consumer_is_open_when_it_is_made(client: Client, faulty: FaultyPenstock) -> None:
     """The latest record is that of the moment, and a topic that does not exist is reported there."""
     client.produce("orders", b"before", queue_id=0)
     consumer = client.consume("orders", queues=[0], start="latest", follow=False)

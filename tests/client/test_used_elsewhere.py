@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from fake_penstock import FakePenstock
+from faulty_penstock import FaultyPenstock
 
 from penstock import AsyncClient, UsedElsewhere
 
@@ -53,10 +53,10 @@ client.close()
 
 
 def test_after_a_fork_a_client_makes_calls_and_what_was_open_says_to_open_another(
-    fake: FakePenstock,
+    faulty: FaultyPenstock,
 ) -> None:
     """The parent goes on."""
-    command = [sys.executable, "-c", FORKS, fake.address]
+    command = [sys.executable, "-c", FORKS, faulty.address]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert ran.returncode == 0, ran.stderr
     lines = ran.stdout.split()
@@ -84,9 +84,9 @@ async def _next(items: Any) -> Any:
     ],
 )
 def test_an_asyncio_client_in_another_event_loop_says_to_make_another(
-    fake: FakePenstock, use: Callable[[AsyncClient, Any], Awaitable[Any]]
+    faulty: FaultyPenstock, use: Callable[[AsyncClient, Any], Awaitable[Any]]
 ) -> None:
-    client = AsyncClient(**fake.addresses)
+    client = AsyncClient(**faulty.addresses)
 
     async def first() -> Any:
         await client.produce("orders", b"x", queue_id=0)
