@@ -12,7 +12,6 @@ from storage.kernels.scan import scan_records
 from storage.view.log.commit_log import CommitLogView
 from storage.view.queues.consume_queue import ConsumeQueueView
 from storage.view.queues.records import records_at
-from storage.view.queues.unit_search import first_unit_at
 
 if TYPE_CHECKING:
     from storage.engine.engine import Engine
@@ -74,10 +73,6 @@ class ParkedQueue:
         """Return the first and the next queue offset of what the log's bounds let see."""
         end = self._view.max_offset(self._log.visible_offset)
         return self._view.min_offset(self._log.min_offset, end), end
-
-    def first_offset_at(self, commit_offset: int) -> int:
-        """Return the first queue offset whose record lies at a commit offset or after it."""
-        return first_unit_at(self._view, *self.bounds(), commit_offset)
 
     def tag_codes(self, begin: int, end: int) -> Longs:
         """Return the tag codes of units: in the schedule topic, when each is due."""

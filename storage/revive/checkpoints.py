@@ -44,8 +44,7 @@ class CheckpointKey(NamedTuple):
 class Checkpoint:
     """What was handed out at once; ``open_offsets`` are queue offsets that are not acknowledged.
 
-    It stands at ``place`` in queue ``revive_queue`` of ``revive_topic``, and in the log at ``commit_offset``. The
-    lease ends at ``end_ms``.
+    It stands at ``place`` in queue ``revive_queue`` of ``revive_topic``. The lease ends at ``end_ms``.
     """
 
     key: CheckpointKey
@@ -54,7 +53,6 @@ class Checkpoint:
     revive_topic: str
     revive_queue: int
     place: int
-    commit_offset: int
 
     @property
     def retry_topic(self) -> str:
@@ -77,9 +75,7 @@ class Checkpoint:
         )  # fmt: skip
 
 
-def decode_checkpoint(
-    body: bytes, topic: str, queue_id: int, place: int, commit_offset: int
-) -> Checkpoint | None:
+def decode_checkpoint(body: bytes, topic: str, queue_id: int, place: int) -> Checkpoint | None:
     """Return the checkpoint that a record of a revive topic holds; None if it is not one."""
     try:
         document = json.loads(body)
@@ -99,7 +95,7 @@ def decode_checkpoint(
         for number, distance in enumerate(distances)
         if not done_bits >> number & 1
     }
-    return Checkpoint(key, end_ms, offsets, topic, queue_id, place, commit_offset)
+    return Checkpoint(key, end_ms, offsets, topic, queue_id, place)
 
 
 def decode_ack(body: bytes) -> tuple[CheckpointKey, list[int]] | None:

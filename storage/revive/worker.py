@@ -2,17 +2,20 @@
 
 Each step reads what is new in the revive topics; of a checkpoint whose time is over it appends, in one batch,
 a copy of each message that nobody acknowledged, and behind the copies the acknowledgements. Whoever reads the
-revive topics again, we or a broker, finds nothing to do for what is acknowledged. What a stop leaves of a
-batch is its beginning: of a message that has a copy in the log behind its checkpoint a start appends the
-acknowledgement alone. A checkpoint is settled only when all delayed records that were due before its end are
-delivered: its acknowledgements are among them.
+revive topics again, we or a broker, finds nothing to do for what is acknowledged. A stop may leave the
+beginning of a batch, copies without their acknowledgements: these messages come once more. A checkpoint is
+settled only when all delayed records that were due before its end are delivered: its acknowledgements are
+among them.
+
+The writer's journal has the first queue offset of each revive topic that is not settled, and a broker the
+last one that is, as offset of its group CID_RMQ_SYS_REVIVE_GROUP. Both save reading alone.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -26,7 +29,6 @@ from storage.format.names import topic_name_problem
 from storage.kernels.columns import (
     BODY_LENGTH,
     BODY_POSITION,
-    COMMIT_OFFSET,
     STORE_TIMESTAMP,
     TAG_CODE,
 )
@@ -40,9 +42,7 @@ from storage.revive.checkpoints import (
     decode_ack,
     decode_checkpoint,
 )
-from storage.revive.copied_before import CopiesBefore
 from storage.revive.copies import retry_copies
-from storage.revive.progress import ReviveProgress, hand_over, load_progress, save_progress
 from storage.workers import Worker, Workers
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ BYTES_MAX: Final = 4 << 20
 LOOK_S: Final = 1.0  # a checkpoint comes a second before its end
 TIMERS_WAIT_S: Final = 0.01
 DISPATCH_WAIT_S: Final = 1.0
-SAVE_INTERVAL_S: Final = 5.0
 FULL_RETRY_S: Final = 0.1
+STATE: Final = "revive"  # in the writer's journal
 
 
 @dataclass(slots=True)
@@ -105,18 +105,28 @@ class ReviveWorker(Worker):
         self._group = SystemGroup(engine.filesystem, engine.paths.config, clock, REVIVE_GROUP)
         self._queues: dict[tuple[str, int], _ReviveQueue] = {}
         self._sources: dict[tuple[str, int], ParkedQueue] = {}
-        self._before: dict[str, CopiesBefore] = {}  # by retry topic
         self._ends: dict[tuple[str, int], int] = {}  # of the queues, when the store was opened
-        self._kept = load_progress(engine.states, self._group, broker_ran=engine.broker_ran)
-        self._saved: ReviveProgress = {} if engine.broker_ran else self._kept
-        if engine.broker_ran and self._kept:
-            with suppress(
-                StoreFull, OSError
-            ):  # the next start does not ask a broker; ``_save`` tries it again
-                save_progress(self._engine.states, self._kept)
-        self._noted: tuple[ReviveProgress, int] | None = None
-        self._saved_at = clock.monotonic()
+        self._kept = {
+            (topic, queue_id): offset
+            for topic, queue_id, offset in engine.states.document(STATE) or ()
+        }
+        if engine.broker_ran:
+            self._take_over()
         self._bytes_max = min(BYTES_MAX, engine.log.files.file_size // 8)
+
+    def _take_over(self) -> None:
+        """Go on where a broker was, if that is further on, and keep it: the next start does not ask a broker."""
+        for topic, offsets in self._group.offsets().items():
+            for queue_id, settled_offset in offsets.items():
+                name = topic, queue_id
+                self._kept[name] = max(self._kept.get(name, 0), settled_offset + 1)
+        if self._kept:
+            with suppress(StoreFull, OSError):  # ``finish`` tries it again
+                self._keep(self._kept)
+
+    def _keep(self, progress: dict[tuple[str, int], int]) -> None:
+        document = [[*name, offset] for name, offset in sorted(progress.items())]
+        self._engine.states.put_document(STATE, document)
 
     @property
     def has_queues(self) -> bool:
@@ -157,7 +167,7 @@ class ReviveWorker(Worker):
         ]
 
     def work(self) -> float | None:
-        """Make one step: read, settle, save."""
+        """Make one step: read, settle."""
         now_ms = self._clock.now_ms()
         timers_are_done = self._timers_are_done()
         end_offset = self._engine.log.appended_offset
@@ -168,9 +178,7 @@ class ReviveWorker(Worker):
             self._load()
         if self._read():
             return 0.0  # what is not read yet may be acknowledgements
-        moved = timers_are_done and self._settle(now_ms)
-        self._save()
-        return 0.0 if moved else None
+        return 0.0 if timers_are_done and self._settle(now_ms) else None
 
     def _load(self) -> None:
         for name, end in self._ends.items():
@@ -199,7 +207,7 @@ class ReviveWorker(Worker):
             body = records.data[begin : begin + row[BODY_LENGTH]].tobytes()
             if row[TAG_CODE] == CHECKPOINT_CODE:
                 name = queue.queue.topic, queue.queue.queue_id
-                checkpoint = decode_checkpoint(body, *name, place, row[COMMIT_OFFSET])
+                checkpoint = decode_checkpoint(body, *name, place)
                 if checkpoint is not None:
                     queue.open.pop(checkpoint.key, None)
                     queue.open[checkpoint.key] = checkpoint
@@ -262,7 +270,7 @@ class ReviveWorker(Worker):
             if offset in places and not (was_deleted and times_ms[places[offset]] > each.key.pop_ms)
         ]
         if copied:
-            self._append(source, records, places, copied)
+            self._append(records, places, copied)
         for each, offset in ended:
             each.open_offsets.discard(offset)
         for damage in records.damaged:
@@ -283,34 +291,13 @@ class ReviveWorker(Worker):
         self._topics.ensure({name: 1})
         return True
 
-    def _copies_before(self, retry_topic: str) -> CopiesBefore:
-        """Return the copies that a topic had before the first of ours of this start; to be called before it."""
-        found = self._before.get(retry_topic)
-        if found is None:
-            begin = min(
-                each.commit_offset
-                for queue in self._queues.values()
-                for each in queue.open.values()
-                if each.retry_topic == retry_topic
-            )
-            with closing(ParkedQueue(self._log, retry_topic, 0)) as queue:
-                found = CopiesBefore(queue, begin, bytes_max=BYTES_MAX)
-            self._before[retry_topic] = found
-        return found
-
     def _append(
-        self, source: tuple[str, int], records: ParkedRecords, places: dict[int, int],
-        ended: list[tuple[Checkpoint, int]],
-    ) -> None:  # fmt: skip
-        """Append copies of what has none yet, and acknowledgements, all or none. Raises StoreBusy, StoreFull."""
+        self, records: ParkedRecords, places: dict[int, int], ended: list[tuple[Checkpoint, int]]
+    ) -> None:
+        """Append copies and acknowledgements, all or none. Raises StoreBusy, StoreFull."""
         config = self._engine.config
-        before = self._copies_before(ended[0][0].retry_topic)
         # A message that a group was handed twice comes again once.
-        once = {
-            (offset, each.retry_topic): each.key.pop_ms
-            for each, offset in ended
-            if before.copy_of(*source, records, places[offset]) < each.commit_offset
-        }
+        once = {(offset, each.retry_topic): each.key.pop_ms for each, offset in ended}
         copies = retry_copies(
             records, [places[offset] for offset, _ in once], [topic for _, topic in once],
             list(once.values()),
@@ -334,38 +321,15 @@ class ReviveWorker(Worker):
         except TopicNotFound as gone:  # since it was looked for: the next step looks again
             raise StoreBusy(str(gone), retry_delay_ms=int(FULL_RETRY_S * 1_000)) from gone
 
-    # ---- progress
-
-    def _progress(self) -> ReviveProgress:
-        return {name: each.settled_offset for name, each in self._queues.items()}
-
-    def _save(self) -> None:
-        """Note progress now and then, and write it once the log is synced as far."""
-        now = self._clock.monotonic()
-        if self._noted is None and now - self._saved_at >= SAVE_INTERVAL_S:
-            progress = self._progress()
-            self._saved_at = now
-            if progress != self._saved:
-                self._noted = progress, self._engine.log.appended_offset
-        if self._noted is None or self._engine.log.flushed_offset < self._noted[1]:
-            return
-        try:
-            save_progress(self._engine.states, self._noted[0])
-            self._saved = self._noted[0]
-        except OSError as error:  # a start reads more; tried again with the next progress
-            _LOG.warning("how far checkpoints are is not saved: %s", error)
-        self._noted = None
-
     def finish(self) -> None:
-        """Save how far it is, for the next start, ours or a broker's."""
+        """Save how far it is, for the next start, ours or a broker's: it saves reading alone."""
         if not self._queues:
             return
-        progress = self._progress()
+        progress = {name: each.settled_offset for name, each in self._queues.items()}
         self._engine.settle()
         with suppress(StoreFull, OSError):
-            if progress != self._saved:
-                save_progress(self._engine.states, progress)
-        hand_over(self._group, progress)
+            self._keep(progress)
+        self._group.hand_over({name: offset - 1 for name, offset in progress.items() if offset})
 
     def close(self) -> None:
         """End it, and let go of files."""

@@ -115,21 +115,6 @@ def test_what_came_again_comes_once_more_from_its_retry_topic(tmp_path: Path) ->
     store.close()
 
 
-def test_what_a_broker_has_copied_before_a_kill_does_not_come_twice(tmp_path: Path) -> None:
-    """It moves its offset on some time after it made the copies, which it does not acknowledge."""
-    directory = golden_copy("features", tmp_path)
-    offsets = ConsumerOffsets(OsFileSystem(), directory / "config", SystemClock())
-    offsets.forget("CID_RMQ_SYS_REVIVE_GROUP")
-    offsets.close()
-    workers = SteppedWorkers()
-    with StoreWriter.open(directory, workers=workers) as writer:
-        for _ in range(4):
-            workers.settle()
-        assert writer.revive.counts.gone == 0
-    found = [each for each in records_on_disk(directory) if each.topic == "%RETRY%poppers_popped"]
-    assert len(found) == len({each.body for each in found}) == 3
-
-
 def test_a_broker_finds_how_far_checkpoints_are_settled(tmp_path: Path) -> None:
     store = PoppedStore(tmp_path / "store")
     store.pop(0, 1)
