@@ -6,49 +6,14 @@ checksum counts as absent. A slot is raised only by its owner, after its own syn
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from struct import pack_into
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from storage.errors import UnsupportedFormat
 from storage.format import checkpoint as layout
-from storage.format.checkpoint import BrokerFields, IndexerSlot, UnknownVersion, WriterSlot
+from storage.format.checkpoint import BrokerFields, IndexerSlot, WriterSlot
 
 if TYPE_CHECKING:
     from storage.files.filesystem import File
-
-
-class DurablePositions(NamedTuple):
-    """The writer's newest whole slot. All offsets are 0 and the id is empty without one.
-
-    ``trusted`` is False without a slot, or when bytes 0-39 are not as we left them: a broker ran
-    since, so the slot's offsets describe a store of the past. ``synced_only``: what was appended after the
-    slot was acknowledged and shown only once it was synced.
-    """
-
-    trusted: bool
-    clean: bool
-    store_id: bytes
-    flushed_offset: int
-    dispatched_offset: int
-    unit_count: int
-    synced_only: bool = False
-
-
-class DurableIndex(NamedTuple):
-    """The indexer's newest whole slot; ``present`` is False without one.
-
-    The slot belongs to the store whose id it carries and no other; whether a broker ran since is
-    for ``DurablePositions.trusted`` to say.
-    """
-
-    present: bool
-    clean: bool
-    store_id: bytes
-    indexed_offset: int
-    file_name: int
-    file_header: bytes
 
 
 class DurableSlots:
@@ -64,9 +29,9 @@ class DurableSlots:
         """Bytes 0-39 now."""
         return BrokerFields.decode(bytes(self._bytes[: layout.BROKER_SIZE]))
 
-    def load(self) -> DurablePositions:
+    def load(self) -> WriterSlot:
         """Return what the newest whole writer slot says. Raises UnsupportedFormat."""
-        return durable_positions(bytes(self._bytes))
+        return layout.newest_writer_slot(bytes(self._bytes))
 
     def store(
         self,
@@ -97,7 +62,7 @@ class DurableSlots:
             now.master_flushed_offset,
             now.confirm_offset if confirm_offset is None else confirm_offset,
         )
-        sequence, position = _next_slot(_writer_slots(page), layout.WRITER_SLOT_POSITIONS)
+        sequence, position = _next_slot(layout.writer_slots(page), layout.WRITER_SLOT_POSITIONS)
         slot = WriterSlot(
             clean, sequence, store_id, flushed_offset, dispatched_offset, unit_count,
             layout.writer_broker_fields(fields.encode()), layout.writer_broker_fields(page),
@@ -114,9 +79,9 @@ class DurableSlots:
         if clean:
             self._file.sync()
 
-    def load_index(self) -> DurableIndex:
+    def load_index(self) -> IndexerSlot:
         """Return what the newest whole indexer slot says. Raises UnsupportedFormat."""
-        return durable_index(bytes(self._bytes))
+        return layout.newest_indexer_slot(bytes(self._bytes))
 
     def store_index(
         self,
@@ -132,7 +97,7 @@ class DurableSlots:
 
         Call it only after syncing them. ``index_timestamp_ms`` is the broker's field at byte 16.
         """
-        slots = _indexer_slots(bytes(self._bytes))
+        slots = layout.indexer_slots(bytes(self._bytes))
         sequence, position = _next_slot(slots, layout.INDEXER_SLOT_POSITIONS)
         slot = IndexerSlot(clean, sequence, store_id, indexed_offset, file_name, file_header)
         self._store_slot(position, slot.encode())
@@ -150,50 +115,7 @@ class DurableSlots:
         self._words[position // 8] = memoryview(swapped).cast("q")[0]
 
 
-def durable_positions(page: bytes) -> DurablePositions:
-    """Return what the newest whole writer slot of a page says. Raises UnsupportedFormat."""
-    slots = _writer_slots(page)
-    if not slots:
-        return DurablePositions(False, False, b"", 0, 0, 0)
-    newest = layout.newest_slot(slots)
-    return DurablePositions(
-        layout.is_ours(page, slots),
-        newest.clean, newest.store_id, newest.flushed_offset, newest.dispatched_offset,
-        newest.unit_count, newest.synced_only,
-    )  # fmt: skip
-
-
-def durable_index(page: bytes) -> DurableIndex:
-    """Return what the newest whole indexer slot of a page says. Raises UnsupportedFormat."""
-    slots = _indexer_slots(page)
-    if not slots:
-        return DurableIndex(False, False, b"", 0, 0, bytes(40))
-    newest = layout.newest_slot(slots)
-    return DurableIndex(
-        True, newest.clean, newest.store_id,
-        newest.indexed_offset, newest.file_name, newest.file_header,
-    )  # fmt: skip
-
-
-def _indexer_slots(page: bytes) -> dict[int, IndexerSlot]:
-    with _versions_known():
-        return layout.indexer_slots(page)
-
-
-def _writer_slots(page: bytes) -> dict[int, WriterSlot]:
-    with _versions_known():
-        return layout.writer_slots(page)
-
-
 _Slot = TypeVar("_Slot", WriterSlot, IndexerSlot)
-
-
-@contextmanager
-def _versions_known() -> Iterator[None]:
-    try:
-        yield
-    except UnknownVersion as error:
-        raise UnsupportedFormat(str(error)) from error
 
 
 def _next_slot(slots: dict[int, _Slot], positions: tuple[int, int]) -> tuple[int, int]:

@@ -221,10 +221,6 @@ class CheckpointFile:
         self._writer_magic = layout.WRITER_LIVE_MAGIC
         self._writer_wake.bump()
 
-    def publish_appended(self, commit_offset: int) -> None:
-        """Store the appended offset; wakes no waiter."""
-        self.appended_offset = commit_offset
-
     def publish_append(self, commit_offset: int, *, confirm: bool) -> None:
         """Store what an append without a pool moves, the confirmed offset last; wakes no waiter."""
         if self.role is not Role.WRITER:
@@ -233,10 +229,6 @@ class CheckpointFile:
         words[_APPENDED] = words[_COMMITTED] = commit_offset
         if confirm:
             words[_CONFIRM] = commit_offset
-
-    def publish_committed(self, commit_offset: int) -> None:
-        """Store the committed offset; wakes no waiter."""
-        self.committed_offset = commit_offset
 
     def publish_flushed(self, commit_offset: int) -> None:
         """Store the flushed offset; wakes no waiter."""

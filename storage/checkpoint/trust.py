@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from storage.checkpoint.durable_slots import DurablePositions
     from storage.checkpoint.positions import CheckpointFile
+    from storage.format.checkpoint import WriterSlot
 
 
 class Trust(NamedTuple):
@@ -21,7 +21,7 @@ class Trust(NamedTuple):
     """
 
     head: bytes
-    durable: DurablePositions
+    durable: WriterSlot
     is_live: bool
     session: int
 

@@ -72,7 +72,7 @@ def _missing_begin(store: CheckedStore, files: list[FileEntry]) -> Iterator[Find
 def _missing_end(store: CheckedStore, files_end: int) -> Iterator[Finding]:
     """Name what the checkpoint says is durable and no file holds."""
     flushed_offset = store.durable.flushed_offset
-    if store.durable.trusted and flushed_offset > files_end:
+    if flushed_offset > files_end:
         size = store.sizes.commit_log_file_size
         end = flushed_offset + -flushed_offset % size
         yield Finding(

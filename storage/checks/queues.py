@@ -276,7 +276,7 @@ def queue_findings(store: CheckedStore, check: RangeCheck) -> Iterator[Finding]:
     """
     promised = store.settled_offset
     if store.is_settled:
-        promised = store.durable.dispatched_offset if store.durable.trusted else 0
+        promised = store.durable.dispatched_offset
     on_disk = (each[:2] for each in store.view.queue_directories())
     served_count = 0
     for key in sorted({*check.runs, *on_disk}):

@@ -10,8 +10,8 @@ from storage.view.log.commit_log import EVERYTHING
 from storage.view.queues.queue_files import QueueFiles
 
 if TYPE_CHECKING:
-    from storage.checkpoint.durable_slots import DurableIndex, DurablePositions
     from storage.files.filesystem import ReadFileSystem
+    from storage.format.checkpoint import IndexerSlot, WriterSlot
     from storage.view.file_sizes import FileSizes
     from storage.view.layout import StorePaths
     from storage.view.log.parts import RecordSource
@@ -61,12 +61,12 @@ class CheckedStore:
         return self.view.filesystem
 
     @property
-    def durable(self) -> DurablePositions:
+    def durable(self) -> WriterSlot:
         """What the writer's newest slot says."""
         return self.view.checkpoint.durable
 
     @property
-    def durable_index(self) -> DurableIndex:
+    def durable_index(self) -> IndexerSlot:
         """What the indexer's newest slot says."""
         return self.view.checkpoint.durable_index
 

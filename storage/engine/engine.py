@@ -233,7 +233,7 @@ class Engine:
         self.dispatch_latency.begin(offset)
         self._allocator.advance()
         if self.committer is not None:
-            self.positions.publish_appended(offset)
+            self.positions.appended_offset = offset
             self.committer.request(offset)
         else:
             self.positions.publish_append(offset, confirm=self._shows_commits)
@@ -252,7 +252,7 @@ class Engine:
             self.flusher.hurry()
 
     def _committed(self, offset: int) -> None:
-        self.positions.publish_committed(offset)
+        self.positions.committed_offset = offset
         if self._shows_commits:
             self._show(offset)
         for request in self._requests:

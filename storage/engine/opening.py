@@ -20,6 +20,7 @@ from storage.files import open_files
 from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.files.mapped_file_queue import MappedFileQueue
 from storage.files.transient_store_pool import TransientStorePool
+from storage.format.checkpoint import WriterSlot
 from storage.journal.states import StateJournal
 from storage.log.acknowledgement import policy_of
 from storage.queues.batch_queues import refuse_batch_topics
@@ -33,7 +34,6 @@ from storage.view.settings import damaged_settings, load_settings, save_settings
 from storage.workers import Threads, Workers
 
 if TYPE_CHECKING:
-    from storage.checkpoint.durable_slots import DurablePositions
     from storage.clock import Clock
     from storage.config import StoreConfig
     from storage.files.filesystem import FileSystem
@@ -111,7 +111,7 @@ def _recover_and_wire(
         # do so for what the writer before it had published.
         positions.end_session()
     if durable.store_id != settings.store_id:
-        durable = durable._replace(trusted=False)
+        durable = WriterSlot()
     with (
         suppress(StoreFull) if settings.present else nullcontext()
     ):  # one of the two files is whole
@@ -192,7 +192,7 @@ def _report_lost_begin(recovered: Recovered, kept: int | None) -> None:
 
 
 def _unflushed_bytes_max(
-    config: StoreConfig, positions: CheckpointFile, durable: DurablePositions
+    config: StoreConfig, positions: CheckpointFile, durable: WriterSlot
 ) -> int:
     """Return how far after its durable end the log may go on; recovery looks twice as far."""
     if not positions.writer_is_current:

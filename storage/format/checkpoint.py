@@ -84,11 +84,15 @@ Indexer slots, little-endian, at bytes 2560 and 3072::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
+from operator import attrgetter
 from struct import Struct
-from typing import Final, TypeVar
+from typing import Any, Final, NamedTuple
 from zlib import crc32
+
+from storage.errors import UnsupportedFormat
+from storage.format.index import HEADER_SIZE as INDEX_HEADER_SIZE
 
 PAGE_SIZE: Final = 4096
 SECTOR_SIZE: Final = 512  # one region each
@@ -126,10 +130,6 @@ FLAG_SYNCED_ONLY: Final = 2
 _CRC_SIZE: Final = 4
 
 
-class UnknownVersion(ValueError):
-    """A slot is intact but was written by a newer version of this code."""
-
-
 @dataclass(frozen=True, slots=True)
 class BrokerFields:
     """Bytes 0-39, times in Unix milliseconds."""
@@ -161,19 +161,23 @@ def writer_broker_fields(page: bytes) -> bytes:
     return page[:INDEX_TIMESTAMP_POSITION] + page[INDEX_TIMESTAMP_POSITION + 8 : BROKER_SIZE]
 
 
-@dataclass(frozen=True, slots=True)
-class WriterSlot:
-    """What the writer knows to be durable."""
+class WriterSlot(NamedTuple):
+    """What the writer knows to be durable: nothing without a slot.
 
-    clean: bool
-    sequence: int
-    store_id: bytes
-    flushed_offset: int
-    dispatched_offset: int
-    unit_count: int
-    broker_fields: bytes
-    broker_fields_before: bytes
+    ``synced_only``: what was appended after the slot was acknowledged and shown only once it was synced.
+    ``trusted`` is not stored: bytes 0-39 are as we left them, so no broker has run since.
+    """
+
+    clean: bool = False
+    sequence: int = 0
+    store_id: bytes = b""
+    flushed_offset: int = 0
+    dispatched_offset: int = 0
+    unit_count: int = 0
+    broker_fields: bytes = b""
+    broker_fields_before: bytes = b""
     synced_only: bool = False
+    trusted: bool = False
 
     def encode(self) -> bytes:
         """Return the slot's bytes with their CRC."""
@@ -188,72 +192,75 @@ class WriterSlot:
 
     @classmethod
     def decode(cls, page: bytes, position: int) -> WriterSlot | None:
-        """Read a slot; None if it is not whole. Raises UnknownVersion."""
-        data = page[position : position + WRITER_SLOT_LAYOUT.size]
-        if not _is_whole(data, WRITER_SLOT_LAYOUT.size):
+        """Read a slot; None if it is not whole. Raises UnsupportedFormat."""
+        found = _slot_fields(page, position, WRITER_SLOT_LAYOUT, WRITER_SLOT_MAGIC)
+        if found is None:
             return None
-        magic, version, flags, *rest, _crc = WRITER_SLOT_LAYOUT.unpack(data)
-        return (
-            replace(
-                cls(bool(flags & FLAG_CLEAN), *rest), synced_only=bool(flags & FLAG_SYNCED_ONLY)
-            )
-            if _is_known(magic, WRITER_SLOT_MAGIC, version)
-            else None
-        )
+        flags, *rest = found
+        slot = cls(bool(flags & FLAG_CLEAN), *rest)
+        return slot._replace(synced_only=bool(flags & FLAG_SYNCED_ONLY))
 
 
-@dataclass(frozen=True, slots=True)
-class IndexerSlot:
-    """What the indexer knows to be durable."""
+class IndexerSlot(NamedTuple):
+    """What the indexer knows to be durable, of the store whose id it carries and no other."""
 
-    clean: bool
-    sequence: int
-    store_id: bytes
-    indexed_offset: int
-    file_name: int
-    file_header: bytes
+    clean: bool = False
+    sequence: int = 0
+    store_id: bytes = b""
+    indexed_offset: int = 0
+    file_name: int = 0
+    file_header: bytes = bytes(INDEX_HEADER_SIZE)
+
+    @property
+    def present(self) -> bool:
+        """Whether there is a slot."""
+        return self.sequence > 0
 
     def encode(self) -> bytes:
         """Return the slot's bytes with their CRC."""
         data = INDEXER_SLOT_LAYOUT.pack(
-            INDEXER_SLOT_MAGIC, VERSION, FLAG_CLEAN * self.clean, self.sequence, self.store_id,
-            self.indexed_offset, self.file_name, self.file_header, 0,
-        )  # fmt: skip
+            INDEXER_SLOT_MAGIC, VERSION, FLAG_CLEAN * self.clean, *self[1:], 0
+        )
         return _with_crc(data)
 
     @classmethod
     def decode(cls, page: bytes, position: int) -> IndexerSlot | None:
-        """Read a slot; None if it is not whole. Raises UnknownVersion."""
-        data = page[position : position + INDEXER_SLOT_LAYOUT.size]
-        if not _is_whole(data, INDEXER_SLOT_LAYOUT.size):
-            return None
-        magic, version, flags, *rest, _crc = INDEXER_SLOT_LAYOUT.unpack(data)
-        return (
-            cls(bool(flags & FLAG_CLEAN), *rest)
-            if _is_known(magic, INDEXER_SLOT_MAGIC, version)
-            else None
-        )
-
-
-_Slot = TypeVar("_Slot", WriterSlot, IndexerSlot)
+        """Read a slot; None if it is not whole. Raises UnsupportedFormat."""
+        found = _slot_fields(page, position, INDEXER_SLOT_LAYOUT, INDEXER_SLOT_MAGIC)
+        return None if found is None else cls(bool(found[0] & FLAG_CLEAN), *found[1:])
 
 
 def writer_slots(page: bytes) -> dict[int, WriterSlot]:
-    """Return the writer's whole slots, by position in the page. Raises UnknownVersion."""
-    return _whole_slots(page, WRITER_SLOT_POSITIONS, WriterSlot.decode)
+    """Return the writer's whole slots, by position in the page. Raises UnsupportedFormat."""
+    slots = {position: WriterSlot.decode(page, position) for position in WRITER_SLOT_POSITIONS}
+    return {position: slot for position, slot in slots.items() if slot is not None}
 
 
 def indexer_slots(page: bytes) -> dict[int, IndexerSlot]:
-    """Return the indexer's whole slots, by position in the page. Raises UnknownVersion."""
-    return _whole_slots(page, INDEXER_SLOT_POSITIONS, IndexerSlot.decode)
+    """Return the indexer's whole slots, by position in the page. Raises UnsupportedFormat."""
+    slots = {position: IndexerSlot.decode(page, position) for position in INDEXER_SLOT_POSITIONS}
+    return {position: slot for position, slot in slots.items() if slot is not None}
 
 
-def newest_slot(slots: Mapping[int, _Slot]) -> _Slot:
-    """Return the slot that was stored last; there is at least one."""
-    return max(slots.values(), key=lambda slot: slot.sequence)
+def newest_writer_slot(page: bytes) -> WriterSlot:
+    """Return the writer's whole slot that was stored last; only its id if a broker has run since.
+
+    Raises UnsupportedFormat.
+    """
+    slots = writer_slots(page).values()
+    newest = max(slots, key=attrgetter("sequence"), default=WriterSlot())
+    if _is_ours(page, slots):
+        return newest._replace(trusted=True)
+    return WriterSlot(store_id=newest.store_id)
 
 
-def is_ours(page: bytes, slots: Mapping[int, WriterSlot]) -> bool:
+def newest_indexer_slot(page: bytes) -> IndexerSlot:
+    """Return the indexer's whole slot that was stored last. Raises UnsupportedFormat."""
+    slots = indexer_slots(page).values()
+    return max(slots, key=attrgetter("sequence"), default=IndexerSlot())
+
+
+def _is_ours(page: bytes, slots: Iterable[WriterSlot]) -> bool:
     """Whether bytes 0-39 are as one of the slots left or found them: no broker has run since.
 
     The writer stores them one after the other, and may be looked at or killed between two: each field
@@ -267,19 +274,12 @@ def is_ours(page: bytes, slots: Mapping[int, WriterSlot]) -> bool:
                 fields, _words(slot.broker_fields), _words(slot.broker_fields_before), strict=True
             )
         )
-        for slot in slots.values()
+        for slot in slots
     )
 
 
 def _words(fields: bytes) -> list[bytes]:
     return [fields[at : at + 8] for at in range(0, len(fields), 8)]
-
-
-def _whole_slots(
-    page: bytes, positions: tuple[int, int], decode: Callable[[bytes, int], _Slot | None]
-) -> dict[int, _Slot]:
-    slots = {position: decode(page, position) for position in positions}
-    return {position: slot for position, slot in slots.items() if slot is not None}
 
 
 def _with_crc(data: bytes) -> bytes:
@@ -291,9 +291,14 @@ def _is_whole(data: bytes, size: int) -> bool:
     return len(data) == size and _with_crc(data) == data
 
 
-def _is_known(magic: int, expected: int, version: int) -> bool:
-    if magic != expected:
-        return False
+def _slot_fields(page: bytes, position: int, slot: Struct, magic: int) -> list[Any] | None:
+    """Return the fields of a slot from its flags on, without the CRC; None if it is not whole."""
+    data = page[position : position + slot.size]
+    if not _is_whole(data, slot.size):
+        return None
+    found_magic, version, *fields, _crc = slot.unpack(data)
+    if found_magic != magic:
+        return None
     if version > VERSION:
-        raise UnknownVersion(f"checkpoint slot of version {version}; this code knows {VERSION}")
-    return True
+        raise UnsupportedFormat(f"checkpoint slot of version {version}; this code knows {VERSION}")
+    return fields

@@ -15,9 +15,9 @@ from storage.errors import StoreFull
 from storage.format.index import HEADER_SIZE
 
 if TYPE_CHECKING:
-    from storage.checkpoint.durable_slots import DurableIndex
     from storage.checkpoint.positions import CheckpointFile
     from storage.clock import Clock
+    from storage.format.checkpoint import IndexerSlot
     from storage.index.directory import IndexDirectory
     from storage.index.index_file import IndexFile
 
@@ -74,7 +74,7 @@ class IndexCheckpointer:
         self._store_id = self._checkpoint.durable.load().store_id
         self._synced = None
 
-    def load(self) -> DurableIndex | None:
+    def load(self) -> IndexerSlot | None:
         """Return the newest slot, None if it is not of this store."""
         slot = self._checkpoint.durable.load_index()
         return slot if slot.present and slot.store_id == self._store_id else None

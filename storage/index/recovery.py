@@ -20,7 +20,7 @@ from storage.view.log.walk import RecordRun, walk_log
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from storage.checkpoint.durable_slots import DurableIndex
+    from storage.format.checkpoint import IndexerSlot
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ _LOG: Final = logging.getLogger(__name__)
 def recover_from_slot(
     directory: IndexDirectory,
     log: LogReader,
-    slot: DurableIndex,
+    slot: IndexerSlot,
     *,
     min_commit_offset: int,
     end_commit_offset: int,
@@ -58,7 +58,7 @@ def recover_from_slot(
 def _take_back(
     directory: IndexDirectory,
     log: LogReader,
-    slot: DurableIndex,
+    slot: IndexerSlot,
     older: list[int],
     min_commit_offset: int,
 ) -> bool:

@@ -130,7 +130,7 @@ def _walk(view: StoreView, files: ReadOnlyMappedFileQueue) -> WalkedLog:
     durable, words = view.checkpoint.durable, view.checkpoint.live_words
     confirmed = None if words is None else words["confirm_offset"]
     # From there on a sector that was never written ends the log.
-    is_cut = durable.trusted and durable.synced_only and not durable.clean and confirmed is None
+    is_cut = durable.synced_only and not durable.clean and confirmed is None
     damage: list[DamagedRange] = []
     record_count = last_timestamp_ms = 0
     begin_offset = end_offset = records_end = files.first_offset
@@ -148,10 +148,8 @@ def _walk(view: StoreView, files: ReadOnlyMappedFileQueue) -> WalkedLog:
             lost = find_lost_end(
                 files, step,
                 file_size=files.file_size,
-                durable_offset=durable.flushed_offset if durable.trusted else 0,
-                stated_offset=max(confirmed or 0, durable.flushed_offset)
-                if durable.trusted
-                else 0,
+                durable_offset=durable.flushed_offset,
+                stated_offset=max(confirmed or 0, durable.flushed_offset) if durable.trusted else 0,
                 queued_offset=view.newest_record_end,
             )  # fmt: skip
             if lost is not None:

@@ -29,9 +29,9 @@ from storage.view.log.recovery_cases import DirectoryState, Start, decide_start
 from storage.view.log.walk import DamagedRange, End, RecordRun, walk_log
 
 if TYPE_CHECKING:
-    from storage.checkpoint.durable_slots import DurablePositions
     from storage.files.filesystem import ByteArray
     from storage.files.mapped_file_queue import MappedFileQueue
+    from storage.format.checkpoint import WriterSlot
 
 _LOG: Final = logging.getLogger(__name__)
 BLOCK_SIZE: Final = 1 << 20
@@ -71,7 +71,7 @@ class Recovered:
 def recover(
     files: MappedFileQueue,
     queues: QueueTable,
-    durable: DurablePositions,
+    durable: WriterSlot,
     *,
     abort_found: bool,
     unflushed_bytes_max: int,
@@ -151,9 +151,7 @@ def recover(
         topics=LiveTopics(deleted_topics, known),
     )
     stated_offset = max(published_offset, durable.flushed_offset) if durable.trusted else 0
-    promised_offset = (
-        durable.flushed_offset if durable.trusted and durable.synced_only and rebooted else None
-    )
+    promised_offset = durable.flushed_offset if durable.synced_only and rebooted else None
     recovered = _walk(
         files, queues, repair, start, begin, search_limit, durable, stated_offset, promised_offset
     )
@@ -185,7 +183,7 @@ def _walk(
     start: Start,
     begin: int,
     search_limit: int,
-    sure: DurablePositions,
+    sure: WriterSlot,
     stated_offset: int,
     promised_offset: int | None,
 ) -> Recovered:
@@ -212,7 +210,7 @@ def _walk(
                 files,
                 step,
                 file_size=files.file_size,
-                durable_offset=sure.flushed_offset if sure.trusted else 0,
+                durable_offset=sure.flushed_offset,
                 stated_offset=stated_offset,
                 queued_offset=queues.newest_record_end,
             )

@@ -60,7 +60,7 @@ def checkpoint_index(store: StoreView, indexed_offset: int) -> None:
     if store.stated_bounds() is None or len(store.checkpoint.page) < PAGE_SIZE:
         return
     with _durable_slots(store, Role.INDEXER) as slots:
-        _store_index(store, slots, store.checkpoint.store_id, indexed_offset, None)
+        _store_index(store, slots, store.checkpoint.durable.store_id, indexed_offset, None)
 
 
 def _store_index(

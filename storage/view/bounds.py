@@ -10,10 +10,9 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from storage.checkpoint.durable_slots import DurablePositions, durable_index, durable_positions
 from storage.errors import UnsupportedFormat
 from storage.format import checkpoint
-from storage.format.checkpoint import BrokerFields, UnknownVersion
+from storage.format.checkpoint import BrokerFields, WriterSlot
 
 
 class Bounds(NamedTuple):
@@ -24,9 +23,7 @@ class Bounds(NamedTuple):
     queued_offset: int
 
 
-def stated_bounds(
-    durable: DurablePositions, live: Bounds | None, first_offset: int = 0
-) -> Bounds | None:
+def stated_bounds(durable: WriterSlot, live: Bounds | None, first_offset: int = 0) -> Bounds | None:
     """Return what a page says of a log from ``first_offset`` on, None if nothing is trusted.
 
     ``live`` is what a writer has published since the machine started, None without any. A broker that
@@ -53,37 +50,15 @@ class CheckpointPage:
         self.page = page[: checkpoint.PAGE_SIZE]
         self._boot_id = boot_id
         try:
-            self.durable = durable_positions(self.page)
-            self.durable_index = durable_index(self.page)
-        except (UnknownVersion, UnsupportedFormat) as error:
+            self.durable = checkpoint.newest_writer_slot(self.page)
+            self.durable_index = checkpoint.newest_indexer_slot(self.page)
+        except UnsupportedFormat as error:
             raise UnsupportedFormat(f"{name}: {error}; use the Penstock that wrote it") from error
 
     @property
     def broker_fields(self) -> BrokerFields:
         """Bytes 0 to 39; those of a shorter page read as zeros."""
         return BrokerFields.decode(self.page)
-
-    @property
-    def is_trusted(self) -> bool:
-        """Whether our writer has spoken of the store and no broker has run since."""
-        return self.durable.trusted
-
-    @property
-    def store_id(self) -> bytes:
-        """The id in the newest slot of our writer, trusted or not; empty without one."""
-        return self.durable.store_id
-
-    @property
-    def flushed_offset(self) -> int | None:
-        """Up to where our writer says that the log is durable; None if no word of it can be trusted."""
-        return self.durable.flushed_offset if self.is_trusted else None
-
-    @property
-    def durable_units(self) -> tuple[int, int] | None:
-        """Up to which commit offset queues were synced last, and how many units they held; None if unknown."""
-        if not self.is_trusted:
-            return None
-        return self.durable.dispatched_offset, self.durable.unit_count
 
     @property
     def live_words(self) -> dict[str, int] | None:

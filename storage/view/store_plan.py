@@ -173,15 +173,16 @@ class StorePlan:
 
     def _lost_ends(self, files: dict[QueueKey, QueueFiles]) -> bool:
         """Whether files hold fewer units than they did when all that may be read was durable in them."""
-        stated = self.store.checkpoint.durable_units
-        if self.store.location.is_url or stated is None or stated[0] != self.bounds.queued_offset:
+        durable = self.store.checkpoint.durable
+        is_stated = durable.trusted and durable.dispatched_offset == self.bounds.queued_offset
+        if self.store.location.is_url or not is_stated:
             return False
         held = (
             queue.end - queue.files[0].start_offset // UNIT_SIZE
             for queue in files.values()
             if queue.files
         )
-        return sum(held) != stated[1]
+        return sum(held) != durable.unit_count
 
     def _checked_units(self, key: QueueKey, files: QueueFiles) -> CheckedUnits:
         since = (self.incarnations or Incarnations()).of(key[0])

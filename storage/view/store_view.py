@@ -192,8 +192,8 @@ class StoreView:
             self.log,
             End(self.log.end_offset, ""),
             file_size=self.sizes.commit_log_file_size,
-            durable_offset=self.checkpoint.flushed_offset or 0,
-            stated_offset=self.checkpoint.flushed_offset or 0,
+            durable_offset=self.checkpoint.durable.flushed_offset,
+            stated_offset=self.checkpoint.durable.flushed_offset,
             queued_offset=self.newest_record_end,
         )
 

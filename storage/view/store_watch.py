@@ -47,7 +47,7 @@ class StoreWatch:
     @property
     def store_id(self) -> str | None:
         """What our writer named the store."""
-        return self._checkpoint().store_id.hex() or None
+        return self._checkpoint().durable.store_id.hex() or None
 
     def poll(self) -> StoreView:
         """Return the store with its bounds: the same object while nothing changed.

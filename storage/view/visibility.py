@@ -18,8 +18,8 @@ from storage.view.queues.views import QueueViews
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from storage.checkpoint.durable_slots import DurablePositions
     from storage.files.filesystem import FileSystem
+    from storage.format.checkpoint import WriterSlot
 
 UNLIMITED: Final = (0, EVERYTHING)  # bounds that hide nothing
 
@@ -141,7 +141,7 @@ class Visibility:
             self._trust = trust  # last: who finds it needs not wait
             return trust
 
-    def _is_older_than_log(self, durable: DurablePositions) -> bool:
+    def _is_older_than_log(self, durable: WriterSlot) -> bool:
         """Whether a record follows where the log is said to have ended at an orderly stop: the page is an old copy."""
         if not (durable.trusted and durable.clean):
             return False

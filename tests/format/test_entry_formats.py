@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.errors import UnreadableBody
+from storage.errors import UnreadableBody, UnsupportedFormat
 from storage.format.checkpoint import (
     BROKER_SIZE,
     BrokerFields,
     IndexerSlot,
-    UnknownVersion,
     WriterSlot,
 )
 from storage.format.compression import (
@@ -213,7 +212,7 @@ def test_slot_of_a_newer_version(slot: WriterSlot | IndexerSlot) -> None:
     covered = bytearray(slot.encode()[:-4])
     covered[8] += 1
     newer = bytes(covered) + crc32(covered).to_bytes(4, "little")
-    with pytest.raises(UnknownVersion):
+    with pytest.raises(UnsupportedFormat):
         type(slot).decode(newer, 0)
 
 

@@ -10,15 +10,14 @@ from golden import CLEAN, STORES, TORN, golden_copy, golden_dump, golden_spec
 from steps_to_try import steps_to_try
 
 from storage import Message, MessageStore, StoreConfig
-from storage.checkpoint.durable_slots import DurablePositions
 from storage.files.filesystem import OsFileSystem
 from storage.files.mapped_file_queue import MappedFileQueue
+from storage.format.checkpoint import WriterSlot
 from storage.queues.consume_queue import as_units
 from storage.queues.queue_table import QueueTable
 from storage.recovery.recover import recover
 from storage.view.log.recovery_cases import Start
 
-NO_SLOT = DurablePositions(False, False, b"", 0, 0, 0)
 ZEROS = bytes(1 << 20)
 INTACT = 3636  # records of the damaged stores' base
 LOST_WITH_THE_DAMAGE = {
@@ -43,7 +42,7 @@ def open_and_recover(directory, spec):
     recovered = recover(
         files,
         queues,
-        NO_SLOT,
+        WriterSlot(),
         abort_found=(directory / "abort").exists(),
         unflushed_bytes_max=1 << 28,
     )

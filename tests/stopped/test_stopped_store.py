@@ -42,7 +42,7 @@ def test_the_checkpoint_of_a_new_store_is_that_of_one_which_was_stopped_in_order
 ) -> None:
     """The writer and the indexer go on from it without a look at the files."""
     before = StoreView.open(store)
-    end, named = before.bounds.end_offset, before.checkpoint
+    end, named = before.bounds.end_offset, before.checkpoint.durable
     tables, sizes = before.config_tables(), before.sizes
     (store / "checkpoint").unlink()
     (store / "config" / "penstock.json").unlink()
@@ -54,7 +54,9 @@ def test_the_checkpoint_of_a_new_store_is_that_of_one_which_was_stopped_in_order
     assert after.bounds == before.bounds
     assert after.stated_bounds() == after.bounds
     assert after.checkpoint.durable_index.indexed_offset == end
-    assert after.checkpoint.store_id == store_id == after.settings.store_id != named.store_id
+    assert (
+        after.checkpoint.durable.store_id == store_id == after.settings.store_id != named.store_id
+    )
     with MessageStore.open(store, small_config()) as opened:
         assert opened.pull("t", 0, queue_offset=0, max_messages=99).record_count == 50
         assert opened.query_by_key("t", "k7").record_count == 1

@@ -13,12 +13,11 @@ from typing import Any
 
 from golden import sparse_copy
 
-from storage.checkpoint.durable_slots import DurablePositions
 from storage.clock import SystemClock
 from storage.config import StoreConfig
 from storage.files.filesystem import FileSystem, OsFileSystem
 from storage.files.mapped_file_queue import MappedFileQueue
-from storage.format.checkpoint import BrokerFields
+from storage.format.checkpoint import BrokerFields, WriterSlot
 from storage.index.directory import IndexDirectory
 from storage.index.follower import IndexFollower, LogReader
 from storage.index.recovery import recover_foreign
@@ -45,7 +44,7 @@ def recovered_copy(directory: Path, into: Path, spec: dict[str, Any] | Path | No
     recovered = recover(
         MappedFileQueue(FILESYSTEM, paths.commit_log, file_size=sizes.commit_log_file_size),
         QueueTable(FILESYSTEM, paths.consume_queue, file_size=sizes.consume_queue_file_size),
-        durable if durable.trusted else DurablePositions(False, False, b"", 0, 0, 0),
+        durable if durable.trusted else WriterSlot(),
         abort_found=abort_found,
         unflushed_bytes_max=StoreConfig().unflushed_bytes_max,
         deleted_topics=topics.deleted,

@@ -153,7 +153,7 @@ def test_our_checkpoint_is_never_taken_for_a_broker_s_run(
             def look() -> None:
                 next(looks)
                 page = (tmp_path / "checkpoint").read_bytes()
-                assert CheckpointPage(page, name="s", boot_id=boot_id).is_trusted
+                assert CheckpointPage(page, name="s", boot_id=boot_id).durable.trusted
                 assert reader.visible_offset == end
 
             monkeypatch.setattr(durable, "_words", StoresOfWords(durable._words, look))

@@ -76,10 +76,10 @@ class StoreWork:
     @property
     def sure_offset(self) -> int | None:
         """Up to where the log was durable, None if that is not known."""
-        flushed_offset = self.files.checkpoint.flushed_offset
-        if flushed_offset is None or self.lost_end is None:
-            return flushed_offset
-        return max(flushed_offset, self.lost_end.end_offset)
+        durable = self.files.checkpoint.durable
+        if not durable.trusted or self.lost_end is None:
+            return durable.flushed_offset if durable.trusted else None
+        return max(durable.flushed_offset, self.lost_end.end_offset)
 
 
 @dataclass(frozen=True, slots=True)

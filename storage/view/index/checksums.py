@@ -18,8 +18,8 @@ from storage.message import UncoveredRange
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from storage.checkpoint.durable_slots import DurableIndex
     from storage.files.filesystem import ReadFile, ReadFileSystem
+    from storage.format.checkpoint import IndexerSlot
     from storage.view.index.index_file import IndexShape
 
 TABLE: Final = "table"
@@ -75,7 +75,7 @@ def file_problem(
 
 
 def missing_files(
-    numbers: Collection[int], rows: Mapping[int, ChecksumRow], slot: DurableIndex
+    numbers: Collection[int], rows: Mapping[int, ChecksumRow], slot: IndexerSlot
 ) -> dict[int, UncoveredRange]:
     """Return the ranges of the files that the table or the indexer's slot name and that are not there."""
     spans = {
