@@ -33,9 +33,10 @@ _OPTIONS: Final = [
 ]
 
 
-def request_bytes(request: Message | bytes) -> bytes:
-    """Return a request as it goes to a service."""
-    return request if isinstance(request, bytes) else request.SerializeToString()
+def is_cancelled() -> bool:
+    """Return whether this task is cancelled: grpc.aio raises CancelledError at the end of a channel, too."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 class CalledService(Protocol):
@@ -130,7 +131,7 @@ class Upstream:
             return advice(error.details() or "", self._endpoint.tls)
         return ""
 
-    def unary(self, path: str) -> Any:
+    def _unary(self, path: str) -> Any:
         """Return the callable for a method, of bytes."""
         found = self._methods.get(path)
         if found is None:
@@ -165,7 +166,8 @@ class Upstream:
 
         ``unwanted`` is called with an answer that came when the caller was cancelled.
         """
-        call = self.unary(path)(request_bytes(request), timeout=timeout_s, wait_for_ready=True)
+        data = request if isinstance(request, bytes) else request.SerializeToString()
+        call = self._unary(path)(data, timeout=timeout_s, wait_for_ready=True)
         try:
             answer: bytes = await call
         except asyncio.CancelledError:

@@ -10,7 +10,6 @@ from penstock.credentials import Metadata, given_credentials
 from services import process
 from services.accounts.opening import remote_accounts, without_accounts
 from services.config.settings import GatewaySettings
-from services.gateway.acknowledgements import StreamedAcknowledging
 from services.gateway.messaging import Messaging, Upstreams
 from services.ports import ServicePorts
 from services.rpc.ports import check_free
@@ -82,7 +81,7 @@ def _upstreams(
     reader = Upstream(reading)
     return Upstreams.to_writer(
         writing,
-        StreamedAcknowledging(reader, Upstream(reading)),
+        reader,
         WaitingCalls(reading),
         reader if settings.splits_routes else None,
     )

@@ -20,7 +20,7 @@ from services.gateway.telemetry import TelemetryStreams
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2
 from services.loops import Gathering
-from services.upstream import CalledService, CheckingWriter
+from services.upstream import CalledService, CheckingWriter, is_cancelled
 from storage.format.properties import REAL_TOPIC
 from storage.format.record import decode_record
 
@@ -177,9 +177,8 @@ class OrphanedTransactions:
                     logs.get_logger().error("the writer refuses checks", problem=problem)
                     logged = problem
             except asyncio.CancelledError:
-                task = asyncio.current_task()
-                if task is None or task.cancelling():
-                    raise  # else the call was cancelled, by the end of its channel
+                if is_cancelled():
+                    raise
             except Exception as error:  # noqa: BLE001  this task lives as long as producers do
                 logs.get_logger().error("checks of transactions ended", exc_info=error)
             await asyncio.sleep(_WATCH_AGAIN_SECONDS)

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import grpc
 
 from penstock.framing import framed_batch
 from penstock.v1 import common_pb2, transactions_pb2, writer_pb2
-from services.gateway.answer_stream import AnswerStream
 from services.gateway.messages.statuses import CallRefused, code_of, refusal_of
-from services.upstream import CalledService, ServiceAddress, Upstream
+from services.upstream import CalledService, ServiceAddress, Upstream, is_cancelled
 from storage.format.names import HALF_TOPIC
 from storage.message import ProducerSequence
 
@@ -25,6 +24,12 @@ PREPARE: Final = "/penstock.v1.Transactions/Prepare"
 HALF_QUEUE: Final = (HALF_TOPIC, 0)
 _UNANSWERED: Final = frozenset(
     {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
+)
+_ENDED: Final = (
+    grpc.aio.AioRpcError,
+    grpc.aio.UsageError,
+    asyncio.InvalidStateError,
+    asyncio.CancelledError,  # by the end of its channel, too
 )
 SILENT_SECONDS: Final = 3.0  # without an answer, before another connection is tried
 SLOW_BYTES_SECOND: Final = 4 << 20  # of the slowest writer that is not taken for silent
@@ -58,10 +63,6 @@ class Batches(Protocol):
         """
         ...
 
-    def give_up(self) -> None:
-        """Give up what is under way; batches can be stored again."""
-        ...
-
     async def close(self) -> None:
         """End all calls."""
         ...
@@ -87,9 +88,6 @@ class BatchCalls:
             raise CallRefused(code_of(error.code()), error.details() or "") from None
         return writer_pb2.ProduceBatchResponse.FromString(answer)
 
-    def give_up(self) -> None:
-        """Do nothing: the writer ends what it began."""
-
     async def close(self) -> None:
         """Do nothing: the writer is closed by itself."""
 
@@ -102,53 +100,56 @@ class BatchStream:
 
     def __init__(self, writer: ServiceAddress) -> None:
         self._writer = Upstream(writer)
-        self._stream: AnswerStream | None = None  # that has had a connection
+        self._stream: Any = None  # that has had a connection
 
     async def store(
         self, records: Sequence[bytes], producer: ProducerSequence
     ) -> writer_pb2.ProduceBatchResponse:
         """Store records, as Batches says."""
         frame = _frame(records, producer)
-        stream = self._stream
-        if stream is None or stream.has_ended:
-            stream = self._stream = await self._connected()
+        if self._stream is None or self._stream.done():
+            self._stream = await self._connected()
         try:
             async with asyncio.timeout(SILENT_SECONDS + len(frame) / SLOW_BYTES_SECOND):
-                answer = await stream.ask(frame)
-        except TimeoutError as error:
-            self.give_up()
-            self._writer.renew()
+                await self._stream.write(frame)
+                answer = await self._stream.read()
+        except BaseException as error:
+            self._end()
+            if not isinstance(error, (TimeoutError, *_ENDED)) or is_cancelled():
+                raise
+            if isinstance(error, TimeoutError):
+                self._writer.renew()
             raise Unanswered from error
-        except grpc.aio.AioRpcError as error:
-            self.give_up()
-            raise Unanswered from error
-        response = writer_pb2.ProduceStreamResponse.FromString(answer)
-        (outcome,) = response.outcomes  # one frame is in flight
+        if not isinstance(answer, bytes):
+            raise Unanswered  # the stream has ended
+        (outcome,) = writer_pb2.ProduceStreamResponse.FromString(answer).outcomes
         if outcome.HasField("stored"):
             return outcome.stored
         raise _refusal(outcome.failure)
 
-    async def _connected(self) -> AnswerStream:
+    async def _connected(self) -> Any:
         """Return a stream that has a connection. Raises NotNow: nothing was written to one."""
-        stream = AnswerStream(self._writer.stream(PRODUCE_STREAM)(wait_for_ready=True))
+        stream = self._writer.stream(PRODUCE_STREAM)(wait_for_ready=True)
         try:
             async with asyncio.timeout(SILENT_SECONDS):
-                await stream.connected()
-        except (TimeoutError, grpc.aio.AioRpcError) as error:  # the channel goes on connecting
-            stream.end()
+                await stream.wait_for_connection()
+        except (TimeoutError, *_ENDED) as error:  # the channel goes on connecting
+            stream.cancel()
+            if is_cancelled():
+                raise
             raise NotNow from error
         return stream
 
     async def close(self) -> None:
         """End all calls."""
-        self.give_up()
+        self._end()
         await self._writer.close()
 
-    def give_up(self) -> None:
+    def _end(self) -> None:
         """End the stream; the next batch opens another one."""
         stream, self._stream = self._stream, None
         if stream is not None:
-            stream.end()
+            stream.cancel()
 
 
 class HalfBatches:
@@ -186,9 +187,6 @@ class HalfBatches:
                 for offset in offsets  # in no order: some were stored before
             ]
         )
-
-    def give_up(self) -> None:
-        """Do nothing: the writer ends what it began."""
 
     async def close(self) -> None:
         """End all calls."""

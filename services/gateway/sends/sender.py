@@ -171,7 +171,6 @@ class Sender:
 
     def _fail(self, batch: list[HandedOver], error: Exception) -> None:
         """Refuse a batch at a fault of this program's, which must not stop the others."""
-        self._batches.give_up()
         logs.get_logger().error("batch failed", exc_info=error)
         for sending in batch:
             _refuse(sending, CallRefused(v2.INTERNAL_SERVER_ERROR, "internal error"))

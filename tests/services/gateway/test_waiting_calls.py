@@ -66,7 +66,7 @@ async def test_an_answer_that_comes_as_its_caller_goes_is_not_lost(
             yield
 
     reader = upstream.Upstream(upstream.ServiceAddress("127.0.0.1:1"))
-    monkeypatch.setattr(reader, "unary", lambda _path: lambda *_, **__: AnsweredCall())
+    monkeypatch.setattr(reader, "_unary", lambda _path: lambda *_, **__: AnsweredCall())
     unwanted: list[bytes] = []
     with pytest.raises(asyncio.CancelledError):
         await reader.call("/x", leases_pb2.ReceiveRequest(), unwanted=unwanted.append)

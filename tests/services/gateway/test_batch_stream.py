@@ -26,7 +26,7 @@ class FakeWriter:
     """Reads batches and answers them, or not; notes the connections of batches and of watches."""
 
     def __init__(self) -> None:
-        self.is_silent = False
+        self.is_silent = self.ends_streams = False
         self.producers: list[str] = []
         self.watchers: list[str] = []
         self.ended_watches = 0
@@ -60,6 +60,8 @@ class FakeWriter:
     async def _produce(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
         self.producers.append(context.peer())
         async for _ in requests:
+            if self.ends_streams:
+                return
             if not self.is_silent:
                 stored = writer_pb2.ProduceBatchResponse()
                 yield answer_with(stored=stored).SerializeToString()
@@ -119,6 +121,21 @@ async def test_what_was_written_to_no_connection_is_not_stored_and_goes_out_late
     await batches.store([b"record"], SEQUENCE)
 
     assert len(writer.producers) == 1  # by the call that waited for the connection
+    await batches.close()
+    await writer.stop()
+
+
+async def test_a_batch_whose_stream_ends_may_be_stored_and_the_next_one_opens_another() -> None:
+    writer = FakeWriter()
+    batches = BatchStream(ServiceAddress(f"127.0.0.1:{await writer.start('127.0.0.1:0')}"))
+    await batches.store([b"record"], SEQUENCE)
+    writer.ends_streams = True
+    with pytest.raises(Unanswered):
+        await batches.store([b"record"], SEQUENCE)
+    writer.ends_streams = False
+    await batches.store([b"record"], SEQUENCE)
+
+    assert len(writer.producers) == 2
     await batches.close()
     await writer.stop()
 
