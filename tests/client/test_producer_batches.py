@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import grpc
 import pytest
-from fake_penstock import rich_status
+from faulty_penstock import rich_status
 from google.rpc import status_pb2
 
 from penstock import ClientClosed, InvalidArgument, UnknownOutcome
