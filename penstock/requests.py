@@ -5,7 +5,8 @@ What no message holds is refused before it leaves.
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, MutableSequence, Sequence
+from collections.abc import Callable, MutableMapping, MutableSequence, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from google.protobuf.message import Message as ProtoMessage
@@ -43,6 +44,20 @@ def value_of(kind: type[_V], message: Any, /, **given: Any) -> _V:
                 value = dict(value)
             given[name] = value
     return kind(**given)
+
+
+def value(kind: type[_V]) -> Callable[[Any], _V]:
+    """Return a reader of answers that are one value, as `value_of` has it."""
+    return partial(value_of, kind)
+
+
+def each(kind: type[_V], field: str) -> Callable[[Any], list[_V]]:
+    """Return a reader of answers whose ``field`` repeats a value, as `value_of` has it."""
+    return lambda answer: [value_of(kind, message) for message in getattr(answer, field)]
+
+
+def nothing(_: object) -> None:
+    """Read an answer that says nothing more than that the call was made."""
 
 
 def key_tuple(keys: Sequence[str]) -> tuple[str, ...]:

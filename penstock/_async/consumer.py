@@ -95,7 +95,7 @@ class AsyncConsumer(AsyncIterator[Record]):
     async def _opened(self) -> Consumption:
         if self._core is None:
             plan = open_consumption(self._options, self._client.retry)
-            self._core = await self._client.run_plan(plan, lane="iterators")
+            self._core = await self._client.run(plan, lane="iterators")
         return self._core
 
     def _restarted(self, core: Consumption) -> Consumption:

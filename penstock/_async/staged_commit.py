@@ -65,7 +65,7 @@ class AsyncStagedCommit(Version):
         after any failure. Raises StageNotFound, TopicNotFound, ResourceExhausted (a full disk: it
         may be decided already; commit again), DataLoss, FailedPrecondition.
         """
-        return await self._client.run(self.commit_call(attempts), timeout_s=timeout_s)
+        return await self._client.run(self.commit_call(attempts, timeout_s))
 
     async def abort(
         self, attempts: Sequence[str] | None = None, *, timeout_s: float | None = None
@@ -74,4 +74,4 @@ class AsyncStagedCommit(Version):
 
         Raises FailedPrecondition if the staged commit is decided.
         """
-        return await self._client.run(self.abort_call(attempts), timeout_s=timeout_s)
+        return await self._client.run(self.abort_call(attempts, timeout_s))

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from penstock._async.connection import AsyncConnection
 from penstock._async.consumer import AsyncConsumer
 from penstock._async.pull_stream import AsyncPullStream
 from penstock._async.subscription import AsyncSubscription
-from penstock._async.topics import AsyncTopics
-from penstock.calls import offsets, produce, records
+from penstock.calls import offsets, produce, records, topics
 from penstock.consuming.closing import AsyncClosing
 from penstock.consuming.damaged import OnDamaged, damage_error
 from penstock.consuming.options import ConsumeOptions, SubscribeOptions
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class AsyncTableCalls(AsyncTopics):
+class AsyncTableCalls(AsyncConnection):
     """Calls with Arrow's tables over a connection; they need the extra ``arrow``."""
 
     def pull_arrow(
@@ -55,8 +55,8 @@ class AsyncTableCalls(AsyncTopics):
         schema = schema_of(columns)
         call = records.pull_stream(
             topic,
-            queue_id=queue_id,
-            queue_offset=offset,
+            queue_id,
+            offset,
             max_bytes=max_bytes,
             tag=tag,
             follow=follow,
@@ -168,7 +168,7 @@ class AsyncTableCalls(AsyncTopics):
         on and stores none twice. If the call has stored none, raises what the request did, such as InvalidArgument
         for a row that can be no message.
         """
-        found = await self.describe_topic(topic, timeout_s=timeout_s)
+        found = await self.run(topics.describe_topic(topic, timeout_s=timeout_s))
         send = TableSend(
             table,
             (body, keys, tag, properties, queue_id, delay_ms, deliver_at_ms),
@@ -181,10 +181,13 @@ class AsyncTableCalls(AsyncTopics):
         )
         try:
             for part in send:
-                call = produce.batch(
-                    part, bytes_max=self.request_bytes_max, token=send.request_token
+                call = produce.store_batch(
+                    part,
+                    bytes_max=self.request_bytes_max,
+                    token=send.request_token,
+                    timeout_s=timeout_s,
                 )
-                send.on_stored(await self.run(call, timeout_s=timeout_s))
+                send.on_stored(await self.run(call))
         except Exception as error:
             failed = send.failed(error)
             if failed is error:

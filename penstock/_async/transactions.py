@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Self
 
-from penstock._async.topics import AsyncTopics
+from penstock._async.connection import AsyncConnection
 from penstock.background import AsyncBackground
 from penstock.batch import NO_PROPERTIES, Keys, RecordBatch
 from penstock.calls import transactions
@@ -20,7 +20,7 @@ from penstock.errors import (
     TransactionRefused,
 )
 from penstock.requests import key_tuple
-from penstock.transaction_values import EndedTransaction, PendingTransactions, TransactionCheck
+from penstock.transaction_values import EndedTransaction, TransactionCheck
 
 _log = logging.getLogger(__name__)
 _WATCH_AGAIN_S: Final = 1.0
@@ -31,11 +31,11 @@ class AsyncTransaction:
 
     Sent messages are stored at once and seen by nobody. Leaving the ``async with`` block commits them in one
     batch; an exception rolls them back. The writer asks checkers about a transaction whose producer died.
-    `AsyncTransactionCalls.transaction` makes one.
+    `AsyncClient.transaction` makes one.
     """
 
     def __init__(
-        self, client: AsyncTransactionCalls, topic: str, transaction_id: str, *, immunity_s: int = 0
+        self, client: AsyncConnection, topic: str, transaction_id: str, *, immunity_s: int = 0
     ) -> None:
         self.topic = topic
         self.transaction_id = transaction_id
@@ -96,12 +96,13 @@ class AsyncTransaction:
             key_prefix=self._key_prefix,
             immunity_s=self._immunity_s,
             bytes_max=self._client.request_bytes_max,
+            timeout_s=timeout_s,
         )
         self._may_have_sent = True
         try:
-            await self._client.run(call, timeout_s=timeout_s)
+            await self._client.run(call)
         except QueueNotFound:
-            self._client.forget_queue_count(name)
+            self._client.queue_counts.forget(name)
             raise
         except TransactionExists:
             self._may_have_sent = self._is_answered  # the end of another's is not for this one
@@ -125,9 +126,9 @@ class AsyncTransaction:
     async def _end(self, *, commit: bool, timeout_s: float | None) -> EndedTransaction | None:
         ended = None
         if self._may_have_sent:
-            call = transactions.end_one(self.transaction_id, commit=commit)
+            call = transactions.end_one(self.transaction_id, commit=commit, timeout_s=timeout_s)
             try:
-                ended = await self._client.run(call, timeout_s=timeout_s)
+                ended = await self._client.run(call)
             except TransactionRefused as refused:
                 if self._is_answered or refused.state != "not found":
                     raise
@@ -154,7 +155,7 @@ class AsyncTransactionChecker:
 
     def __init__(
         self,
-        client: AsyncTransactionCalls,
+        client: AsyncConnection,
         topics: Sequence[str],
         checker: Callable[[TransactionCheck], Any],
     ) -> None:
@@ -210,50 +211,5 @@ class AsyncTransactionChecker:
             _log.exception("checker failed for transaction %s", check.transaction_id)
             return
         if commit is not None:
-            await self._client.end_transactions([check.transaction_id], commit=bool(commit))
-
-
-class AsyncTransactionCalls(AsyncTopics):
-    """Transactions over a connection."""
-
-    def transaction(
-        self, topic: str, *, transaction_id: str = "", immunity_s: int = 0
-    ) -> AsyncTransaction:
-        """Return a transaction: ``async with client.transaction("orders") as t: await t.send(b"...")``.
-
-        ``transaction_id`` is what a checker gets, such as the number of an order and of the attempt; without
-        it the id is random. An id is for one run: it is refused while messages of another run are pending,
-        and after its end. Nobody is asked about the transaction for ``immunity_s``, or, with 0, for as long
-        as the writer is set to.
-        """
-        made = transaction_id or secrets.token_hex(16).upper()
-        return AsyncTransaction(self, topic, made, immunity_s=immunity_s)
-
-    def transaction_checker(
-        self, topics: Sequence[str], checker: Callable[[TransactionCheck], Any]
-    ) -> AsyncTransactionChecker:
-        """Answer questions about transactions of topics that their producers left open.
-
-        ``checker`` returns True to commit, False to roll back, None if that is not known yet: it is asked
-        again later. Use the result as an async context manager.
-        """
-        return AsyncTransactionChecker(self, topics, checker)
-
-    async def end_transactions(
-        self,
-        transaction_ids: Sequence[str],
-        *,
-        commit: bool,
-        topic: str = "",
-        timeout_s: float | None = None,
-    ) -> list[EndedTransaction]:
-        """Commit or roll back transactions, each whole; return what became of each.
-
-        With ``topic`` only those whose messages are all for it. A repeat gets the first answer.
-        """
-        call = transactions.end(transaction_ids, commit=commit, topic=topic)
-        return await self.run(call, timeout_s=timeout_s)
-
-    async def pending_transactions(self, *, timeout_s: float | None = None) -> PendingTransactions:
-        """Return the transactions that nobody has ended, the oldest first: 10,000 at most, and their number."""
-        return await self.run(transactions.list_pending(), timeout_s=timeout_s)
+            ids = [check.transaction_id]
+            await self._client.run(transactions.end_transactions(ids, commit=bool(commit)))

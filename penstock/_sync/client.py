@@ -1,39 +1,54 @@
 # Written by make client from penstock/_async: change it there.
-"""The client: messages in and out; topics, offsets and status are its connection's, by noun."""
+"""The client: what is sent and read as a stream; calls one by one are in `penstock.calls`, by noun."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import secrets
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
-from penstock._sync.accounts import Accounts
 from penstock._sync.consumer import Consumer, KeyRecords
-from penstock._sync.dead_letters import DeadLetters
 from penstock._sync.pull_stream import PullStream
 from penstock._sync.staged_commit import StagedCommit
-from penstock._sync.status import Status
 from penstock._sync.subscription import Subscription
 from penstock._sync.tables import TableCalls
-from penstock._sync.transactions import TransactionCalls
-from penstock.batch import NO_PROPERTIES, Keys, RecordBatch
-from penstock.calls import offsets, produce, records, staged_commits, timers
-from penstock.calls.timers import Delay, DeliverAt
+from penstock._sync.transactions import Transaction, TransactionChecker
+from penstock.calls import offsets, records
+from penstock.calls.accounts import AccountOperations
+from penstock.calls.dead_letters import DeadLetterOperations
+from penstock.calls.groups import GroupOperations
+from penstock.calls.leases import LeaseOperations
+from penstock.calls.offsets import OffsetOperations
+from penstock.calls.produce import ProduceOperations
+from penstock.calls.records import RecordOperations
+from penstock.calls.staged_commits import StagedCommitOperations
+from penstock.calls.status import StatusOperations
+from penstock.calls.timers import TimerOperations
+from penstock.calls.topics import TopicOperations
+from penstock.calls.transactions import TransactionOperations
 from penstock.consuming.damaged import OnDamaged
 from penstock.consuming.key_query import KeyQuery, OnUncovered
 from penstock.consuming.options import ConsumeOptions, SubscribeOptions
 from penstock.producing.options import ProducerOptions
 from penstock.producing.threads import Producer
-from penstock.record import Record
-from penstock.requests import FRAME_OVERHEAD_MAX, key_tuple
-from penstock.values import Message, PullResult, StagedApplication, Stored, StoredBatch, TimerCounts
+from penstock.requests import FRAME_OVERHEAD_MAX
+from penstock.transaction_values import TransactionCheck
 
 
 class Client(
-    TransactionCalls,
-    DeadLetters,
-    Accounts,
-    Status,
+    ProduceOperations,
+    RecordOperations,
+    TopicOperations,
+    OffsetOperations,
+    GroupOperations,
+    LeaseOperations,
+    DeadLetterOperations,
+    TransactionOperations,
+    TimerOperations,
+    StagedCommitOperations,
+    StatusOperations,
+    AccountOperations,
     TableCalls,
 ):
     """A connection to one store's writer, reader and indexer, safe to share between threads.
@@ -43,87 +58,6 @@ class Client(
     ``PENSTOCK_SECRET_KEY``) name the user. A request above ``request_bytes_max``, the writer's
     ``message_bytes_max``, is refused here. Close the client, or use it as a context manager.
     """
-
-    # Producing
-
-    def produce(
-        self,
-        topic: str,
-        body: bytes,
-        *,
-        keys: Keys = (),
-        tag: str = "",
-        properties: Mapping[str, str] | None = None,
-        queue_id: int | None = None,
-        unique_key: str = "",
-        flag: int = 0,
-        deliver_at: DeliverAt | None = None,
-        delay: Delay | None = None,
-        delay_level: int = 0,
-        token: str = "",
-        timeout_s: float | None = None,
-    ) -> Stored:
-        """Store one message; on return it is as durable as the writer's flush mode promises.
-
-        The client sends it again while no answer comes, and the writer stores it once.
-
-        ``deliver_at`` (a datetime, or Unix milliseconds), ``delay`` (a timedelta, or seconds) or
-        ``delay_level`` (1 to 18) delivers it later; `recall` cancels it until then.
-
-        Raises UnknownOutcome if no answer came in ``timeout_s``: the same call with its ``token`` finds out.
-        """
-        message = Message(
-            topic=topic,
-            body=body,
-            keys=key_tuple(keys),
-            tag=tag,
-            properties=properties or NO_PROPERTIES,
-            queue_id=queue_id,
-            unique_key=unique_key,
-            flag=flag,
-            delay_level=delay_level,
-            deliver_at_ms=timers.deliver_at_ms(deliver_at),
-            delay_ms=timers.delay_ms(delay),
-        )
-        stored = self.produce_many([message], token=token, timeout_s=timeout_s)
-        return stored[0]
-
-    def produce_many(
-        self, messages: Sequence[Message], *, token: str = "", timeout_s: float | None = None
-    ) -> list[Stored]:
-        """Store messages in one call, all or none; results are in the order given.
-
-        ``token`` is that of an UnknownOutcome of the same messages.
-        """
-        call = produce.messages(messages, bytes_max=self.request_bytes_max, token=token)
-        return self.run(call, timeout_s=timeout_s)
-
-    def recall(self, recall_handle: str, *, topic: str = "", timeout_s: float | None = None) -> str:
-        """Cancel a delayed message before it is delivered; return its unique key.
-
-        On return the recall is as durable as the writer's flush mode promises. With ``topic`` a handle of
-        another topic is refused. Raises InvalidArgument for a bad handle, and FailedPrecondition (reason
-        TOO_LATE_TO_RECALL) if the time of the message has come.
-        """
-        return self.run(timers.recall(recall_handle, topic), timeout_s=timeout_s)
-
-    def timers(
-        self, *, within_s: Sequence[float] = (), timeout_s: float | None = None
-    ) -> TimerCounts:
-        """Count the delayed messages that wait, and those due within so many seconds."""
-        return self.run(timers.counts(within_s), timeout_s=timeout_s)
-
-    def produce_batch(
-        self,
-        batch: RecordBatch | bytes | bytearray | memoryview,
-        *,
-        token: str = "",
-        timeout_s: float | None = None,
-    ) -> StoredBatch:
-        """Store encoded records in one call, all or none; ``token`` is as in `produce_many`."""
-        records = batch.records() if isinstance(batch, RecordBatch) else batch
-        call = produce.batch(records, bytes_max=self.request_bytes_max, token=token)
-        return self.run(call, timeout_s=timeout_s)
 
     def producer(
         self,
@@ -152,8 +86,6 @@ class Client(
         self.channels.allow(delivery_timeout_s)
         return Producer(self, options)
 
-    # Staged commits
-
     def staged_commit(self, app_id: str, version: int, *, one_off: bool = False) -> StagedCommit:
         """Return the staged commit of an application's version: stage records, then commit them once.
 
@@ -161,39 +93,28 @@ class Client(
         """
         return StagedCommit(self, app_id, version, one_off=one_off)
 
-    def staged_commits(self, *, timeout_s: float | None = None) -> list[StagedApplication]:
-        """Return each application's commits, and its staged commits that are open."""
-        return self.run(staged_commits.list_all(), timeout_s=timeout_s)
+    def transaction(
+        self, topic: str, *, transaction_id: str = "", immunity_s: int = 0
+    ) -> Transaction:
+        """Return a transaction: ``with client.transaction("orders") as t: t.send(b"...")``.
 
-    # Consuming
-
-    def pull(
-        self,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        *,
-        max_messages: int = 32,
-        max_bytes: int = 0,
-        tag: str = "",
-        wait_ms: int = 0,
-        timeout_s: float | None = None,
-    ) -> PullResult:
-        """Read records of one queue from an offset on, waiting up to ``wait_ms`` for the first one.
-
-        ``tag`` is an expression: "" or "*" for all, else tags joined by ``||``. Damaged records do
-        not raise: they are in the result's ``damaged``.
+        ``transaction_id`` is what a checker gets, such as the number of an order and of the attempt; without
+        it the id is random. An id is for one run: it is refused while messages of another run are pending,
+        and after its end. Nobody is asked about the transaction for ``immunity_s``, or, with 0, for as long
+        as the writer is set to.
         """
-        call = records.pull(
-            topic,
-            queue_id=queue_id,
-            queue_offset=offset,
-            max_messages=max_messages,
-            max_bytes=max_bytes,
-            tag=tag,
-            wait_ms=wait_ms,
-        )
-        return self.run(call, timeout_s=timeout_s)
+        made = transaction_id or secrets.token_hex(16).upper()
+        return Transaction(self, topic, made, immunity_s=immunity_s)
+
+    def transaction_checker(
+        self, topics: Sequence[str], checker: Callable[[TransactionCheck], Any]
+    ) -> TransactionChecker:
+        """Answer questions about transactions of topics that their producers left open.
+
+        ``checker`` returns True to commit, False to roll back, None if that is not known yet: it is asked
+        again later. Use the result as a context manager.
+        """
+        return TransactionChecker(self, topics, checker)
 
     def pull_stream(
         self,
@@ -213,8 +134,8 @@ class Client(
         """
         call = records.pull_stream(
             topic,
-            queue_id=queue_id,
-            queue_offset=offset,
+            queue_id,
+            offset,
             max_bytes=max_bytes,
             tag=tag,
             follow=follow,
@@ -333,10 +254,3 @@ class Client(
                 on_uncovered=on_uncovered,
             ),
         )
-
-    def message(self, message_id: str | int, *, timeout_s: float | None = None) -> Record:
-        """Read one record by its offset message id, or by its commit offset as a number.
-
-        Raises MessageNotFound, or DataLoss if it is damaged.
-        """
-        return self.run(records.by_id(message_id), timeout_s=timeout_s)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Self, TypeVar
 
 import grpc
@@ -18,6 +18,7 @@ from penstock.addresses import (
 )
 from penstock.calls import status
 from penstock.calls.call import Attempts, Call, Plan
+from penstock.calls.topics import describe_topic
 from penstock.channel import CALL_FAILED, Lane, ServiceChannels, failure_of
 from penstock.credentials import given_credentials
 from penstock.errors import ClientClosed, PenstockError, Unavailable
@@ -61,7 +62,7 @@ class Connection:
             self.addresses, self.clock, tls, given_credentials(access_key, secret_key)
         )
         self.sequences = Sequences(self.clock)
-        self._queue_counts = QueueCounts(self.clock)
+        self.queue_counts = QueueCounts(self.clock)
 
     def __enter__(self) -> Self:
         return self
@@ -101,12 +102,14 @@ class Connection:
                     )
                 self.channels.pause(_READY_POLL_S)
 
-    def run(self, call: Call[T], *, timeout_s: float | None = None, lane: Lane = "calls") -> T:
-        """Send a call, again where that is safe, and return what its answer means.
+    def run(self, call: Call[T] | Plan[T], *, lane: Lane = "calls") -> T:
+        """Send a call, again where that is safe, and return what its answer means; or all calls of a plan.
 
         In the lane of iterators an interrupt (Ctrl-C) of the caller leaves no lock of grpc's held.
         """
-        timeout_s = self.timeout_s if timeout_s is None else timeout_s
+        if not isinstance(call, Call):
+            return self._run_plan(call, lane)
+        timeout_s = self.timeout_s if call.timeout_s is None else call.timeout_s
         self.channels.allow(timeout_s + call.wait_ms / 1000)
         stub = self.stub(call.method, lane)
         with Attempts(
@@ -134,16 +137,28 @@ class Connection:
                 else:
                     return call.interpret(response)
 
-    def run_plan(self, plan: Plan[T], *, timeout_s: float | None = None, lane: Lane = "calls") -> T:
-        """Run a plan's calls one after the other and return its value."""
+    def _run_plan(self, plan: Plan[T], lane: Lane) -> T:
+        """Run a plan's calls one after the other; what one of them raises is raised in the plan."""
+        go_on: Callable[[Any], Call[Any]] = plan.send
         result: Any = None
         while True:
             try:
-                call = plan.send(result)
+                call = go_on(result)
             except StopIteration as stop:
                 value: T = stop.value
                 return value
-            result = self.run(call, timeout_s=timeout_s, lane=lane)
+            try:
+                go_on, result = plan.send, self.run(call, lane=lane)
+            except BaseException as error:  # noqa: BLE001  the plan raises it, when it has cleaned up
+                go_on, result = plan.throw, error
+
+    def queue_count(self, topic: str) -> int:
+        """Return how many queues of a topic take writes; asked for now and then."""
+        count = self.queue_counts.known(topic)
+        if count is None:
+            described = self.run(describe_topic(topic))
+            count = self.queue_counts.learn(topic, described.topic.write_queue_count)
+        return count
 
     def way_to(self, service: Service) -> Way:
         """Return how a service is called, for errors to say."""

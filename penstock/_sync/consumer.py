@@ -96,7 +96,7 @@ class Consumer(Iterator[Record]):
     def _opened(self) -> Consumption:
         if self._core is None:
             plan = open_consumption(self._options, self._client.retry)
-            self._core = self._client.run_plan(plan, lane="iterators")
+            self._core = self._client.run(plan, lane="iterators")
         return self._core
 
     def _restarted(self, core: Consumption) -> Consumption:

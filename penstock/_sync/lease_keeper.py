@@ -22,7 +22,6 @@ from penstock.errors import (
     ResourceExhausted,
     Unavailable,
 )
-from penstock.leased import RefusedHandle
 
 _log = logging.getLogger(__name__)
 _LINGER_S: Final = 0.005
@@ -122,33 +121,28 @@ class LeaseKeeper:
 
     def _send(self, settlement: Settlement, settled: SettledHandles) -> bool:
         """Return whether nothing is left to send of it."""
+        action, delay_ms = settlement
+        options = self._options
+        call = leases.settle(action, options.group, options.topic, settled.handles, delay_ms)
         try:
-            refused = self._client.run(self._call(settlement, settled.handles))
+            refused = self._client.run(call)
         except _PASSING as error:
-            _log.warning("%s %d messages: %s", settlement.action, settled.message_count, error)
+            _log.warning("%s %d messages: %s", action, settled.message_count, error)
             return False
         except ClientClosed:
             raise
         except PenstockError as error:
-            _log.warning("%s %d messages: %s", settlement.action, settled.message_count, error)
+            _log.warning("%s %d messages: %s", action, settled.message_count, error)
             return True
         if refused:
             _log.warning(
                 "%s: %d of %d leases had ended before; %s",
-                settlement.action,
+                action,
                 len(refused),
                 settled.message_count,
                 refused[0].problem,
             )
         return True
-
-    def _call(self, settlement: Settlement, handles: bytes) -> Call[list[RefusedHandle]]:
-        group, topic = self._options.group, self._options.topic
-        if settlement.action == "acknowledge":
-            return leases.acknowledge(group, topic, handles)
-        if settlement.action == "dead-letter":
-            return leases.dead_letter(group, topic, handles)
-        return leases.change(group, topic, handles, settlement.delay_ms)
 
     def _try(self, call: Call[int]) -> bool:
         try:

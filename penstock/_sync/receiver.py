@@ -114,7 +114,8 @@ class Receiver:
         wait_ms = options.wait_ms
         if options.idle_s is not None:
             wait_ms = min(wait_ms, int(options.idle_s * 1000))
-        call = leases.receive(
+        client_id = self._keeper.client_id
+        receive = leases.receive(
             options.topic,
             group=options.group,
             max_messages=min(options.prefetch, _RECEIVED_MAX),
@@ -123,8 +124,8 @@ class Receiver:
             wait_ms=wait_ms,
             tag=options.tag,
             sql=options.sql,
-            renewed_for=(client_id := self._keeper.client_id),
         )
+        call = leases.renewed_for(client_id, receive)
         timeout_s = options.timeout_s + wait_ms / 1000
         self._starting, self._is_receiving = client_id, True
         self._calls.start(client_id, call, timeout_s)

@@ -62,7 +62,7 @@ class StagedCommit(Version):
         after any failure. Raises StageNotFound, TopicNotFound, ResourceExhausted (a full disk: it
         may be decided already; commit again), DataLoss, FailedPrecondition.
         """
-        return self._client.run(self.commit_call(attempts), timeout_s=timeout_s)
+        return self._client.run(self.commit_call(attempts, timeout_s))
 
     def abort(
         self, attempts: Sequence[str] | None = None, *, timeout_s: float | None = None
@@ -71,4 +71,4 @@ class StagedCommit(Version):
 
         Raises FailedPrecondition if the staged commit is decided.
         """
-        return self._client.run(self.abort_call(attempts), timeout_s=timeout_s)
+        return self._client.run(self.abort_call(attempts, timeout_s))

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from penstock._sync.connection import Connection
 from penstock._sync.consumer import Consumer
 from penstock._sync.pull_stream import PullStream
 from penstock._sync.subscription import Subscription
-from penstock._sync.topics import Topics
-from penstock.calls import offsets, produce, records
+from penstock.calls import offsets, produce, records, topics
 from penstock.consuming.closing import Closing
 from penstock.consuming.damaged import OnDamaged, damage_error
 from penstock.consuming.options import ConsumeOptions, SubscribeOptions
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class TableCalls(Topics):
+class TableCalls(Connection):
     """Calls with Arrow's tables over a connection; they need the extra ``arrow``."""
 
     def pull_arrow(
@@ -56,8 +56,8 @@ class TableCalls(Topics):
         schema = schema_of(columns)
         call = records.pull_stream(
             topic,
-            queue_id=queue_id,
-            queue_offset=offset,
+            queue_id,
+            offset,
             max_bytes=max_bytes,
             tag=tag,
             follow=follow,
@@ -169,7 +169,7 @@ class TableCalls(Topics):
         on and stores none twice. If the call has stored none, raises what the request did, such as InvalidArgument
         for a row that can be no message.
         """
-        found = self.describe_topic(topic, timeout_s=timeout_s)
+        found = self.run(topics.describe_topic(topic, timeout_s=timeout_s))
         send = TableSend(
             table,
             (body, keys, tag, properties, queue_id, delay_ms, deliver_at_ms),
@@ -182,10 +182,13 @@ class TableCalls(Topics):
         )
         try:
             for part in send:
-                call = produce.batch(
-                    part, bytes_max=self.request_bytes_max, token=send.request_token
+                call = produce.store_batch(
+                    part,
+                    bytes_max=self.request_bytes_max,
+                    token=send.request_token,
+                    timeout_s=timeout_s,
                 )
-                send.on_stored(self.run(call, timeout_s=timeout_s))
+                send.on_stored(self.run(call))
         except Exception as error:
             failed = send.failed(error)
             if failed is error:

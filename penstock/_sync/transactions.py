@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Self
 
-from penstock._sync.topics import Topics
+from penstock._sync.connection import Connection
 from penstock.background import Background
 from penstock.batch import NO_PROPERTIES, Keys, RecordBatch
 from penstock.calls import transactions
@@ -21,7 +21,7 @@ from penstock.errors import (
     TransactionRefused,
 )
 from penstock.requests import key_tuple
-from penstock.transaction_values import EndedTransaction, PendingTransactions, TransactionCheck
+from penstock.transaction_values import EndedTransaction, TransactionCheck
 
 _log = logging.getLogger(__name__)
 _WATCH_AGAIN_S: Final = 1.0
@@ -32,11 +32,11 @@ class Transaction:
 
     Sent messages are stored at once and seen by nobody. Leaving the ``with`` block commits them in one
     batch; an exception rolls them back. The writer asks checkers about a transaction whose producer died.
-    `TransactionCalls.transaction` makes one.
+    `Client.transaction` makes one.
     """
 
     def __init__(
-        self, client: TransactionCalls, topic: str, transaction_id: str, *, immunity_s: int = 0
+        self, client: Connection, topic: str, transaction_id: str, *, immunity_s: int = 0
     ) -> None:
         self.topic = topic
         self.transaction_id = transaction_id
@@ -97,12 +97,13 @@ class Transaction:
             key_prefix=self._key_prefix,
             immunity_s=self._immunity_s,
             bytes_max=self._client.request_bytes_max,
+            timeout_s=timeout_s,
         )
         self._may_have_sent = True
         try:
-            self._client.run(call, timeout_s=timeout_s)
+            self._client.run(call)
         except QueueNotFound:
-            self._client.forget_queue_count(name)
+            self._client.queue_counts.forget(name)
             raise
         except TransactionExists:
             self._may_have_sent = self._is_answered  # the end of another's is not for this one
@@ -126,9 +127,9 @@ class Transaction:
     def _end(self, *, commit: bool, timeout_s: float | None) -> EndedTransaction | None:
         ended = None
         if self._may_have_sent:
-            call = transactions.end_one(self.transaction_id, commit=commit)
+            call = transactions.end_one(self.transaction_id, commit=commit, timeout_s=timeout_s)
             try:
-                ended = self._client.run(call, timeout_s=timeout_s)
+                ended = self._client.run(call)
             except TransactionRefused as refused:
                 if self._is_answered or refused.state != "not found":
                     raise
@@ -155,7 +156,7 @@ class TransactionChecker:
 
     def __init__(
         self,
-        client: TransactionCalls,
+        client: Connection,
         topics: Sequence[str],
         checker: Callable[[TransactionCheck], Any],
     ) -> None:
@@ -211,50 +212,5 @@ class TransactionChecker:
             _log.exception("checker failed for transaction %s", check.transaction_id)
             return
         if commit is not None:
-            self._client.end_transactions([check.transaction_id], commit=bool(commit))
-
-
-class TransactionCalls(Topics):
-    """Transactions over a connection."""
-
-    def transaction(
-        self, topic: str, *, transaction_id: str = "", immunity_s: int = 0
-    ) -> Transaction:
-        """Return a transaction: ``with client.transaction("orders") as t: t.send(b"...")``.
-
-        ``transaction_id`` is what a checker gets, such as the number of an order and of the attempt; without
-        it the id is random. An id is for one run: it is refused while messages of another run are pending,
-        and after its end. Nobody is asked about the transaction for ``immunity_s``, or, with 0, for as long
-        as the writer is set to.
-        """
-        made = transaction_id or secrets.token_hex(16).upper()
-        return Transaction(self, topic, made, immunity_s=immunity_s)
-
-    def transaction_checker(
-        self, topics: Sequence[str], checker: Callable[[TransactionCheck], Any]
-    ) -> TransactionChecker:
-        """Answer questions about transactions of topics that their producers left open.
-
-        ``checker`` returns True to commit, False to roll back, None if that is not known yet: it is asked
-        again later. Use the result as a context manager.
-        """
-        return TransactionChecker(self, topics, checker)
-
-    def end_transactions(
-        self,
-        transaction_ids: Sequence[str],
-        *,
-        commit: bool,
-        topic: str = "",
-        timeout_s: float | None = None,
-    ) -> list[EndedTransaction]:
-        """Commit or roll back transactions, each whole; return what became of each.
-
-        With ``topic`` only those whose messages are all for it. A repeat gets the first answer.
-        """
-        call = transactions.end(transaction_ids, commit=commit, topic=topic)
-        return self.run(call, timeout_s=timeout_s)
-
-    def pending_transactions(self, *, timeout_s: float | None = None) -> PendingTransactions:
-        """Return the transactions that nobody has ended, the oldest first: 10,000 at most, and their number."""
-        return self.run(transactions.list_pending(), timeout_s=timeout_s)
+            ids = [check.transaction_id]
+            self._client.run(transactions.end_transactions(ids, commit=bool(commit)))

@@ -1,1 +1,1 @@
-"""Requests of the clients and readings of their answers: a module for each noun, no I/O."""
+"""Operations of the clients: their requests and the readings of their answers, by noun; no I/O."""

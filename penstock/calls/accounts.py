@@ -1,19 +1,130 @@
-"""Accounts in requests and answers: users and policies."""
+"""Accounts: users, their secrets and policies. A super user's calls."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any, Final
 
+from penstock import wire
 from penstock.account_values import Limits, NewSecret, Policy, User, UserKind
-from penstock.requests import value_of
+from penstock.calls.call import Call
+from penstock.calls.operation import operation
+from penstock.requests import build, each, nothing, value, value_of
+from penstock.retry import Repeat
 from penstock.v1 import accounts_pb2 as pb
 
-NUMBER_OF: Final[dict[UserKind, pb.UserKind]] = {
+_NUMBER_OF: Final[dict[UserKind, pb.UserKind]] = {
     "normal": pb.NORMAL,
     "super": pb.SUPER,
     "service": pb.SERVICE,
 }
-_KIND_OF: Final = {number: kind for kind, number in NUMBER_OF.items()}
+_KIND_OF: Final = {number: kind for kind, number in _NUMBER_OF.items()}
+
+
+class AccountOperations:
+    """Accounts. A change is in force in all services when its call returns."""
+
+    @operation
+    def create_user(
+        self, name: str, kind: UserKind = "normal", *, timeout_s: float | None = None
+    ) -> Call[NewSecret]:
+        """Create a user with a secret, which nothing shows again. Raises UserExists."""
+        request = build(pb.CreateUserRequest, name=name, kind=_NUMBER_OF[kind])
+        return Call(
+            wire.CREATE_USER, request, _new_secret, repeat=Repeat.NEVER, timeout_s=timeout_s
+        )
+
+    @operation
+    def update_user(
+        self,
+        name: str,
+        *,
+        kind: UserKind | None = None,
+        enabled: bool | None = None,
+        drop_old_secrets: bool = False,
+        limits: Limits | None = None,
+        reset_limits: bool = False,
+        timeout_s: float | None = None,
+    ) -> Call[User]:
+        """Change what is given of a user. Raises UserNotFound, InvalidArgument.
+
+        With ``drop_old_secrets`` its newest secret alone stays good. With ``reset_limits`` it has no other limits
+        of its own than those that are given.
+        """
+        request = build(
+            pb.UpdateUserRequest,
+            name=name,
+            kind=pb.USER_KIND_UNSPECIFIED if kind is None else _NUMBER_OF[kind],
+            enabled=enabled,
+            drop_old_secrets=drop_old_secrets,
+            limits=None if limits is None else build(pb.Limits, **asdict(limits)),
+            reset_limits=reset_limits,
+        )
+        return Call(
+            wire.UPDATE_USER, request, lambda answer: _user(answer.user), timeout_s=timeout_s
+        )
+
+    @operation
+    def add_secret(self, name: str, *, timeout_s: float | None = None) -> Call[NewSecret]:
+        """Give a user a second secret; both are good until the old one is dropped.
+
+        Raises UserNotFound, and InvalidArgument for a user with two.
+        """
+        request = build(pb.UpdateUserRequest, name=name, add_secret=True)
+        return Call(
+            wire.UPDATE_USER, request, _new_secret, repeat=Repeat.NEVER, timeout_s=timeout_s
+        )
+
+    @operation
+    def delete_user(self, name: str, *, timeout_s: float | None = None) -> Call[None]:
+        """Delete a user and its policies. Raises UserNotFound."""
+        request = build(pb.DeleteUserRequest, name=name)
+        return Call(wire.DELETE_USER, request, nothing, repeat=Repeat.NEVER, timeout_s=timeout_s)
+
+    @operation
+    def users(self, *, timeout_s: float | None = None) -> Call[list[User]]:
+        """Return all users, by name."""
+        return Call(
+            wire.LIST_USERS,
+            pb.ListUsersRequest(),
+            lambda answer: list(map(_user, answer.users)),
+            timeout_s=timeout_s,
+        )
+
+    @operation
+    def put_policy(
+        self, policy: Policy, *, exists: bool | None = None, timeout_s: float | None = None
+    ) -> Call[Policy]:
+        """Add a policy, in the place of one of the user for the same resource with the same decision.
+
+        ``exists`` says whether there has to be such a one; None for either. Raises PolicyExists, PolicyNotFound,
+        UserNotFound, InvalidArgument.
+        """
+        message = build(pb.Policy, **asdict(policy))
+        request = build(pb.PutPolicyRequest, policy=message, exists=exists)
+        repeat = Repeat.NEVER if exists is False else Repeat.SAFE  # which would find it there
+        return Call(wire.PUT_POLICY, request, value(Policy), repeat=repeat, timeout_s=timeout_s)
+
+    @operation
+    def delete_policies(
+        self, user: str, resource: str = "", *, timeout_s: float | None = None
+    ) -> Call[int]:
+        """Delete a user's policies for a resource, or all; return how many. Raises UserNotFound,
+        PolicyNotFound.
+        """
+        return Call(
+            wire.DELETE_POLICIES,
+            build(pb.DeletePoliciesRequest, user=user, resource=resource),
+            lambda answer: int(answer.deleted_count),
+            repeat=Repeat.NEVER,
+            timeout_s=timeout_s,
+        )
+
+    @operation
+    def policies(self, user: str = "", *, timeout_s: float | None = None) -> Call[list[Policy]]:
+        """Return the policies of a user, or of all."""
+        request = build(pb.ListPoliciesRequest, user=user)
+        return Call(wire.LIST_POLICIES, request, each(Policy, "policies"), timeout_s=timeout_s)
 
 
 def _user(message: Any) -> User:
@@ -21,31 +132,5 @@ def _user(message: Any) -> User:
     return value_of(User, message, kind=_KIND_OF[message.kind], limits=limits)
 
 
-def updated_user_of(answer: Any) -> User:
-    """Return the user that was changed."""
-    return _user(answer.user)
-
-
-def new_secret_of(answer: Any) -> NewSecret:
-    """Return a user with its new secret."""
+def _new_secret(answer: Any) -> NewSecret:
     return NewSecret(user=_user(answer.user), secret_key=answer.secret_key)
-
-
-def users_of(answer: Any) -> list[User]:
-    """Return the users of an answer."""
-    return list(map(_user, answer.users))
-
-
-def policy_of(message: Any) -> Policy:
-    """Return a policy."""
-    return value_of(Policy, message)
-
-
-def policies_of(answer: Any) -> list[Policy]:
-    """Return the policies of an answer."""
-    return list(map(policy_of, answer.policies))
-
-
-def deleted_count_of(answer: Any) -> int:
-    """Return how many policies were deleted."""
-    return int(answer.deleted_count)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, Self, TypeVar
 
 import grpc
@@ -31,6 +31,7 @@ from penstock.wire import Method
 from storage.clock import Clock
 
 T = TypeVar("T")
+R = TypeVar("R")
 Plan = Generator["Call[Any]", Any, T]
 """An operation of several calls: it yields each, is sent its result, and returns a value."""
 _LEFT_MIN_S: Final = 0.001
@@ -67,6 +68,7 @@ class Call(Generic[T]):
     wait_ms: int = 0  # how long the service is asked to wait, on top of the timeout
     with_producer: Callable[[bytes], Any] | None = None  # the request with a producer's field
     token: str = ""  # of the same call, whose outcome was unknown
+    timeout_s: float | None = None  # for all attempts; None: the client's
 
     @property
     def size(self) -> int:
@@ -77,13 +79,14 @@ class Call(Generic[T]):
         size: int = len(request) if isinstance(request, bytes) else request.ByteSize()
         return size
 
+    def then(self, following: Callable[[T], R]) -> Call[R]:
+        """Return the same call with another value, made of its own."""
+        interpret = self.interpret
+        return replace(self, interpret=lambda answer: following(interpret(answer)))  # type: ignore[arg-type,return-value]
+
     def error_of(self, error: RpcError, way: Way = _PLAIN) -> PenstockError:
         """Return what a failed attempt is to be raised as."""
         return with_way(from_rpc_error(error), way)
-
-
-def nothing(_: object) -> None:
-    """Read an answer that says nothing more than that the call was made."""
 
 
 class Attempts:

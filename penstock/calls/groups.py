@@ -1,4 +1,4 @@
-"""Consumer groups in requests and answers: their settings, their progress, and setting it."""
+"""Consumer groups: create, change, describe, delete, reset."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from penstock import wire
+from penstock.calls.call import Call
 from penstock.calls.offsets import timestamp_ms
+from penstock.calls.operation import operation, operation_of
 from penstock.errors import InvalidArgument
 from penstock.group_values import (
+    Begin,
     ConnectedClient,
     ExponentialBackoff,
     Group,
@@ -18,13 +22,129 @@ from penstock.group_values import (
     QueueReset,
     ResetTo,
 )
-from penstock.requests import build, value_of
-from penstock.v1 import groups_pb2
+from penstock.requests import build, each, nothing, value_of
+from penstock.retry import Repeat
+from penstock.v1 import gateway_pb2, groups_pb2
 
 _BEGINS = {"earliest": groups_pb2.FROM_EARLIEST, "latest": groups_pb2.FROM_LATEST}
 
 
-def target_of(to: ResetTo) -> dict[str, Any]:
+def create_group(
+    name: str,
+    *,
+    retry_max_times: int | None = None,
+    orderly: bool | None = None,
+    paused: bool | None = None,
+    backoff: Iterable[int] | ExponentialBackoff | None = None,
+    begin: Begin | None = None,
+    timeout_s: float | None = None,
+) -> Call[Group]:
+    """Create a consumer group with a broker's defaults for what is not given.
+
+    ``backoff`` has the delays in milliseconds after the first attempt, the second, and so on. Raises
+    GroupExists if there is such a group.
+    """
+    settings = _settings(name, retry_max_times, orderly, paused, backoff, begin)
+    request = build(groups_pb2.CreateGroupRequest, settings=settings)
+    return Call(wire.CREATE_GROUP, request, _group, repeat=Repeat.NEVER, timeout_s=timeout_s)
+
+
+def update_group(
+    name: str,
+    *,
+    retry_max_times: int | None = None,
+    orderly: bool | None = None,
+    paused: bool | None = None,
+    backoff: Iterable[int] | ExponentialBackoff | None = None,
+    begin: Begin | None = None,
+    timeout_s: float | None = None,
+) -> Call[Group]:
+    """Change the given settings of a group and return it."""
+    settings = _settings(name, retry_max_times, orderly, paused, backoff, begin)
+    request = build(groups_pb2.UpdateGroupRequest, settings=settings)
+    return Call(wire.UPDATE_GROUP, request, _group, timeout_s=timeout_s)
+
+
+def reset_group(
+    name: str,
+    topic: str,
+    to: ResetTo,
+    *,
+    queues: Iterable[int] = (),
+    preview: bool = False,
+    timeout_s: float | None = None,
+) -> Call[list[QueueReset]]:
+    """Set where a group goes on in a topic; with ``preview`` only return what that would do.
+
+    ``to`` is "earliest", "latest", a time, or the offset of the one queue in ``queues``. Leases are
+    dropped: an acknowledgement of them is refused.
+    """
+    request = build(
+        groups_pb2.ResetGroupRequest,
+        group=name,
+        topic=topic,
+        queue_ids=list(queues),
+        preview=preview,
+        **_target(to),
+    )
+    # A second reset would drop leases that were made in between.
+    repeat = Repeat.SAFE if preview else Repeat.NEVER
+    return Call(
+        wire.RESET_GROUP,
+        request,
+        each(QueueReset, "queues"),
+        repeat=repeat,
+        timeout_s=timeout_s,
+    )
+
+
+class GroupOperations:
+    """Consumer groups: their settings, their progress, and setting it."""
+
+    create_group = operation_of(create_group)
+    update_group = operation_of(update_group)
+    reset_group = operation_of(reset_group)
+
+    @operation
+    def describe_group(
+        self, name: str, topic: str = "", *, timeout_s: float | None = None
+    ) -> Call[GroupDescription]:
+        """Return a group's settings and its progress in one topic, or in all of its topics."""
+        request = build(groups_pb2.DescribeGroupRequest, group=name, topic=topic)
+        return Call(wire.DESCRIBE_GROUP, request, _description, timeout_s=timeout_s)
+
+    @operation
+    def group_settings(self, *, timeout_s: float | None = None) -> Call[list[Group]]:
+        """Return the settings of all groups that have some, by name."""
+        request = groups_pb2.ListGroupSettingsRequest()
+        return Call(
+            wire.LIST_GROUP_SETTINGS,
+            request,
+            lambda answer: list(map(_group, answer.groups)),
+            timeout_s=timeout_s,
+        )
+
+    @operation
+    def connected_clients(
+        self, group: str = "", *, timeout_s: float | None = None
+    ) -> Call[list[ConnectedClient]]:
+        """Return RocketMQ's clients that the reader's gateway has heard of lately: of one group, or all.
+
+        Those silent for longest come first. Raises Unimplemented where the reader has no gateway.
+        """
+        request = build(gateway_pb2.ListClientsRequest, group=group)
+        return Call(
+            wire.LIST_CLIENTS, request, each(ConnectedClient, "clients"), timeout_s=timeout_s
+        )
+
+    @operation
+    def delete_group(self, name: str, *, timeout_s: float | None = None) -> Call[None]:
+        """Delete a group's settings, leases and offsets; its dead letters stay."""
+        request = build(groups_pb2.DeleteGroupRequest, group=name)
+        return Call(wire.DELETE_GROUP, request, nothing, repeat=Repeat.NEVER, timeout_s=timeout_s)
+
+
+def _target(to: ResetTo) -> dict[str, Any]:
     """Return where a reset goes, as fields of its request. Raises InvalidArgument."""
     if isinstance(to, str):
         if to not in _BEGINS:
@@ -35,7 +155,7 @@ def target_of(to: ResetTo) -> dict[str, Any]:
     return {"queue_offset": to}
 
 
-def settings_of(
+def _settings(
     name: str,
     retry_max_times: int | None,
     orderly: bool | None,
@@ -43,7 +163,6 @@ def settings_of(
     backoff: Iterable[int] | ExponentialBackoff | None,
     begin: str | None,
 ) -> groups_pb2.GroupSettings:
-    """Return what is given of a group's settings. Raises InvalidArgument."""
     if begin is not None and begin not in _BEGINS:
         raise InvalidArgument(f"begin: {begin!r} is neither 'earliest' nor 'latest'", field="begin")
     return build(
@@ -65,8 +184,7 @@ def _backoff(backoff: Iterable[int] | ExponentialBackoff) -> groups_pb2.Backoff:
     return groups_pb2.Backoff(customized=customized)
 
 
-def group_of(settings: groups_pb2.GroupSettings) -> Group:
-    """Return a group."""
+def _group(settings: groups_pb2.GroupSettings) -> Group:
     backoff: tuple[int, ...] | ExponentialBackoff
     if settings.backoff.WhichOneof("strategy") == "exponential":
         backoff = value_of(ExponentialBackoff, settings.backoff.exponential)
@@ -81,22 +199,6 @@ def group_of(settings: groups_pb2.GroupSettings) -> Group:
     )
 
 
-def groups_of(answer: Any) -> list[Group]:
-    """Return the groups of an answer."""
-    return [group_of(each) for each in answer.groups]
-
-
-def description_of(answer: Any) -> GroupDescription:
-    """Return a group and its progress in each queue."""
+def _description(answer: Any) -> GroupDescription:
     queues = tuple(value_of(GroupQueue, queue) for queue in answer.queues)
-    return GroupDescription(group=group_of(answer.settings), queues=queues)
-
-
-def clients_of(answer: Any) -> list[ConnectedClient]:
-    """Return the clients of RocketMQ's that a gateway has heard of."""
-    return [value_of(ConnectedClient, each) for each in answer.clients]
-
-
-def resets_of(answer: Any) -> list[QueueReset]:
-    """Return what a reset does to each queue."""
-    return [value_of(QueueReset, each) for each in answer.queues]
+    return GroupDescription(group=_group(answer.settings), queues=queues)

@@ -1,12 +1,13 @@
-"""Calls about leases: receive messages for a time, and say what became of them."""
+"""Leases: receive messages for a time, and say what became of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final, Literal
 
 from penstock import wire
 from penstock.calls.call import Call
+from penstock.calls.operation import operation, operation_of
 from penstock.calls.records import damages
 from penstock.framing import WithRecords
 from penstock.group_values import MessageTrack, TrackState
@@ -24,21 +25,31 @@ _STATES: Final[Mapping[int, TrackState]] = {
     leases_pb2.BEFORE_BEGIN: "before_begin",
     leases_pb2.DEAD: "dead",
 }
+Action = Literal["acknowledge", "change", "dead-letter"]
+_SETTLED_BY: Final[Mapping[Action, tuple[Method, Any]]] = {
+    "acknowledge": (wire.ACKNOWLEDGE, leases_pb2.AcknowledgeRequest),
+    "change": (wire.CHANGE_LEASES, leases_pb2.ChangeLeasesRequest),
+    "dead-letter": (wire.DEAD_LETTER, leases_pb2.DeadLetterRequest),
+}
 
 
 def receive(
     topic: str,
     *,
     group: str,
-    max_messages: int = 0,
+    max_messages: int = 32,
     max_bytes: int = 0,
-    lease_ms: int = 0,
+    lease_ms: int = 30_000,
     wait_ms: int = 0,
     tag: str = "",
     sql: str = "",
-    renewed_for: str = "",
+    timeout_s: float | None = None,
 ) -> Call[Received]:
-    """Lease messages; those of an answer that was lost come again when their leases end."""
+    """Lease messages of a topic, waiting up to ``wait_ms`` for the first one.
+
+    A message that is not acknowledged within ``lease_ms`` is delivered again. Give ``tag``, an
+    expression, or ``sql``, an SQL92 filter over properties, or neither.
+    """
     request = build(
         leases_pb2.ReceiveRequest,
         group=group,
@@ -49,8 +60,6 @@ def receive(
         wait_ms=wait_ms,
         tag_expression=tag,
         sql_expression=sql,
-        auto_renew=bool(renewed_for),
-        client_id=renewed_for,
     )
 
     def received(answer: WithRecords) -> Received:
@@ -65,41 +74,38 @@ def receive(
             damaged=damages(front.damaged),
         )
 
-    return Call(wire.RECEIVE, request, received, wait_ms=wait_ms)
+    return Call(wire.RECEIVE, request, received, wait_ms=wait_ms, timeout_s=timeout_s)
 
 
-def acknowledge(group: str, topic: str, handles: bytes) -> Call[list[RefusedHandle]]:
-    """End leases: the messages are done. Returns the handles that were refused."""
-    return _of_handles(
-        wire.ACKNOWLEDGE,
-        build(leases_pb2.AcknowledgeRequest, group=group, topic=topic, receipt_handles=handles),
-    )
+def renewed_for(client_id: str, call: Call[Received]) -> Call[Received]:
+    """Have a receive lease messages for a client that renews them."""
+    call.request.auto_renew, call.request.client_id = True, client_id
+    return call
 
 
-def change(
-    group: str, topic: str, handles: bytes, duration_ms: int | None
+def settle(
+    action: Action,
+    group: str,
+    topic: str,
+    handles: bytes,
+    duration_ms: int | None = None,
+    timeout_s: float | None = None,
 ) -> Call[list[RefusedHandle]]:
-    """Set how long leases last from now on; None: give back, by the group's backoff.
+    """Say what becomes of leased messages; returns the handles that were refused.
 
-    Returns the handles that were refused.
+    "change" has their leases last ``duration_ms`` from now on; None gives them back by the group's backoff.
     """
-    return _of_handles(
-        wire.CHANGE_LEASES,
-        build(
-            leases_pb2.ChangeLeasesRequest,
-            group=group,
-            topic=topic,
-            receipt_handles=handles,
-            duration_ms=duration_ms,
-        ),
-    )
-
-
-def dead_letter(group: str, topic: str, handles: bytes) -> Call[list[RefusedHandle]]:
-    """Move messages to the group's dead letters. Returns the handles that were refused."""
-    return _of_handles(
-        wire.DEAD_LETTER,
-        build(leases_pb2.DeadLetterRequest, group=group, topic=topic, receipt_handles=handles),
+    method, kind = _SETTLED_BY[action]
+    duration = {"duration_ms": duration_ms} if action == "change" else {}
+    request = build(kind, group=group, topic=topic, receipt_handles=handles, **duration)
+    return Call(
+        method,
+        request,
+        lambda answer: [
+            RefusedHandle(index=each.index, problem=leases_pb2.HandleProblem.Name(each.problem))
+            for each in answer.refused
+        ],
+        timeout_s=timeout_s,
     )
 
 
@@ -115,18 +121,86 @@ def release(client_ids: Sequence[str], group: str = "") -> Call[int]:
     return Call(wire.RELEASE_LEASES, request, lambda answer: int(answer.released_count))
 
 
-def track(
-    topic: str, queue_id: int, queue_offset: int, commit_offset: int | None
-) -> Call[list[MessageTrack]]:
-    """Ask what each group that reads a queue did with one message of it."""
-    request = build(
-        leases_pb2.TrackMessageRequest,
-        topic=topic,
-        queue_id=queue_id,
-        queue_offset=queue_offset,
-        commit_offset=commit_offset,
-    )
-    return Call(wire.TRACK_MESSAGE, request, lambda answer: list(map(_track, answer.groups)))
+class LeaseOperations:
+    """Leases by hand, batch by batch; a subscription does it for you."""
+
+    receive = operation_of(receive)
+
+    @operation
+    def acknowledge(
+        self, received: Received, handles: bytes | None = None, *, timeout_s: float | None = None
+    ) -> Call[list[RefusedHandle]]:
+        """Acknowledge the received messages, or those of ``handles``: they are done.
+
+        Returns the handles that were refused, such as those of ended leases.
+        """
+        return _settle("acknowledge", received, handles, None, timeout_s)
+
+    @operation
+    def change_leases(
+        self,
+        received: Received,
+        duration_ms: int | None = None,
+        handles: bytes | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> Call[list[RefusedHandle]]:
+        """End leases ``duration_ms`` from now: later for more time, sooner to give messages back.
+
+        Without it messages are given back by the group's backoff. Returns the handles that were refused.
+        """
+        return _settle("change", received, handles, duration_ms, timeout_s)
+
+    @operation
+    def dead_letter(
+        self, received: Received, handles: bytes | None = None, *, timeout_s: float | None = None
+    ) -> Call[list[RefusedHandle]]:
+        """Move messages to the group's dead letters, topic ``%DLQ%group``, and acknowledge them.
+
+        Returns the handles that were refused.
+        """
+        return _settle("dead-letter", received, handles, None, timeout_s)
+
+    @operation
+    def track(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        *,
+        commit_offset: int | None = None,
+        timeout_s: float | None = None,
+    ) -> Call[list[MessageTrack]]:
+        """Return what each consumer group that reads a queue did with one of its messages, by group.
+
+        A record has all four under these names; with ``commit_offset`` no message of a former topic is taken for one of the
+        topic that has its name now. Groups that the user may not see are left out, and so are those that never read the
+        queue. Raises TopicNotFound, or InvalidArgument if the queue has no such message.
+        """
+        request = build(
+            leases_pb2.TrackMessageRequest,
+            topic=topic,
+            queue_id=queue_id,
+            queue_offset=queue_offset,
+            commit_offset=commit_offset,
+        )
+        return Call(
+            wire.TRACK_MESSAGE,
+            request,
+            lambda answer: list(map(_track, answer.groups)),
+            timeout_s=timeout_s,
+        )
+
+
+def _settle(
+    action: Action,
+    received: Received,
+    handles: bytes | None,
+    duration_ms: int | None,
+    timeout_s: float | None,
+) -> Call[list[RefusedHandle]]:
+    handles = received.receipt_handles if handles is None else handles
+    return settle(action, received.group, received.topic, handles, duration_ms, timeout_s)
 
 
 def _track(track: leases_pb2.MessageTrack) -> MessageTrack:
@@ -136,15 +210,4 @@ def _track(track: leases_pb2.MessageTrack) -> MessageTrack:
         track,
         state=_STATES[track.state],
         dead_letter_commit_offset=track.dead_letter_commit_offset if is_kept else None,
-    )
-
-
-def _of_handles(method: Method, request: object) -> Call[list[RefusedHandle]]:
-    return Call(
-        method,
-        request,
-        lambda answer: [
-            RefusedHandle(index=each.index, problem=leases_pb2.HandleProblem.Name(each.problem))
-            for each in answer.refused
-        ],
     )

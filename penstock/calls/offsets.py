@@ -1,4 +1,4 @@
-"""Calls about offsets: of a queue, of a time, and of consumer groups."""
+"""Offsets of queues, of times, and of consumer groups."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any, Final, Literal, TypeGuard
 
 from penstock import wire
 from penstock.calls.call import Call
+from penstock.calls.operation import operation, operation_of
 from penstock.errors import InvalidArgument
-from penstock.requests import build, value_of
+from penstock.requests import build, each, nothing, value
 from penstock.v1 import reader_pb2
 from penstock.values import GroupOffset, OffsetRange
 from storage.clock import unix_ms
@@ -20,10 +21,19 @@ _ENDS: Final = {"earliest": reader_pb2.EARLIEST, "latest": reader_pb2.LATEST}
 _NUMBER_MAX: Final = (1 << 63) - 1  # of an offset or a time
 
 
-def find(
-    topic: str, *, queue_id: int, position: Position, boundary: Boundary = "lower"
+def offset(
+    topic: str,
+    queue_id: int,
+    position: Position = "latest",
+    *,
+    boundary: Boundary = "lower",
+    timeout_s: float | None = None,
 ) -> Call[OffsetRange]:
-    """Ask for a queue's earliest or latest offset, or the one at a time."""
+    """Return the earliest or latest offset of a queue, or the one at a time.
+
+    A time (Unix milliseconds or datetime) gives the first record stored at or after it, with
+    ``boundary="upper"`` the last one stored at or before it.
+    """
     if isinstance(position, str) and position in _ENDS:
         wanted, time_ms = _ENDS[position], None
     elif isinstance(position, str):
@@ -41,35 +51,45 @@ def find(
         position=wanted,
         timestamp_ms=time_ms,
     )
-    return Call(wire.QUERY_OFFSET, request, lambda answer: value_of(OffsetRange, answer))
+    return Call(wire.QUERY_OFFSET, request, value(OffsetRange), timeout_s=timeout_s)
 
 
-def commit(group: str, topic: str, *, queue_id: int, queue_offset: int) -> Call[None]:
-    """Record how far a group came; ``queue_offset`` is the next one to consume."""
+def commit_offset(
+    group: str, topic: str, queue_id: int, offset: int, *, timeout_s: float | None = None
+) -> Call[None]:
+    """Record that a group consumed a queue up to, not including, ``offset``."""
     request = build(
         reader_pb2.CommitOffsetRequest,
         group=group,
         topic=topic,
         queue_id=queue_id,
-        queue_offset=queue_offset,
+        queue_offset=offset,
     )
-    return Call(wire.COMMIT_OFFSET, request, lambda _: None)
+    return Call(wire.COMMIT_OFFSET, request, nothing, timeout_s=timeout_s)
 
 
-def of_group(group: str, topic: str) -> Call[list[GroupOffset]]:
-    """Ask how far a group came; ``topic`` "" means all of its topics."""
-    return Call(
-        wire.FETCH_OFFSETS,
-        build(reader_pb2.FetchOffsetsRequest, group=group, topic=topic),
-        lambda answer: [value_of(GroupOffset, each) for each in answer.offsets],
-    )
+def offsets(
+    group: str, topic: str = "", *, timeout_s: float | None = None
+) -> Call[list[GroupOffset]]:
+    """Return how far a group came, in one topic or in all of its topics."""
+    request = build(reader_pb2.FetchOffsetsRequest, group=group, topic=topic)
+    return Call(wire.FETCH_OFFSETS, request, each(GroupOffset, "offsets"), timeout_s=timeout_s)
 
 
-def groups() -> Call[list[str]]:
-    """Ask for the names of all consumer groups."""
-    return Call(
-        wire.LIST_GROUPS, reader_pb2.ListGroupsRequest(), lambda answer: list(answer.groups)
-    )
+class OffsetOperations:
+    """Offsets of queues and of consumer groups."""
+
+    offset = operation_of(offset)
+    commit_offset = operation_of(commit_offset)
+    offsets = operation_of(offsets)
+
+    @operation
+    def groups(self, *, timeout_s: float | None = None) -> Call[list[str]]:
+        """Return the names of all consumer groups."""
+        request = reader_pb2.ListGroupsRequest()
+        return Call(
+            wire.LIST_GROUPS, request, lambda answer: list(answer.groups), timeout_s=timeout_s
+        )
 
 
 def checked_start(start: Position) -> Position:

@@ -1,4 +1,4 @@
-"""Calls that read records: of a queue, by key, or one by its id."""
+"""Records that are read: of a queue, by key, or one by its id."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final
 
 from penstock import wire
 from penstock.calls.call import Call
+from penstock.calls.operation import operation, operation_of
 from penstock.framing import WithRecords
 from penstock.record import Record, Records
 from penstock.requests import build, value_of
@@ -24,30 +25,35 @@ _STATUSES: Final = {
 
 def pull(
     topic: str,
-    *,
     queue_id: int,
-    queue_offset: int,
-    max_messages: int = 0,
+    offset: int,
+    *,
+    max_messages: int = 32,
     max_bytes: int = 0,
     tag: str = "",
     wait_ms: int = 0,
+    timeout_s: float | None = None,
 ) -> Call[PullResult]:
-    """Read records of one queue."""
+    """Read records of one queue from an offset on, waiting up to ``wait_ms`` for the first one.
+
+    ``tag`` is an expression: "" or "*" for all, else tags joined by ``||``. Damaged records do
+    not raise: they are in the result's ``damaged``.
+    """
     request = build(
         reader_pb2.PullRequest,
         topic=topic,
         queue_id=queue_id,
-        queue_offset=queue_offset,
+        queue_offset=offset,
         max_messages=max_messages,
         max_bytes=max_bytes,
         tag_expression=tag,
         wait_ms=wait_ms,
     )
-    return Call(wire.PULL, request, pull_result, wait_ms=wait_ms)
+    return Call(wire.PULL, request, pull_result, wait_ms=wait_ms, timeout_s=timeout_s)
 
 
 def pull_stream(
-    topic: str, *, queue_id: int, queue_offset: int, max_bytes: int, tag: str, follow: bool,
+    topic: str, queue_id: int, offset: int, *, max_bytes: int, tag: str, follow: bool,
     end_offset: int | None = None,
 ) -> Call[PullResult]:  # fmt: skip
     """Read one queue as a stream of pulls, to ``end_offset`` or its end."""
@@ -55,7 +61,7 @@ def pull_stream(
         reader_pb2.PullStreamRequest,
         topic=topic,
         queue_id=queue_id,
-        queue_offset=queue_offset,
+        queue_offset=offset,
         max_bytes=max_bytes,
         tag_expression=tag,
         follow=follow,
@@ -99,13 +105,24 @@ def by_key(
     return Call(wire.QUERY_BY_KEY, request, _key_page)
 
 
-def by_id(message_id: str | int) -> Call[Record]:
-    """Read one record by its offset message id (text) or its commit offset (number)."""
-    if isinstance(message_id, str):
-        request = build(reader_pb2.GetMessageRequest, message_id=message_id)
-    else:
-        request = build(reader_pb2.GetMessageRequest, commit_offset=message_id)
-    return Call(wire.GET_MESSAGE, request, lambda response: Record.from_proto(response.record))
+class RecordOperations:
+    """Records that are read, one call for some."""
+
+    pull = operation_of(pull)
+
+    @operation
+    def message(self, message_id: str | int, *, timeout_s: float | None = None) -> Call[Record]:
+        """Read one record by its offset message id, or by its commit offset as a number.
+
+        Raises MessageNotFound, or DataLoss if it is damaged.
+        """
+        named = "message_id" if isinstance(message_id, str) else "commit_offset"
+        return Call(
+            wire.GET_MESSAGE,
+            build(reader_pb2.GetMessageRequest, **{named: message_id}),
+            lambda response: Record.from_proto(response.record),
+            timeout_s=timeout_s,
+        )
 
 
 def pull_result(answer: WithRecords) -> PullResult:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from penstock import wire
 from penstock.calls.call import Call
+from penstock.calls.operation import operation
 from penstock.framing import framed_batch
 from penstock.requests import build, value_of
 from penstock.v1 import staged_commits_pb2 as pb
@@ -40,7 +41,7 @@ class Version:
         for records in batches:
             yield framed_batch([records], len(records))
 
-    def commit_call(self, attempts: Sequence[str]) -> Call[Committed]:
+    def commit_call(self, attempts: Sequence[str], timeout_s: float) -> Call[Committed]:
         """Ask for the attempts to be stored."""
         request = build(
             pb.CommitStagedRequest,
@@ -49,9 +50,9 @@ class Version:
             attempts=list(attempts),
             one_off=self.one_off,
         )
-        return Call(wire.COMMIT_STAGED, request, self._committed)
+        return Call(wire.COMMIT_STAGED, request, self._committed, timeout_s=timeout_s)
 
-    def abort_call(self, attempts: Sequence[str] | None) -> Call[int]:
+    def abort_call(self, attempts: Sequence[str] | None, timeout_s: float | None) -> Call[int]:
         """Ask for attempts to be removed, all with None."""
         request = build(
             pb.AbortStagedRequest,
@@ -60,7 +61,12 @@ class Version:
             attempts=list(attempts or ()),
             all=attempts is None,
         )
-        return Call(wire.ABORT_STAGED, request, lambda answer: int(answer.removed_count))
+        return Call(
+            wire.ABORT_STAGED,
+            request,
+            lambda answer: int(answer.removed_count),
+            timeout_s=timeout_s,
+        )
 
     def _committed(self, answer: pb.CommitStagedResponse) -> Committed:
         if not answer.HasField("committed"):
@@ -76,13 +82,18 @@ def staged(attempt: str, answer: pb.StageRecordsResponse) -> Staged:
     return value_of(Staged, answer, attempt=attempt)
 
 
-def list_all() -> Call[list[StagedApplication]]:
-    """Ask what each application has committed and has open."""
-    return Call(
-        wire.LIST_STAGED_COMMITS,
-        pb.ListStagedCommitsRequest(),
-        lambda answer: [_application(each) for each in answer.applications],
-    )
+class StagedCommitOperations:
+    """The staged commits of all applications."""
+
+    @operation
+    def staged_commits(self, *, timeout_s: float | None = None) -> Call[list[StagedApplication]]:
+        """Return each application's commits, and its staged commits that are open."""
+        return Call(
+            wire.LIST_STAGED_COMMITS,
+            pb.ListStagedCommitsRequest(),
+            lambda answer: list(map(_application, answer.applications)),
+            timeout_s=timeout_s,
+        )
 
 
 def _committed(message: pb.CommitOutcome, *, already: bool = False) -> Committed:

@@ -1,25 +1,39 @@
-"""A service's health, and answers about the services themselves."""
+"""The services' health and state, and retention."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any, Final, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final
 
 from grpc_health.v1 import health_pb2
 
 from penstock import wire
 from penstock.addresses import Service
 from penstock.calls.call import Call
+from penstock.calls.operation import operation, operation_of
 from penstock.group_values import GroupLeases, LeaseStatus
-from penstock.requests import value_of
+from penstock.requests import build, each, value, value_of
 from penstock.traffic_values import GroupLag, OutTraffic, SentTraffic, StoredTraffic
-from penstock.v1 import reader_pb2
-from penstock.values import ReaderStatus, RetainedFile, RetentionReport
+from penstock.v1 import (
+    indexer_pb2,
+    leases_pb2,
+    reader_pb2,
+    retention_pb2,
+    settings_pb2,
+    traffic_pb2,
+    writer_pb2,
+)
+from penstock.values import (
+    IndexerStatus,
+    ReaderStatus,
+    RetainedFile,
+    RetentionReport,
+    RunningSettings,
+    WriterStatus,
+)
 from penstock.wire import Method
 
-T = TypeVar("T")
-
+DELETE_TIMEOUT_S: Final = 90.0
 HEALTH_PATH: Final = "/grpc.health.v1.Health/Check"
 HEALTH_NAMES: Final[Mapping[Service, str]] = {
     "writer": "penstock.v1.Writer",
@@ -38,35 +52,118 @@ def health(service: Service) -> Call[bool]:
     )
 
 
-def reader() -> Call[ReaderStatus]:
-    """Ask what the reader sees."""
-    return Call(wire.READER_STATUS, reader_pb2.GetReaderStatusRequest(), plain(ReaderStatus))
+def reader_status(*, timeout_s: float | None = None) -> Call[ReaderStatus]:
+    """Return what the reader sees."""
+    request = reader_pb2.GetReaderStatusRequest()
+    return Call(wire.READER_STATUS, request, value(ReaderStatus), timeout_s=timeout_s)
 
 
-def plain(kind: type[T]) -> Callable[[Any], T]:
-    """Return a reader of answers whose fields are the value's fields, name by name."""
-    return partial(value_of, kind)
+class StatusOperations:
+    """The services' own state."""
+
+    reader_status = operation_of(reader_status)
+
+    @operation
+    def writer_status(self, *, timeout_s: float | None = None) -> Call[WriterStatus]:
+        """Return the writer's positions and whether it takes writes."""
+        request = writer_pb2.GetWriterStatusRequest()
+        return Call(wire.WRITER_STATUS, request, value(WriterStatus), timeout_s=timeout_s)
+
+    @operation
+    def indexer_status(self, *, timeout_s: float | None = None) -> Call[IndexerStatus]:
+        """Return how far the index is."""
+        request = indexer_pb2.GetIndexerStatusRequest()
+        return Call(wire.INDEXER_STATUS, request, value(IndexerStatus), timeout_s=timeout_s)
+
+    @operation
+    def wait_indexed(
+        self, commit_offset: int, *, timeout_s: float | None = None
+    ) -> Call[IndexerStatus]:
+        """Wait until every record before a commit offset can be found by key."""
+        request = build(indexer_pb2.WaitIndexedRequest, commit_offset=commit_offset)
+        return Call(wire.WAIT_INDEXED, request, value(IndexerStatus), timeout_s=timeout_s)
+
+    @operation
+    def running_settings(
+        self, service: Service, *, timeout_s: float | None = None
+    ) -> Call[RunningSettings]:
+        """Return those settings of a service that change while it runs."""
+        method, _ = wire.settings_methods(service)
+        request = settings_pb2.GetSettingsRequest()
+        return Call(method, request, value(RunningSettings), timeout_s=timeout_s)
+
+    @operation
+    def update_running_settings(
+        self,
+        service: Service,
+        *,
+        log_level: str | None = None,
+        access_log: str | None = None,
+        slow_call_ms: int | None = None,
+        timeout_s: float | None = None,
+    ) -> Call[RunningSettings]:
+        """Change what is given until the service's next start. Raises InvalidArgument."""
+        _, method = wire.settings_methods(service)
+        request = build(
+            settings_pb2.UpdateSettingsRequest,
+            log_level=log_level,
+            access_log=access_log,
+            slow_call_ms=slow_call_ms,
+        )
+        return Call(method, request, value(RunningSettings), timeout_s=timeout_s)
+
+    @operation
+    def lease_status(self, *, timeout_s: float | None = None) -> Call[LeaseStatus]:
+        """Return what groups were handed and have not done, and how the journal of leases is."""
+        request = leases_pb2.GetLeaseStatusRequest()
+        return Call(wire.LEASE_STATUS, request, _lease_status, timeout_s=timeout_s)
+
+    @operation
+    def traffic_in(self, *, timeout_s: float | None = None) -> Call[list[StoredTraffic]]:
+        """Return what was stored since the writer's start, by topic. It costs little: rates come from two calls."""
+        request = traffic_pb2.GetTrafficRequest()
+        return Call(wire.TRAFFIC_IN, request, each(StoredTraffic, "stored"), timeout_s=timeout_s)
+
+    @operation
+    def traffic_out(self, *, timeout_s: float | None = None) -> Call[OutTraffic]:
+        """Return what consumers were sent since the reader's start, and where groups are.
+
+        However many ask, the reader looks where groups are at most so often that it takes a twentieth of a core.
+        """
+        request = traffic_pb2.GetTrafficRequest()
+        return Call(wire.TRAFFIC_OUT, request, _out_traffic, timeout_s=timeout_s)
+
+    @operation
+    def retention(self, *, timeout_s: float | None = None) -> Call[RetentionReport]:
+        """Return which files of the log are deleted when, and what holds them."""
+        request = retention_pb2.GetRetentionRequest()
+        return Call(wire.GET_RETENTION, request, _retention_report, timeout_s=timeout_s)
+
+    @operation
+    def delete_expired(
+        self, older_than_ms: int | None = None, *, timeout_s: float = DELETE_TIMEOUT_S
+    ) -> Call[RetentionReport]:
+        """Delete the files of the log that are older than that, or than the retention, at once.
+
+        Files that somebody needs and the newest file stay. A deletion that takes longer than a minute goes
+        on, and the report has ``is_deleting``. A second call meanwhile is retried. Raises InvalidArgument
+        without an age where retention is off.
+        """
+        request = build(retention_pb2.DeleteExpiredRequest, older_than_ms=older_than_ms)
+        return Call(wire.DELETE_EXPIRED, request, _retention_report, timeout_s=timeout_s)
 
 
-def lease_status_of(answer: Any) -> LeaseStatus:
-    """Return what is handed out and not done, by group."""
+def _lease_status(answer: Any) -> LeaseStatus:
     groups = tuple(value_of(GroupLeases, each) for each in answer.groups)
     return value_of(LeaseStatus, answer, groups=groups)
 
 
-def stored_traffic_of(answer: Any) -> list[StoredTraffic]:
-    """Return what was stored, by topic."""
-    return [value_of(StoredTraffic, each) for each in answer.stored]
-
-
-def out_traffic_of(answer: Any) -> OutTraffic:
-    """Return what consumers were sent, and where groups are."""
+def _out_traffic(answer: Any) -> OutTraffic:
     sent = tuple(value_of(SentTraffic, each) for each in answer.sent)
     lags = tuple(value_of(GroupLag, each) for each in answer.lags)
     return value_of(OutTraffic, answer, sent=sent, lags=lags)
 
 
-def retention_report_of(answer: Any) -> RetentionReport:
-    """Return what is deleted when, and what holds it."""
+def _retention_report(answer: Any) -> RetentionReport:
     files = tuple(value_of(RetainedFile, file) for file in answer.files)
     return value_of(RetentionReport, answer, files=files)

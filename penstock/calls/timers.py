@@ -1,4 +1,4 @@
-"""Calls about delayed messages that wait."""
+"""Delayed messages: when they are delivered, and those that wait."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from numbers import Real
 from penstock import wire
 from penstock.calls.call import Call
 from penstock.calls.offsets import timestamp_ms
+from penstock.calls.operation import operation
 from penstock.errors import InvalidArgument
 from penstock.requests import build, value_of
 from penstock.v1 import timers_pb2
@@ -19,26 +20,39 @@ DeliverAt = datetime | int
 Delay = timedelta | float
 
 
-def recall(handle: str, topic: str) -> Call[str]:
-    """Cancel a delayed message; return its unique key."""
-    return Call(
-        wire.RECALL,
-        build(timers_pb2.RecallRequest, recall_handle=handle, topic=topic),
-        lambda answer: str(answer.unique_key),
-    )
+class TimerOperations:
+    """Delayed messages that wait."""
 
+    @operation
+    def recall(
+        self, recall_handle: str, *, topic: str = "", timeout_s: float | None = None
+    ) -> Call[str]:
+        """Cancel a delayed message before it is delivered; return its unique key.
 
-def counts(within_s: Sequence[float]) -> Call[TimerCounts]:
-    """Count the delayed messages that wait, and those due within so many seconds."""
-    within_ms = {edge: _milliseconds(edge, field="within_s") for edge in within_s}
-    edges = sorted(within_ms)
-    return Call(
-        wire.COUNT_TIMERS,
-        build(timers_pb2.CountTimersRequest, within_ms=[within_ms[edge] for edge in edges]),
-        lambda answer: value_of(
-            TimerCounts, answer, due_within_s=dict(zip(edges, answer.due_counts, strict=True))
-        ),
-    )
+        On return the recall is as durable as the writer's flush mode promises. With ``topic`` a handle of
+        another topic is refused. Raises InvalidArgument for a bad handle, and FailedPrecondition (reason
+        TOO_LATE_TO_RECALL) if the time of the message has come.
+        """
+        request = build(timers_pb2.RecallRequest, recall_handle=recall_handle, topic=topic)
+        return Call(
+            wire.RECALL, request, lambda answer: str(answer.unique_key), timeout_s=timeout_s
+        )
+
+    @operation
+    def timers(
+        self, *, within_s: Sequence[float] = (), timeout_s: float | None = None
+    ) -> Call[TimerCounts]:
+        """Count the delayed messages that wait, and those due within so many seconds."""
+        within_ms = {edge: _milliseconds(edge, field="within_s") for edge in within_s}
+        edges = sorted(within_ms)
+        return Call(
+            wire.COUNT_TIMERS,
+            build(timers_pb2.CountTimersRequest, within_ms=[within_ms[edge] for edge in edges]),
+            lambda answer: value_of(
+                TimerCounts, answer, due_within_s=dict(zip(edges, answer.due_counts, strict=True))
+            ),
+            timeout_s=timeout_s,
+        )
 
 
 def deliver_at_ms(deliver_at: DeliverAt | None) -> int:

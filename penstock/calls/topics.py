@@ -1,15 +1,42 @@
-"""Answers about topics, and the call of who reads one."""
+"""Topics: create, list, describe, change, delete."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock import wire
 from penstock.calls.call import Call
+from penstock.calls.operation import operation, operation_of
 from penstock.errors import TopicNotFound
-from penstock.requests import build, value_of
-from penstock.v1 import reader_pb2
+from penstock.queue_counts import QueueCounts
+from penstock.requests import build, each, value, value_of
+from penstock.retry import Repeat
+from penstock.v1 import reader_pb2, writer_pb2
 from penstock.values import StoredQueue, Topic, TopicDescription
+
+
+def describe_topic(name: str, *, timeout_s: float | None = None) -> Call[TopicDescription]:
+    """Return a topic and the offsets of its queues."""
+    request = build(writer_pb2.DescribeTopicRequest, name=name)
+    return Call(wire.DESCRIBE_TOPIC, request, _description, timeout_s=timeout_s)
+
+
+def topics(*, timeout_s: float | None = None) -> Call[list[Topic]]:
+    """Return all topics by name."""
+    request = writer_pb2.ListTopicsRequest()
+    return Call(wire.LIST_TOPICS, request, each(Topic, "topics"), timeout_s=timeout_s)
+
+
+def stored_queues(
+    topics: Iterable[str] = (), *, timeout_s: float | None = None
+) -> Call[list[StoredQueue]]:
+    """Return the queues that have or had a message, by topic and queue id: of all topics, or of those given.
+
+    The reader answers it, with what consumers can see. Topics that do not exist are left out.
+    """
+    request = build(reader_pb2.ListQueuesRequest, topics=list(topics))
+    return Call(wire.LIST_QUEUES, request, each(StoredQueue, "queues"), timeout_s=timeout_s)
 
 
 def queues_to_read(name: str) -> Call[tuple[int, ...]]:
@@ -29,32 +56,103 @@ def queues_to_read(name: str) -> Call[tuple[int, ...]]:
     return Call(wire.LIST_QUEUES, request, queue_ids)
 
 
-def topic_of(topic: Any) -> Topic:
-    """Return a topic."""
-    return value_of(Topic, topic)
+class TopicOperations:
+    """Topics, and the queues that take their messages."""
 
+    queue_counts: QueueCounts
 
-def topics_of(answer: Any) -> list[Topic]:
-    """Return the topics of an answer."""
-    return [value_of(Topic, topic) for topic in answer.topics]
+    topics = operation_of(topics)
+    describe_topic = operation_of(describe_topic)
+    stored_queues = operation_of(stored_queues)
 
-
-def description_of(answer: Any) -> TopicDescription:
-    """Return a topic and its queues' offsets."""
-    queues = {each.queue_id: (each.min_offset, each.max_offset) for each in answer.queues}
-    return TopicDescription(topic=topic_of(answer.topic), queues=queues)
-
-
-def stored_queues_of(answer: Any) -> list[StoredQueue]:
-    """Return the queues of an answer, of which there may be very many."""
-    return [
-        StoredQueue(
-            topic=each.topic,
-            queue_id=each.queue_id,
-            min_offset=each.min_offset,
-            max_offset=each.max_offset,
-            min_commit_offset=each.min_commit_offset,
-            end_commit_offset=each.end_commit_offset,
+    @operation
+    def create_topic(
+        self,
+        name: str,
+        *,
+        queues: int = 8,
+        attributes: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> Call[Topic]:
+        """Create a topic; raises TopicExists if there is one of that name."""
+        request = build(
+            writer_pb2.CreateTopicRequest,
+            name=name,
+            queue_count=queues,
+            attributes=dict(attributes or {}),
         )
-        for each in answer.queues
-    ]
+        return Call(
+            wire.CREATE_TOPIC, request, value(Topic), repeat=Repeat.NEVER, timeout_s=timeout_s
+        )
+
+    @operation
+    def create_topics(
+        self,
+        names: Iterable[str],
+        *,
+        queues: int = 8,
+        attributes: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> Call[list[Topic]]:
+        """Create topics that are alike, all or none; raises TopicExists if there is one of the names.
+
+        A thousand cost about as much as one.
+        """
+        same = {"queue_count": queues, "attributes": dict(attributes or {})}
+        request = build(
+            writer_pb2.CreateTopicsRequest, topics=[{"name": name, **same} for name in names]
+        )
+        interpret = each(Topic, "topics")
+        return Call(
+            wire.CREATE_TOPICS, request, interpret, repeat=Repeat.NEVER, timeout_s=timeout_s
+        )
+
+    @operation
+    def update_topic(
+        self,
+        name: str,
+        *,
+        queues: int | None = None,
+        read_queues: int | None = None,
+        write_queues: int | None = None,
+        perm: int | None = None,
+        attributes: Mapping[str, str] | None = None,
+        force: bool = False,
+        timeout_s: float | None = None,
+    ) -> Call[Topic]:
+        """Change the given settings of a topic and return it; ``queues`` sets both counts.
+
+        Raises FailedPrecondition if read queues would go that are written to or that a group has not read to
+        the end, unless ``force`` is set; the message names group, count and queue.
+        """
+        request = build(
+            writer_pb2.UpdateTopicRequest,
+            name=name,
+            queue_count=queues,
+            read_queue_count=read_queues,
+            write_queue_count=write_queues,
+            perm=perm,
+            attributes=dict(attributes or {}),
+            force=force,
+        )
+
+        def updated(answer: Any) -> Topic:
+            self.queue_counts.forget(name)
+            return value_of(Topic, answer)
+
+        return Call(wire.UPDATE_TOPIC, request, updated, timeout_s=timeout_s)
+
+    @operation
+    def delete_topic(self, name: str, *, timeout_s: float | None = None) -> Call[None]:
+        """Delete a topic; its records stay in the commit log until that is cut."""
+        request = build(writer_pb2.DeleteTopicRequest, name=name)
+
+        def deleted(_: object) -> None:
+            self.queue_counts.forget(name)
+
+        return Call(wire.DELETE_TOPIC, request, deleted, repeat=Repeat.NEVER, timeout_s=timeout_s)
+
+
+def _description(answer: Any) -> TopicDescription:
+    queues = {each.queue_id: (each.min_offset, each.max_offset) for each in answer.queues}
+    return TopicDescription(topic=value_of(Topic, answer.topic), queues=queues)

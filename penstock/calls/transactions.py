@@ -1,4 +1,4 @@
-"""Calls about transactions."""
+"""Transactions: their messages, their ends, and the checks of those that are open."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 
 from penstock import wire
 from penstock.calls.call import Call
+from penstock.calls.operation import operation, operation_of
 from penstock.errors import TransactionRefused
 from penstock.record import Records
 from penstock.requests import build, check_size, value_of
@@ -26,7 +27,13 @@ _STATES: Final = {
 
 
 def prepare(
-    records: bytes, *, transaction_id: str, key_prefix: str, immunity_s: int, bytes_max: int
+    records: bytes,
+    *,
+    transaction_id: str,
+    key_prefix: str,
+    immunity_s: int,
+    bytes_max: int,
+    timeout_s: float | None,
 ) -> Call[tuple[str, ...]]:
     """Store half messages; returns their transaction ids. A repeat stores nothing again."""
     size = len(records) + len(transaction_id) + len(key_prefix) + 32
@@ -39,14 +46,25 @@ def prepare(
         immunity_s=immunity_s,
     )
     return Call(
-        wire.PREPARE, request, lambda answer: tuple(answer.transaction_ids), repeat=Repeat.KNOWN
+        wire.PREPARE,
+        request,
+        lambda answer: tuple(answer.transaction_ids),
+        repeat=Repeat.KNOWN,
+        timeout_s=timeout_s,
     )
 
 
-def end(
-    transaction_ids: Sequence[str], *, commit: bool, topic: str = ""
+def end_transactions(
+    transaction_ids: Sequence[str],
+    *,
+    commit: bool,
+    topic: str = "",
+    timeout_s: float | None = None,
 ) -> Call[list[EndedTransaction]]:
-    """Commit or roll back transactions; a repeat gets the first answer."""
+    """Commit or roll back transactions, each whole; return what became of each.
+
+    With ``topic`` only those whose messages are all for it. A repeat gets the first answer.
+    """
     request = build(
         pb.EndTransactionsRequest,
         transaction_ids=list(transaction_ids),
@@ -56,16 +74,19 @@ def end(
     return Call(
         wire.END_TRANSACTIONS,
         request,
-        lambda answer: [_ended(each) for each in answer.transactions],
+        lambda answer: list(map(_ended, answer.transactions)),
         repeat=Repeat.KNOWN,
+        timeout_s=timeout_s,
     )
 
 
-def end_one(transaction_id: str, *, commit: bool) -> Call[EndedTransaction]:
+def end_one(
+    transaction_id: str, *, commit: bool, timeout_s: float | None
+) -> Call[EndedTransaction]:
     """Commit or roll back one transaction; TransactionRefused if it did not end so."""
 
-    def interpret(answer: pb.EndTransactionsResponse) -> EndedTransaction:
-        ended = _ended(answer.transactions[0])
+    def as_asked(transactions: list[EndedTransaction]) -> EndedTransaction:
+        [ended] = transactions
         if ended.state != ("committed" if commit else "rolled back"):
             problem = f": {ended.problem}" if ended.problem else ""
             raise TransactionRefused(
@@ -73,20 +94,26 @@ def end_one(transaction_id: str, *, commit: bool) -> Call[EndedTransaction]:
             )
         return ended
 
-    call = end([transaction_id], commit=commit)
-    return Call(call.method, call.request, interpret, repeat=call.repeat)
+    return end_transactions([transaction_id], commit=commit, timeout_s=timeout_s).then(as_asked)
 
 
-def list_pending() -> Call[PendingTransactions]:
-    """Ask which transactions nobody has ended, and how many there are."""
-    return Call(
-        wire.LIST_TRANSACTIONS,
-        pb.ListTransactionsRequest(),
-        lambda answer: PendingTransactions(
-            (value_of(PendingTransaction, each) for each in answer.transactions),
-            max(answer.pending_count, len(answer.transactions)),  # a former writer says none
-        ),
-    )
+class TransactionOperations:
+    """Transactions that are open."""
+
+    end_transactions = operation_of(end_transactions)
+
+    @operation
+    def pending_transactions(self, *, timeout_s: float | None = None) -> Call[PendingTransactions]:
+        """Return the transactions that nobody has ended, the oldest first: 10,000 at most, and their number."""
+        return Call(
+            wire.LIST_TRANSACTIONS,
+            pb.ListTransactionsRequest(),
+            lambda answer: PendingTransactions(
+                (value_of(PendingTransaction, each) for each in answer.transactions),
+                answer.pending_count,
+            ),
+            timeout_s=timeout_s,
+        )
 
 
 def watch(topics: Sequence[str]) -> Call[TransactionCheck]:

@@ -146,8 +146,8 @@ class Consumption:
     def _pull(self, queue: QueueProgress) -> Call[PullResult]:
         return records.pull(
             self.options.topic,
-            queue_id=queue.queue_id,
-            queue_offset=queue.pull_offset,
+            queue.queue_id,
+            queue.pull_offset,
             max_messages=_ALL,
             max_bytes=self._max_bytes,
             tag=self.options.tag,
@@ -363,11 +363,11 @@ class Consumption:
             (
                 queue,
                 positions[queue.queue_id],
-                offsets.commit(
+                offsets.commit_offset(
                     self.options.group,
                     self.options.topic,
-                    queue_id=queue.queue_id,
-                    queue_offset=positions[queue.queue_id],
+                    queue.queue_id,
+                    positions[queue.queue_id],
                 ),
             )
             for queue in self.queues.values()
@@ -385,7 +385,7 @@ def open_consumption(options: ConsumeOptions, policy: RetryPolicy) -> Plan[Consu
         queue_ids = yield topics.queues_to_read(options.topic)
     committed: dict[int, int] = {}
     if options.group:
-        found = yield offsets.of_group(options.group, options.topic)
+        found = yield offsets.offsets(options.group, options.topic)
         committed = {each.queue_id: each.queue_offset for each in found if each.queue_offset >= 0}
     queues = []
     for queue_id in queue_ids:
@@ -393,7 +393,7 @@ def open_consumption(options: ConsumeOptions, policy: RetryPolicy) -> Plan[Consu
         if start is None and isinstance(options.start, int):
             start = options.start
         elif start is None:
-            answer = yield offsets.find(options.topic, queue_id=queue_id, position=options.start)
+            answer = yield offsets.offset(options.topic, queue_id, options.start)
             start = answer.queue_offset
         queues.append(QueueProgress(queue_id, queue_offset=start))
     return Consumption(options, queues, policy)

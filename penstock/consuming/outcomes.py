@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from threading import Lock
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
+
+from penstock.calls.leases import Action
 
 HANDLES_MAX: Final = 1_024
 """Most handles of one call."""
-
-Action = Literal["acknowledge", "give back", "dead-letter"]
 
 
 class Settlement(NamedTuple):
@@ -60,7 +60,7 @@ class Outcomes:
 
     def give_back(self, client_id: str, handles: bytes, count: int, delay_ms: int | None) -> None:
         """Note that messages come again after the delay, or by the group's backoff."""
-        self._add(client_id, Settlement("give back", delay_ms), SettledHandles(handles, count))
+        self._add(client_id, Settlement("change", delay_ms), SettledHandles(handles, count))
 
     def dead_letter(self, client_id: str, handles: bytes, count: int) -> None:
         """Note that messages become dead letters."""

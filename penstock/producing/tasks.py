@@ -17,6 +17,7 @@ from penstock.producing.batches import ProducerBatch
 from penstock.producing.options import ProducerOptions
 from penstock.producing.state import ProducerState, has_met_missing_queue
 from penstock.proxies import Way
+from penstock.queue_counts import QueueCounts
 from penstock.retry import RetryPolicy
 from penstock.values import Stored
 from storage.clock import Clock
@@ -27,11 +28,11 @@ class AsyncProducerConnection(Protocol):
 
     clock: Clock
     retry: RetryPolicy
+    queue_counts: QueueCounts
 
     def stub(self, method: wire.Method, lane: Lane) -> Any: ...
     def renew(self, method: wire.Method, failed_stub: Any) -> None: ...
     async def queue_count(self, topic: str) -> int: ...
-    def forget_queue_count(self, topic: str) -> None: ...
     def way_to(self, service: Service) -> Way: ...
 
 
@@ -224,7 +225,7 @@ class AsyncProducer:
             if self._state.failed(batch, failure_of(error), clock.monotonic()):
                 self._client.renew(wire.PRODUCE_BATCH, stub)
             if has_met_missing_queue(batch):
-                self._client.forget_queue_count(batch.queue.topic)
+                self._client.queue_counts.forget(batch.queue.topic)
         except (ClientClosed, grpc.aio.UsageError) as error:
             await self._end(ClientClosed(str(error)))
         except Exception as error:  # noqa: BLE001  the batch has failed, and others may be sent

@@ -23,6 +23,7 @@ from penstock.producing.batches import ProducerBatch
 from penstock.producing.options import ProducerOptions
 from penstock.producing.state import ProducerState, has_met_missing_queue
 from penstock.proxies import Way
+from penstock.queue_counts import QueueCounts
 from penstock.retry import RetryPolicy
 from penstock.values import Stored
 from storage.clock import Clock
@@ -36,11 +37,11 @@ class ProducerConnection(Protocol):
 
     clock: Clock
     retry: RetryPolicy
+    queue_counts: QueueCounts
 
     def stub(self, method: wire.Method, lane: Lane) -> Any: ...
     def renew(self, method: wire.Method, failed_stub: Any) -> None: ...
     def queue_count(self, topic: str) -> int: ...
-    def forget_queue_count(self, topic: str) -> None: ...
     def way_to(self, service: Service) -> Way: ...
 
 
@@ -271,7 +272,7 @@ class Producer:
             if failure is not None:
                 is_silent = self._state.failed(batch, failure, now)
                 if has_met_missing_queue(batch):
-                    self._client.forget_queue_count(batch.queue.topic)
+                    self._client.queue_counts.forget(batch.queue.topic)
             else:
                 self._state.answered(batch, answer, now)
             while (following := self._state.next_batch(now)) is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -134,21 +134,21 @@ class Endpoint:
         """Return from which to which commit offset the reader serves: the cheapest of questions."""
         from penstock.calls import status
 
-        found = self._ask(status.reader())
+        found = self._ask(status.reader_status())
         return found.min_commit_offset, found.visible_offset
 
     def offset_at_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int | None:
         """Return the first queue offset stored at or after a time, None if all are older."""
         from penstock.calls import offsets
 
-        found = self._ask(offsets.find(topic, queue_id=queue_id, position=timestamp_ms))
+        found = self._ask(offsets.offset(topic, queue_id, timestamp_ms))
         return found.queue_offset if found.queue_offset < found.max_offset else None
 
     def stored_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """Return when a record was stored, in Unix milliseconds; 0 if it cannot be read."""
         from penstock.calls import records
 
-        call = records.pull(topic, queue_id=queue_id, queue_offset=queue_offset, max_messages=1)
+        call = records.pull(topic, queue_id, queue_offset, max_messages=1)
         return next((each.store_timestamp_ms for each in self._ask(call).records), 0)
 
     # ---- records
@@ -168,7 +168,7 @@ class Endpoint:
         at, failures = begin, _Failures(self)
         while at < end:
             call = pull_stream(
-                topic, queue_id=queue_id, queue_offset=at, end_offset=end, max_bytes=ANSWER_BYTES,
+                topic, queue_id, at, end_offset=end, max_bytes=ANSWER_BYTES,
                 tag=" || ".join(tags), follow=False,
             )  # fmt: skip
             client = self._connected
@@ -212,7 +212,7 @@ class Endpoint:
         client = self._connected
         client.retry = RetryPolicy(first_delay_ms=50, unreachable_s_max=self.patience_s)
         try:
-            answer = client.run(call, timeout_s=CALL_TIMEOUT_S + self.patience_s)
+            answer = client.run(replace(call, timeout_s=CALL_TIMEOUT_S + self.patience_s))
         except PenstockError as error:
             raise self.failed(error) from None
         self._known = True

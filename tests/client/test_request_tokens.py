@@ -80,7 +80,7 @@ def attempts_of(
     clock: TwoClocks, sequences: Sequences | None = None, *, token: str = "", timeout_s: float = 60
 ) -> Attempts:
     return Attempts(
-        produce.batch(b"records", bytes_max=100, token=token), RetryPolicy(),
+        produce.store_batch(b"records", bytes_max=100, token=token), RetryPolicy(),
         timeout_s=timeout_s, clock=clock, sequences=sequences or Sequences(clock),
     )  # fmt: skip
 

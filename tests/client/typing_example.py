@@ -16,6 +16,7 @@ from penstock import (
     RetryPolicy,
     Stored,
     StoredBatch,
+    Topic,
     UnknownOutcome,
 )
 
@@ -37,6 +38,12 @@ def synchronous() -> None:
             handle = producer.send("t", b"x", queue_id=0)
             offset: int = handle.result(1.0).queue_offset
             failure: PenstockError | None = handle.exception()
+        topics: list[Topic] = client.topics()
+        print(
+            topics,
+            client.describe_topic("t", timeout_s=1).queues,
+            client.resend_dead_letters("g") + 1,
+        )
         result = client.pull("t", 0, 0, wait_ms=100)
         if result.status is PullStatus.FOUND:
             record: Record = result.records[0]
@@ -59,7 +66,8 @@ async def asynchronous() -> None:
             index: int = error.record_index
             print(index)
         else:
-            print(stored)
+            count: int = await client.resend_dead_letters("g", most=1)
+            print(stored, count)
         async with client.producer() as producer:
             handle = await producer.send("t", b"x")
             placed: Stored = await handle
