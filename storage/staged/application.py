@@ -20,7 +20,7 @@ from storage.staged.ledger import (
     load_intents,
     load_ledgers,
 )
-from storage.staged.open_commit import OpenCommit, damaged_stages, load_open, remove_open
+from storage.staged.open_commit import OpenCommit, load_open, remove_open
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
@@ -45,13 +45,11 @@ def version_directory(directory: Path, version: int) -> Path:
 
 
 def load_application(
-    filesystem: FileSystem, directory: Path, ledger: Ledger | None,
-    intents: Mapping[int, Intent], before_ms: int,
-) -> Application | None:  # fmt: skip
-    """Read an application's directory; what was never acknowledged, or is done with, is removed.
+    filesystem: FileSystem, directory: Path, ledger: Ledger | None, intents: Mapping[int, Intent]
+) -> Application | None:
+    """Read an application's directory; what was never acknowledged, is damaged or done with, is removed.
 
-    So are damaged stages that were written before a time. None if nothing is left but such that stay. Raises
-    OSError and StoreBusy for a file that cannot be read now.
+    None if nothing is left. Raises OSError and StoreBusy for a file that cannot be read now.
     """
     versions = {
         int(entry.name)
@@ -64,13 +62,12 @@ def load_application(
         if ledger is not None and ledger.holds(version):
             remove_open(filesystem, place)
             continue
-        commit = load_open(filesystem, place, version, intents.get(version), before_ms)
+        commit = load_open(filesystem, place, version, intents.get(version))
         if commit is not None:
             found[version] = commit
     if ledger is None:
         if not found:
-            if not holds_damaged_stages(filesystem, directory):
-                remove_open(filesystem, directory)
+            remove_open(filesystem, directory)
             return None
         app_id = next(iter(found.values())).app_id
         one_off = any(commit.one_off for commit in found.values())
@@ -90,17 +87,8 @@ def forget(filesystem: FileSystem, states: StateJournal, app: Application) -> No
         remove_open(filesystem, app.directory)
 
 
-def holds_damaged_stages(filesystem: FileSystem, directory: Path) -> bool:
-    """Return whether there are damaged stages in the directory of an application that has no staged commit open."""
-    return any(
-        damaged_stages(filesystem, OpenCommit(filesystem, directory / entry.name, int(entry.name)))
-        for entry in filesystem.list_directory(directory)
-        if entry.is_directory and entry.name.isdecimal()
-    )
-
-
 def load_applications(
-    filesystem: FileSystem, root: Path, states: StateJournal, before_ms: int
+    filesystem: FileSystem, root: Path, states: StateJournal
 ) -> tuple[dict[str, Application], dict[str, StoreError]]:
     """Return the applications of the journal and below ``root`` by id, after making all names there durable.
 
@@ -136,7 +124,7 @@ def load_applications(
         try:
             _sync_directories(filesystem, root / name)
             app = load_application(
-                filesystem, root / name, ledgers.get(name), intents.get(name, {}), before_ms
+                filesystem, root / name, ledgers.get(name), intents.get(name, {})
             )
         except (OSError, StoreBusy) as error:
             refused[name] = DeviceFailed(

@@ -13,18 +13,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.errors import (
-    DamagedStage,
-    StageNotFound,
-    StoreBusy,
-    StoreError,
-    TopicNotFound,
-)
+from storage.errors import DamagedStage, StoreBusy, TopicNotFound
 from storage.format.stage import DIGITS, PREFIX_SIZE, SEQUENCE_SIZE, UNIQUE_KEY_SIZE
 from storage.kernels.columns import POSITION, SIZE, UNIQ_KEY_LENGTH, UNIQ_KEY_POSITION, fields_at
 from storage.log.batches import Prepared
 from storage.staged.ledger import Intent, Outcome, save_intent
-from storage.staged.stages import SUFFIX, Stage, is_sealed, read_stage, stage_name
+from storage.staged.stages import SUFFIX, Stage, is_sealed, read_stage
 from storage.view.log.walk import RecordRun, walk_log
 
 if TYPE_CHECKING:
@@ -199,12 +193,12 @@ def _without_topic(prepared: Prepared, topic: bytes) -> bytes:
 
 
 def load_open(
-    filesystem: FileSystem, directory: Path, version: int, intent: Intent | None, before_ms: int
+    filesystem: FileSystem, directory: Path, version: int, intent: Intent | None
 ) -> OpenCommit | None:
-    """Read a staged commit's directory; what was never sealed is removed, and the directory if nothing is left.
+    """Read a staged commit's directory; None if it has no stages and is not decided.
 
-    A stage that is damaged stays, until a time before which it was written, and is none of the stages returned.
-    Raises OSError for a file that the device does not give: it may be a stage that was acknowledged.
+    What was never sealed is removed, as are stages that are damaged: their records are to be staged again. Raises
+    OSError for a file that the device does not give: it may be a stage that was acknowledged.
     """
     commit = OpenCommit(filesystem, directory, version)
     not_stages = []
@@ -215,18 +209,15 @@ def load_open(
         stage = read_stage(filesystem, path) if is_sealed(entry.name) else None
         if stage is not None:
             commit.stages[stage.header.attempt] = stage
-        elif is_sealed(entry.name) and (
-            filesystem.status(path).modified_ns >= before_ms * 1_000_000
-        ):
+            continue
+        if is_sealed(entry.name):
             _LOG.error("%s is damaged: its records are to be staged again", path)
-        else:
-            not_stages.append(path)
+        not_stages.append(path)
     if intent is None:
         for path in not_stages:
             filesystem.unlink(path)
         if not commit.stages:
-            if not damaged_stages(filesystem, commit):
-                remove_open(filesystem, directory)
+            remove_open(filesystem, directory)
             return None
         header = next(iter(commit.stages.values())).header
         commit.app_id, commit.one_off = header.app_id, header.one_off
@@ -238,31 +229,6 @@ def load_open(
     else:
         commit.decide(intent, [commit.stages[name] for name in intent.attempts])
     return commit
-
-
-def damaged_stages(
-    filesystem: FileSystem, commit: OpenCommit, attempts: Sequence[str] | None = None
-) -> list[Path]:
-    """Return the files of stages that were acknowledged and are none of a commit's: they are damaged.
-
-    Those of some attempts, or all of them.
-    """
-    known = {stage_name(attempt) for attempt in (*commit.stages, *commit.staging)}
-    wanted = None if attempts is None else {stage_name(attempt) for attempt in attempts}
-    return [
-        commit.directory / entry.name
-        for entry in filesystem.list_directory(commit.directory)
-        if is_sealed(entry.name)
-        and entry.name not in known
-        and (wanted is None or entry.name in wanted)
-    ]
-
-
-def why_not_staged(filesystem: FileSystem, commit: OpenCommit, attempt: str) -> StoreError:
-    """Return the error for an attempt that is none of a commit's stages."""
-    for path in damaged_stages(filesystem, commit, [attempt]):
-        return DamagedStage(attempt, f"{path.name} is damaged")
-    return StageNotFound(commit.app_id, commit.version, attempt)
 
 
 def remove_open(filesystem: FileSystem, directory: Path) -> None:

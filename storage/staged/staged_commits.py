@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING
 from storage.errors import (
     CommitDecided,
     StageExists,
+    StageNotFound,
     StoreClosed,
     StoreError,
     StoreFull,
@@ -42,12 +43,11 @@ from storage.format.stage import StageHeader, safe_name
 from storage.staged.application import (
     Application,
     forget,
-    holds_damaged_stages,
     load_applications,
     version_directory,
 )
 from storage.staged.ledger import Intent, Ledger, Outcome, needed_offset, save_intent, save_ledger
-from storage.staged.open_commit import OpenCommit, damaged_stages, remove_open, why_not_staged
+from storage.staged.open_commit import OpenCommit, remove_open
 from storage.staged.stages import DIRECTORY, Stage, StageWriter
 from storage.staged.staging import Failing, StagingAttempt, check_ids
 from storage.staged.status import ApplicationState, OpenCommitState
@@ -92,9 +92,8 @@ class StagedCommits:
         application of which the device does not give its files is refused with DeviceFailed, and all with
         DamagedLedger where the journal is damaged.
         """
-        before_ms = self._clock.now_ms() - self._timeout_ms
         self._applications, self._refused = load_applications(
-            self._filesystem, self._root, self._states, before_ms
+            self._filesystem, self._root, self._states
         )
         for app in list(self._applications.values()):
             for commit in list(app.open.values()):
@@ -147,8 +146,6 @@ class StagedCommits:
                 if app.open or not (
                     last is None or (app.ledger.one_off and last.committed_ms < before_ms)
                 ):
-                    continue
-                if last is None and holds_damaged_stages(self._filesystem, app.directory):
                     continue
                 with suppress(StoreFull, OSError):  # it is forgotten the next time
                     forget(self._filesystem, self._states, app)
@@ -264,9 +261,9 @@ class StagedCommits:
             try:
                 stages = [commit.stages[attempt] for attempt in attempts]
             except KeyError as error:
-                problem = why_not_staged(self._filesystem, commit, str(error.args[0]))
                 self._drop_if_empty(app, commit)
-                raise problem from None
+                attempt = str(error.args[0])
+                raise StageNotFound(app.ledger.app_id, commit.version, attempt) from None
         for stage in stages:
             for topic, queue_id in stage.seal.queues:
                 self.appender.check_queue((topic.encode(), queue_id))
@@ -309,28 +306,22 @@ class StagedCommits:
         """
         check_ids(app_id, version, attempts or ())
         self._check_open()
-        directory = self._root / safe_name(app_id)
         app = self._applications.get(app_id)
         if app is None:
-            self._check_readable(directory)
-            app = Application(directory, Ledger(app_id=app_id, one_off=False))
+            self._check_readable(self._root / safe_name(app_id))
+            return 0
         with app.committing, self._guard:
             commit = app.open.get(version)
             if app.ledger.holds(version) or (commit and commit.intent):
                 raise CommitDecided(app_id, version)
             if commit is None:
-                commit = OpenCommit(
-                    self._filesystem, version_directory(directory, version), version
-                )
+                return 0
             named = list(commit.stages) if attempts is None else attempts
             stages = [commit.stages[name] for name in named if name in commit.stages]
-            damaged = damaged_stages(self._filesystem, commit, attempts)
             for stage in stages:
                 self._drop(commit, stage)
-            for path in damaged:
-                self._filesystem.unlink(path)
             self._drop_if_empty(app, commit)
-            return len(stages) + len(damaged)
+            return len(stages)
 
     def status(self) -> list[ApplicationState]:
         """Return every application with its open staged commits; first those that are refused."""
