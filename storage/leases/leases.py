@@ -80,12 +80,8 @@ class Leases:
     ) -> None:
         self.config = config or LeaseConfig()
         self.clock = SteadyClock(clock or SystemClock())
-        self.has_begun = False
-        """Whether a group has begun in queues of which consumerOffset.json says nothing of its own."""
         self.may_wait = False
         """Whether a call may wait for the disk now: the journal is being written anew."""
-        self.on_begin: Callable[[], None] = lambda: None
-        """Called while groups have begun in queues of which consumerOffset.json says nothing of theirs."""
         self._groups = reader.groups
         self._filesystem = filesystem or OsFileSystem()
         self._directory = reader.directory / LEASE_DIRECTORY
@@ -210,9 +206,8 @@ class Leases:
         if held is None and (problem := consumer_group_problem(group.name)):
             raise InvalidMessage("group", problem)
         held = held or self._new(group.name, topic)
-        if self._sets.bring_up(held, group, changes, self.clock.now_ms()):
-            self._topics[group.name, topic] = held
-            self.has_begun = True
+        self._sets.bring_up(held, group, changes, self.clock.now_ms())
+        self._topics[group.name, topic] = held
         return held
 
     def receive(
@@ -236,10 +231,7 @@ class Leases:
                     changes.own(self._owners.names([question.client_id]))
             answer = ReceiveAnswer(question, now_ms, now_ms + lease_ms, owner, changes)
             takes_new = self._live_count < self.config.rows_max
-            batch = held.receive(group, question, answer, takes_new=takes_new)
-        if self.has_begun:
-            self.on_begin()
-        return batch
+            return held.receive(group, question, answer, takes_new=takes_new)
 
     def acknowledge(self, group: str, topic: str, receipt_handles: bytes) -> list[Refusal]:
         """End leases: their messages are done; return which handles are refused, by their numbers.
@@ -543,36 +535,31 @@ class Leases:
                 self._save_offsets()
 
     def _save_offsets(self) -> None:
-        has_begun, self.has_begun = self.has_begun, False  # before the look at who there is
         table, moved = self.queues.offsets, []
-        try:
-            topics, live_count = list(self._topics.values()), 0
-            sources = {queue.name.source for held in topics for queue in held.queues}
-            incarnations = {each: self.queues.reader.incarnation_of(each) for each in sources}
-            for held in topics:  # calls go on between them
-                with self._changing() as changes:
-                    if self._topics.get((held.group, held.topic)) is not held:
-                        continue
-                    held.end_gone(incarnations, changes)
-                    live_count += held.live_count
-                    for queue in held.queues:
-                        offset = queue.ranges.group_offset
-                        if offset != queue.committed_offset:
-                            moved.append((held, queue, offset))
-            self._live_count = live_count
-            if moved:
-                self.sync()  # a power cut must not leave offsets that the journal knows nothing of
-            for _, queue, offset in moved:
-                table.commit(queue.name.group, queue.name.source, queue.name.queue_id, offset)
-            table.save()
-            with self._changing(len(moved)) as changes:
-                for held, queue, offset in moved:
-                    is_held = self._topics.get(queue.name[:2]) is held
-                    if is_held and queue in held.queues:
-                        queue.note_committed(offset, changes)
-        except BaseException:
-            self.has_begun |= has_begun
-            raise
+        topics, live_count = list(self._topics.values()), 0
+        sources = {queue.name.source for held in topics for queue in held.queues}
+        incarnations = {each: self.queues.reader.incarnation_of(each) for each in sources}
+        for held in topics:  # calls go on between them
+            with self._changing() as changes:
+                if self._topics.get((held.group, held.topic)) is not held:
+                    continue
+                held.end_gone(incarnations, changes)
+                live_count += held.live_count
+                for queue in held.queues:
+                    offset = queue.ranges.group_offset
+                    if offset != queue.committed_offset:
+                        moved.append((held, queue, offset))
+        self._live_count = live_count
+        if moved:
+            self.sync()  # a power cut must not leave offsets that the journal knows nothing of
+        for _, queue, offset in moved:
+            table.commit(queue.name.group, queue.name.source, queue.name.queue_id, offset)
+        table.save()
+        with self._changing(len(moved)) as changes:
+            for held, queue, offset in moved:
+                is_held = self._topics.get(queue.name[:2]) is held
+                if is_held and queue in held.queues:
+                    queue.note_committed(offset, changes)
 
     def compact(self, *, always: bool = False) -> bool:
         """Write a new journal if this one has grown long; return whether it was written."""

@@ -47,15 +47,15 @@ class QueueSets:
         self._orders = orders
         self._next_number = 0
 
-    def bring_up(self, held: GroupTopic, group: GroupConfig, changes: Changes, now_ms: int) -> bool:
-        """Give a group's leases the queues that the topic has now; return whether these are others than before.
+    def bring_up(self, held: GroupTopic, group: GroupConfig, changes: Changes, now_ms: int) -> None:
+        """Give a group's leases the queues that the topic has now.
 
         Raises TopicNotFound. After an error nothing has changed.
         """
         reader, topic = self._queues.reader, held.topic
         state = reader.tables_state()  # first: a change after it is seen the next time
         if state is not None and held.looked_at == (state, group.orderly):
-            return False
+            return
         is_in_table = topic in reader.topics
         retries = [name for name in retry_topics(group.name, topic) if name in reader.topics]
         sources = [
@@ -63,12 +63,10 @@ class QueueSets:
             for name in (topic, *retries)
         ]
         shape = (sources, reader.shows_all(), group.orderly)
-        is_other = held.shape != shape
-        if is_other:
+        if held.shape != shape:
             self._change(held, sources, group, changes, now_ms)
             held.shape = shape
         held.looked_at = (state, group.orderly) if is_in_table else None
-        return is_other
 
     def restored(self, kept: JournaledQueue, changes: Changes, now_ms: int) -> LeasedQueue:
         """Return a queue of the journal, with what consumerOffset.json says of it by now.

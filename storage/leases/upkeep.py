@@ -11,7 +11,6 @@ from storage.workers import Worker, Workers
 
 _LOG: Final = logging.getLogger(__name__)
 FULL_RETRY_S: Final = 1.0
-BEGIN_REST_S: Final = 0.2  # the table of offsets is written whole each time
 _MS_PER_S: Final = 1e3
 
 
@@ -31,40 +30,24 @@ class LeaseUpkeep(Worker):
         self._clock = clock or SystemClock()
         self._saved_at = self._clock.monotonic()
         self._trouble = ""
-        leases.on_begin = self.wake
-
-    def has_work(self) -> bool:
-        """Return whether a group has begun: whoever takes queues away has to learn of it soon."""
-        return self._leases.has_begun
 
     def idle_s(self) -> float:
         """Return how long after a step the next one is due."""
         config = self._leases.config
         return (config.sync_interval_ms or config.offsets_interval_ms) / _MS_PER_S
 
-    def work(self) -> float | None:
-        """Sync the journal; now and then save groups' offsets, and write the journal again if it is long.
-
-        Returns for how long to do nothing, though more groups begin.
-        """
+    def work(self) -> None:
+        """Sync the journal; now and then save groups' offsets, and write the journal again if it is long."""
         self._leases.sync()
+        now_s = self._clock.monotonic()
+        if (now_s - self._saved_at) * _MS_PER_S < self._leases.config.offsets_interval_ms:
+            return
+        self._saved_at = now_s
         try:
-            rest_s = self._save()
+            self._leases.save_offsets()
+            self._leases.compact()
+            self._trouble = ""
         except OSError as error:
             if str(error) != self._trouble:
                 _LOG.warning("groups' offsets or a new journal are not written: %s", error)
             self._trouble = str(error)
-            return self.idle_s()
-        self._trouble = ""
-        return rest_s
-
-    def _save(self) -> float | None:
-        now_s = self._clock.monotonic()
-        if (now_s - self._saved_at) * _MS_PER_S >= self._leases.config.offsets_interval_ms:
-            self._saved_at = now_s
-            self._leases.save_offsets()
-            self._leases.compact()
-        elif self._leases.has_begun:
-            self._leases.save_offsets()
-            return BEGIN_REST_S
-        return None
