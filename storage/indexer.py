@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from storage.workers import Workers
 
 DURABLE_INTERVAL_MS: Final = 5_000
-IDLE_WAIT_S: Final = 0.25  # how long a stop may, at worst, have to wait for the worker
+IDLE_WAIT_S: Final = 1.0  # how long a stop may, at worst, have to wait for the worker
 FULL_RETRY_S: Final = 0.2
 GATHER_S: Final = 0.1  # of messages that nobody waits to find by key
 GATHERED_BYTES_MAX: Final = 1 << 20  # of the log; more is indexed at once

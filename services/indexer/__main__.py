@@ -24,7 +24,7 @@ from storage.indexer import StoreIndexer
 
 SERVICE: Final = "indexer"
 WRITER_HAS_MADE: Final = ("checkpoint", "config/penstock.json")
-_LOOK_SECONDS: Final = 0.2
+_LOOK_SECONDS: Final = 1.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -15,7 +15,7 @@ from services.rpc.call_counts import WAITING_METHODS, CallCounts
 from services.rpc.servicer import snake_case
 from storage.counts import Histogram
 
-LOOK_SECONDS: Final = 0.25
+LOOK_SECONDS: Final = 1.0
 _BROKER_SECONDS: Final = (1e-3, 3e-3, 5e-3, 7e-3, 1e-2, 0.1, 1.0, 2.0, 3.0)  # a broker's buckets
 
 
@@ -71,7 +71,7 @@ class LoopDelay:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Look four times a second from now on."""
+        """Look once a second from now on."""
         self._due = time.perf_counter() + LOOK_SECONDS
         self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
 
@@ -88,7 +88,7 @@ class LoopDelay:
         """Yield the family."""
         yield histogram(
             "penstock_event_loop_delay_seconds",
-            "How much later than asked for the event loop calls back, looked at four times a second.",
+            "How much later than asked for the event loop calls back, looked at once a second.",
             self.seconds,
         )
 

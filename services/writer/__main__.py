@@ -54,7 +54,7 @@ _MESSAGING_SERVICES: Final = (
     service_pb2.DESCRIPTOR.services_by_name["MessagingService"],
     gateway_pb2.DESCRIPTOR.services_by_name["Gateway"],
 )  # with split routes
-_LOOK_SECONDS: Final = 0.2
+_LOOK_SECONDS: Final = 1.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:

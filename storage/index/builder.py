@@ -4,7 +4,7 @@ What is durable of it is in ``checkpointer``; where it goes on after an unclean 
 of files that are not ours, is in ``recovery``. Restarts cost one interval, and nothing is lost or found
 twice.
 
-The builder sees within a second that a file is missing. It goes back for the newest file; ``scrub`` rebuilds
+The builder sees within ten seconds that a file is missing. It goes back for the newest file; ``scrub`` rebuilds
 the others. From a broker's run on the directory until our writer has started again, its log is the broker's
 to index: nothing is written, to index files or to the page.
 """
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from storage.view.layout import StorePaths
 
 _LOG: Final = logging.getLogger(__name__)
-LOOK_S: Final = 1.0  # between looks whether files are missing
+LOOK_S: Final = 10.0  # between looks whether files are missing
 CATCH_UP_S: Final = 5.0  # the end gives the rest of the log this long, as a broker's does
 LOG_FLUSH_S: Final = 1.0  # and the writer this long to make it durable
 LOG_FLUSH_LOOK_S: Final = 0.01

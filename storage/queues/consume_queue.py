@@ -15,7 +15,7 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,14 @@ if TYPE_CHECKING:
     from storage.queues.queue_files import OpenQueueFiles
 
 
+class _Tail(NamedTuple):
+    """The file that was written to last. It is dirty until the next sync."""
+
+    start: int
+    file: File
+    sync_count: int
+
+
 class ConsumeQueue:
     """Units of one topic's one queue. ``next_offset`` is the queue offset given out next."""
 
@@ -41,8 +49,7 @@ class ConsumeQueue:
         self._file_size = files.file_size
         self._starts: set[int] = set()
         self._last_path: tuple[int, Path] | None = None
-        self._tail: tuple[int, File] | None = None  # written to last: its start; good in its epoch
-        self._tail_epoch = -1
+        self._tail: _Tail | None = None
         self._found_end: tuple[int, int] | None = None  # for a limit, until it is written to
         self._found_first: tuple[int, int, int] | None = (
             None  # for a log's begin and the first file's
@@ -107,13 +114,14 @@ class ConsumeQueue:
         files = self._files
         with files.guard:
             tail = self._tail
-            if tail is None or self._tail_epoch != files.epoch or first != self.next_offset:
+            if tail is None or tail.sync_count != files.sync_count or first != self.next_offset:
                 return False
-            start, file = tail
-            position = first * UNIT_SIZE - start
+            position = first * UNIT_SIZE - tail.start
             if not 0 <= position <= self._file_size - len(units):
                 return False
-            file.pwrite(units, position)
+            if not files.has_open(self._path_at(tail.start), tail.file):
+                return False
+            tail.file.pwrite(units, position)
             self.next_offset = first + len(units) // UNIT_SIZE
         return True
 
@@ -127,7 +135,7 @@ class ConsumeQueue:
             count = min(len(data), start + self._file_size - position)
             file = self._open_for_writing(start)
             file.pwrite(data[:count], position - start)
-            self._tail, self._tail_epoch = (start, file), self._files.epoch
+            self._tail = _Tail(start, file, self._files.sync_count)
             data = data[count:]
             position += count
 
@@ -150,9 +158,9 @@ class ConsumeQueue:
             end = queue_offset + len(units) // UNIT_SIZE
             if queue_offset < self.first_offset or end > self.next_offset:
                 return False
-            tail, epoch = self._tail, self._tail_epoch
+            tail = self._tail
             self.write(queue_offset, units)
-            self._tail, self._tail_epoch = tail, epoch
+            self._tail = tail
             self._found_first = None
             return True
 

@@ -38,10 +38,11 @@ class OpenQueueFiles:
         self.directory = directory
         self.file_size = file_size
         self.guard = threading.RLock()
-        self.epoch = 0  # of one, files that were opened stay open, and those written to dirty
+        self.sync_count = 0  # between two syncs a file that was written to stays dirty
         self.is_cut = False  # whether bytes of files went, or files: more than units were written
         self._open: OrderedDict[Path, File] = OrderedDict()
-        self._open_max = open_files.at_most(OPEN_FILES_MAX, share=4)
+        self._open_max = open_files.at_most(OPEN_FILES_MAX, share=2)
+        self._closes_newest = False
         self._dirty_files: dict[Path, None] = {}  # in the order in which they became so
         self._dirty_directories: dict[Path, None] = {}
 
@@ -105,11 +106,15 @@ class OpenQueueFiles:
         return end
 
     def _keep(self, path: Path, file: File) -> None:
+        if len(self._open) >= self._open_max:
+            # By turns: writes that go round one file more than fit would find none open if the oldest always went.
+            self._closes_newest = not self._closes_newest
+            self._open.popitem(last=self._closes_newest)[1].close()
         self._open[path] = file
-        if len(self._open) > self._open_max:
-            _, oldest = self._open.popitem(last=False)
-            oldest.close()
-            self.epoch += 1
+
+    def has_open(self, path: Path, file: File) -> bool:
+        """Whether this file is the open one of its path."""
+        return self._open.get(path) is file
 
     def distrust_names(self, directory: Path) -> None:
         """Have the next sync cover the names in a queue's directory, and its own."""
@@ -142,7 +147,6 @@ class OpenQueueFiles:
         if file is not None:
             file.close()
         with self.guard:
-            self.epoch += 1
             self._dirty_files.pop(path, None)
 
     def remove(self, path: Path) -> None:
@@ -167,7 +171,6 @@ class OpenQueueFiles:
 
     def remove_directory(self, directory: Path) -> None:
         """Delete a directory with the files in it; the deletion is its parent's to make durable."""
-        self.epoch += 1
         for file in self.filesystem.list_directory(directory):
             path = directory / file.name
             opened = self._open.pop(path, None)
@@ -186,7 +189,7 @@ class OpenQueueFiles:
         Raises StoreBusy while a file cannot be opened; it may be called again.
         """
         with self.guard:
-            self.epoch += 1
+            self.sync_count += 1
             files, self._dirty_files = self._dirty_files, {}
             directories, self._dirty_directories = self._dirty_directories, {}
         try:
@@ -220,6 +223,5 @@ class OpenQueueFiles:
 
     def close(self) -> None:
         """Close every open file; nothing is synced."""
-        self.epoch += 1
         while self._open:
             self._open.popitem()[1].close()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 BATCH_UNITS: Final = 1 << 16
-LOOK_S: Final = 0.2  # between looks for requests
+LOOK_S: Final = 1.0  # between looks for requests
 RETRY_S: Final = 5.0  # after a failure
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from storage.transactions.transactions import Transactions
 
 _LOG: Final = logging.getLogger(__name__)
-LOOK_S: Final = 0.5
+LOOK_S: Final = 1.0
 SAVE_INTERVAL_MS: Final = 10_000
 HALVES_AT_ONCE: Final = 1_024
 AGAIN_BYTES_MAX: Final = 4 << 20  # in one batch, but for a larger transaction

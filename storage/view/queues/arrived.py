@@ -29,10 +29,12 @@ class ArrivedQueues:
     def look(self, end_offset: int) -> frozenset[Queue] | None:
         """Return the queues of the records from ``position`` to ``end_offset``, which becomes ``position``.
 
-        None if that does not say it: there is nothing, or much, or not only plain whole records. Then any
-        queue may have changed.
+        None if that does not say it: there is much, or not only plain whole records. Then any queue may
+        have changed.
         """
         begin, self.position = self.position, end_offset
+        if begin == end_offset:
+            return frozenset()
         if not 0 < end_offset - begin <= FEW_BYTES:
             return None
         found = self._log.bytes_at(begin, end_offset - begin)
