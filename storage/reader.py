@@ -79,7 +79,7 @@ class StoreReader:
             bounds=bounds,
         )  # fmt: skip
         self.tables_state = self._visibility.tables_state
-        self.consumer_offsets = ConsumerOffsets(filesystem, paths.config, clock, settings.deletions)
+        self.consumer_offsets = ConsumerOffsets(filesystem, paths.config, clock, settings.orders)
         self._progress = GroupProgress(self.consumer_offsets, self, self.shows_all)
         self.committed_offsets = self._progress.of_group
         self.groups = GroupTable(filesystem, paths.config, clock, self.consumer_offsets.own)

@@ -162,7 +162,9 @@ def _recover_and_wire(
         settings = save_settings(filesystem, paths, settings, config)
     settle_topics(filesystem, paths, topics, recovered, clock.now_ms)
     offsets = ConsumerOffsets(filesystem, paths.config, clock)
-    lower_offsets(offsets, topics, queues)
+    if lost := lower_offsets(offsets, topics, queues):
+        settings = replace(settings, lost_offsets=(*settings.lost_offsets, *lost))
+        settings = save_settings(filesystem, paths, settings, config)
     _mark_running(filesystem, paths)
     return wire(
         filesystem=filesystem, paths=paths, config=config, settings=settings,

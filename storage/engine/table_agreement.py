@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
     from storage.queues.queue_table import QueueTable
     from storage.recovery.recover import Recovered
-    from storage.tables.consumer_offsets import ConsumerOffsets
+    from storage.tables.consumer_offsets import ConsumerOffsets, OffsetBeyond
     from storage.tables.topic_table import TopicTable
     from storage.view.layout import StorePaths
 
@@ -63,11 +63,13 @@ def settle_topics(
         topics.save(always=not has_topic_table(filesystem, paths.config))
 
 
-def lower_offsets(offsets: ConsumerOffsets, topics: TopicTable, queues: QueueTable) -> None:
+def lower_offsets(
+    offsets: ConsumerOffsets, topics: TopicTable, queues: QueueTable
+) -> tuple[OffsetBeyond, ...]:
     """Set groups' offsets that lie after the end of their queue to that end; durable on return.
 
     Their group would miss what is stored there next, so nothing may be while the disk is too full for it: raises
-    StoreFull. A reader that keeps the offsets is told which they are.
+    StoreFull. Where a reader keeps the offsets, they are returned: it has to be ordered to.
     """
 
     def end_of(topic: str, queue_id: int) -> int | None:
@@ -77,14 +79,15 @@ def lower_offsets(offsets: ConsumerOffsets, topics: TopicTable, queues: QueueTab
 
     found = offsets.beyond(end_of)
     if not found:
-        return
-    try:
-        offsets.lower(found)
-        offsets.close()
-    except StoreLocked:
-        offsets.leave_lost(found)
+        return ()
     for each in found:
         _LOG.warning(
             "group %s was at %d in queue %d of %s, which ends at %d; it goes on there",
             each.group, each.queue_offset, each.queue_id, each.topic, each.end_offset,
         )  # fmt: skip
+    try:
+        offsets.lower(found)
+        offsets.close()
+    except StoreLocked:
+        return tuple(found)
+    return ()

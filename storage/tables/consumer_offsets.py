@@ -3,6 +3,13 @@
 Commits are kept in memory; ``save`` makes them durable. One process at a time may commit: the first
 commit takes a byte of the store's lock file, and the file is read again before it. Others only
 read, and see what was last saved.
+
+A writer has two orders in ``config/penstock.json`` for whoever keeps the offsets, as it may not change them
+then. Both are followed before anything else, however late; ``config/progressNotes.json`` has what is done:
+
+- Progress in a topic that was deleted goes: one that is made again has other messages at the same queue
+  offsets.
+- Offsets that lay after the end of their queue when a start found the end of the log lost are lowered to it.
 """
 
 from __future__ import annotations
@@ -12,7 +19,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from storage.clock import Clock
 from storage.errors import InvalidMessage, StoreFull
@@ -20,7 +27,7 @@ from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.files.filesystem import FileSystem
 from storage.format.config_json import encode_config, integer_keyed
 from storage.format.names import group_name_problem
-from storage.tables.progress_notes import OffsetBeyond, ProgressNotes
+from storage.tables.checked_json import MISSING, NOT_WHOLE, decode_checked, encode_checked
 from storage.tables.table_files import (
     LIGHT_OFFSETS_FILE,
     OFFSETS_FILE,
@@ -36,7 +43,32 @@ SEPARATOR: Final = "@"
 OFFSET_MAP: Final = "offsetTable"
 COMMITS_OF_A_VERSION: Final = 500
 
+NOTES_FILE: Final = "progressNotes.json"
+_TOPICS: Final = "deletedTopics"
+_LOST: Final = "lostCount"
+
 Table = dict[str, dict[int, int]]  # "topic@group" -> queue id -> queue offset
+
+
+class OffsetBeyond(NamedTuple):
+    """A group's offset that lies after the end of its queue."""
+
+    group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    end_offset: int
+
+
+class ProgressOrders(NamedTuple):
+    """Topics that were deleted, with the commit offsets of that; and offsets that were lost, the oldest first."""
+
+    deletions: Mapping[str, int]
+    lost: tuple[OffsetBeyond, ...]
+
+
+def _note_of(orders: ProgressOrders) -> dict[str, Any]:
+    return {_TOPICS: dict(orders.deletions), _LOST: len(orders.lost)}
 
 
 def offset_key(topic: str, group: str) -> str:
@@ -80,11 +112,9 @@ class ConsumerOffsets:
 
     def __init__(
         self, filesystem: FileSystem, config_directory: Path, clock: Clock,
-        deletions: Callable[[], Mapping[str, int]] | None = None,
+        orders: Callable[[], ProgressOrders] | None = None,
     ) -> None:  # fmt: skip
-        """``deletions`` returns the topics that were deleted, with the commit offsets of that: the same object while they are
-        the same. Without it progress in deleted topics stays as it is.
-        """
+        """``orders`` returns a writer's, the same objects while they are the same; without it they are not followed."""
         self._filesystem = filesystem
         self._directory = config_directory
         self._clock = clock
@@ -95,9 +125,9 @@ class ConsumerOffsets:
         self._commits = 0
         self._saved_commits = 0
         self._name = OFFSETS_FILE
-        self._notes = ProgressNotes(filesystem, config_directory)
-        self._deletions = deletions
-        self._done_deletions: Mapping[str, int] | None = None
+        self._note_path = config_directory / NOTES_FILE
+        self._orders = orders
+        self._done: ProgressOrders | None = None
         self.reload()
 
     def reload(self) -> None:
@@ -113,8 +143,8 @@ class ConsumerOffsets:
                     self._document, self._table = read
                     self._name = name
                     break
-            self._lower_lost()
-            self._leave_out_deleted()
+            if self._orders is not None and (orders := self._orders()) != ({}, ()):
+                self._follow(orders, self._known())
 
     def groups_of(self, topic: str) -> dict[str, dict[int, int]]:
         """Return the progress in a topic, by queue id, of each group that has any."""
@@ -156,7 +186,6 @@ class ConsumerOffsets:
             try:
                 self._settle()
                 self.reload()
-                self._note_deletions()
             except BaseException:
                 lock.release()
                 raise
@@ -164,65 +193,48 @@ class ConsumerOffsets:
             self._take_over()
 
     def _take_over(self) -> None:
-        """Do what a writer leaves to whoever keeps the offsets."""
-        self._take_lost()
-        self._take_deleted()
-
-    def _take_deleted(self) -> None:
-        """Remove progress in topics that were deleted since; saved before that is noted, so a kill in between repeats it."""
-        deletions = None if self._deletions is None else self._deletions()
-        if deletions is None or deletions is self._done_deletions:
+        """Do what a writer has left, save that, and note it: a kill in between repeats it."""
+        if self._orders is None or (orders := self._orders()) == self._done:
             return
-        known = self._notes.deletions()
         with suppress(StoreFull):  # the next look does it
-            if known is not None and known != deletions:
-                self._remove_deleted(deletions, known)
+            known = self._known()
+            if self._follow(orders, known):
                 self._commits += 1
                 self.save()
-            if known != deletions:
-                self._notes.save_deletions(deletions)
-            self._done_deletions = deletions
+            if known != _note_of(orders):
+                document = encode_checked(_note_of(orders))
+                self._filesystem.write_atomically(self._note_path, document, backup=False)
+            self._done = orders
 
-    def _note_deletions(self) -> None:
-        """Note which deletions there were before any progress is made here, if nobody has. Raises StoreFull."""
-        if self._deletions is not None and self._notes.deletions() is None:
-            self._notes.save_deletions(self._deletions())
+    def _known(self) -> dict[str, Any] | None:
+        """Return the note of what is done; None where nobody knows."""
+        try:
+            return decode_checked(self._filesystem.read_bytes(self._note_path))
+        except MISSING:
+            return None
+        except NOT_WHOLE as error:
+            _LOG.error("config/%s is damaged (%s) and left out", self._note_path.name, error)
+            return None
 
-    def _leave_out_deleted(self) -> None:
-        """Remove in memory what whoever keeps the offsets is to remove."""
-        deletions = {} if self._deletions is None else self._deletions()
-        if deletions and (known := self._notes.deletions()) is not None:
-            self._remove_deleted(deletions, known)
+    def _follow(self, orders: ProgressOrders, known: dict[str, Any] | None) -> bool:
+        """Do what is not known to be done, in memory; return whether there was anything.
 
-    def _remove_deleted(self, deletions: Mapping[str, int], known: Mapping[str, int]) -> None:
-        """Remove progress in topics whose deletion is not known yet, in memory."""
-        gone = {topic for topic, offset in deletions.items() if known.get(topic) != offset}
+        Nobody knows of which deletions offsets were left by a broker: they stay. What groups have set since stays.
+        """
+        deletions, lost = orders
+        known = known or {_TOPICS: deletions, _LOST: 0}
+        gone = {topic for topic, offset in deletions.items() if known[_TOPICS].get(topic) != offset}
         for key in [key for key in self._table if topic_and_group(key)[0] in gone]:
             del self._table[key]
-
-    def _take_lost(self) -> None:
-        """Lower the offsets that a writer says are lost; saved before they are forgotten, so a kill in between repeats it."""
-        if self._lower_lost():
-            self._commits += 1
-            with suppress(StoreFull):  # the next look saves it
-                self.save()
-                self._notes.remove_lost()
-
-    def _lower_lost(self) -> bool:
-        """Lower in memory what a writer says is lost, but for what groups have set since; False if there is nothing."""
-        lost = self._notes.lost()
-        for each in lost:
+        new = lost[known[_LOST] :]
+        for each in new:
             if self._is_still(each):
                 self._table[offset_key(each.topic, each.group)][each.queue_id] = each.end_offset
-        return bool(lost)
+        return bool(gone or new)
 
     def _is_still(self, found: OffsetBeyond) -> bool:
         offsets = self._table.get(offset_key(found.topic, found.group), {})
         return offsets.get(found.queue_id) == found.queue_offset
-
-    def leave_lost(self, found: Sequence[OffsetBeyond]) -> None:
-        """Have whoever keeps the offsets lower them, before anything else; durable on return. Raises StoreFull."""
-        self._notes.add_lost(found)
 
     def _settle(self) -> None:
         with suppress(StoreFull):  # what counts is known, and the next save writes it

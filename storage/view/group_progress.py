@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from storage.errors import InvalidMessage, QueueNotFound, StoreClosed, TopicNotFound
 from storage.format.names import consumer_group_problem
-from storage.tables.progress_notes import OffsetBeyond
+from storage.tables.consumer_offsets import OffsetBeyond
 
 if TYPE_CHECKING:
     from storage.tables.consumer_offsets import ConsumerOffsets

@@ -8,6 +8,7 @@ directory that a broker made has none::
      "consumeQueueFileSize": 6000000, "indexSlotCount": 5000000, "indexEntryCount": 20000000,
      "flushMode": "async", "deletedTopics": {"name": commit offset of its deletion},
      "deletingTopic": "name of one whose deletion is decided and not done; else it is not there",
+     "lostOffsets": [[group, topic, queue id, queue offset, end of the queue], ...] or not there,
      "checksum": "8 hex digits"}
 """
 
@@ -27,6 +28,7 @@ from storage.tables.checked_json import (
     encode_checked,
     file_problem,
 )
+from storage.tables.consumer_offsets import OffsetBeyond, ProgressOrders
 from storage.view.layout import StorePaths
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ class StoreSettings:
     sizes: Mapping[str, int] = field(default_factory=dict)
     deleted_topics: Mapping[str, int] = field(default_factory=dict)
     deleting_topic: str = ""
+    lost_offsets: tuple[OffsetBeyond, ...] = ()
 
 
 def load_settings(filesystem: ReadFileSystem, paths: StorePaths) -> StoreSettings:
@@ -104,6 +107,7 @@ def _settings_in(document: Mapping[str, Any], *, place: str) -> StoreSettings:
         sizes={name: int(document[key]) for key, name in _SIZE_FIELDS.items()},
         deleted_topics=_deleted_topics(document),
         deleting_topic=str(document.get("deletingTopic", "")),
+        lost_offsets=tuple(OffsetBeyond(*each) for each in document.get("lostOffsets", ())),
     )
 
 
@@ -117,6 +121,8 @@ def _document(settings: StoreSettings, *, flush_mode: str) -> dict[str, object]:
     }
     if settings.deleting_topic:
         document["deletingTopic"] = settings.deleting_topic
+    if settings.lost_offsets:
+        document["lostOffsets"] = settings.lost_offsets
     return document
 
 
@@ -152,11 +158,12 @@ class SettingsFile:
         except (FileNotFoundError, NotADirectoryError):
             return load_settings(self._filesystem, self._paths)  # of its .bak
 
-    def deletions(self) -> Mapping[str, int]:
-        """Return the topics that were deleted, with the commit offset of the deletion; not one that is not done."""
+    def orders(self) -> ProgressOrders:
+        """Return what whoever keeps groups' offsets is to do; a deletion that is not done is not among it."""
         settings = self.load()
         name, deleted = settings.deleting_topic, settings.deleted_topics
-        return {topic: at for topic, at in deleted.items() if topic != name} if name else deleted
+        done = {topic: at for topic, at in deleted.items() if topic != name} if name else deleted
+        return ProgressOrders(done, settings.lost_offsets)
 
 
 def new_store_id() -> bytes:
