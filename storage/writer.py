@@ -37,12 +37,12 @@ from storage.log.message_slices import MessageSlices
 from storage.message import BatchResult, Message, ProducerSequence, PutResult
 from storage.revive.worker import ReviveWorker
 from storage.scrub.worker import ScrubStatus
-from storage.staged.staged_commits import StagedCommits
-from storage.staged.upkeep import StagedCommitUpkeep
+from storage.staged.staged_commits import UPKEEP_INTERVAL_S, StagedCommits
 from storage.tables.topics import NewTopic
 from storage.timers.worker import TimerWorker
 from storage.transactions.checks import TransactionChecks
 from storage.transactions.transactions import Transactions
+from storage.workers import FunctionWorker
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
@@ -94,7 +94,10 @@ class StoreWriter:
         self._dead_letters = DeadLetterAppender(engine, self._appender, self._topics)
         self.timers = TimerWorker(engine, self._appender, self._topics, clock, workers=workers)
         self.staged = StagedCommits(engine, self._appender, self.timers.parking.refuse, clock)
-        self._upkeep = StagedCommitUpkeep(self.staged, workers=workers)
+        self._upkeep = FunctionWorker(
+            "staged", self.staged.keep_up, has_work=lambda: False, idle_s=lambda: UPKEEP_INTERVAL_S,
+            workers=workers,
+        )  # fmt: skip
         parts = engine, self._appender, self._topics, clock
         self.transactions = Transactions(*parts)
         self.transaction_checks = TransactionChecks(self.transactions, workers=workers)

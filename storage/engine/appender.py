@@ -48,8 +48,13 @@ from storage.log.commit_log import NO_PRODUCER
 from storage.log.message_encoder import MessageEncoder
 from storage.log.message_slices import MessageSlices, PlainMessages
 from storage.message import BatchResult, Message, ProducerSequence, PutResult, QueueRange
-from storage.producers.requests import StoredAlready, check_not_busy, check_untold, is_sequence
-from storage.producers.windows import ProducerWindows
+from storage.producers.windows import (
+    ProducerWindows,
+    StoredAlready,
+    check_not_busy,
+    check_untold,
+    is_sequence,
+)
 
 if TYPE_CHECKING:
     from storage.clock import Clock

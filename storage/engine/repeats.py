@@ -54,7 +54,7 @@ from storage.kernels.producer_sequences import (
 from storage.kernels.scan import scan_records
 from storage.log.batches import UNLIMITED
 from storage.message import BatchResult, ProducerSequence, PutResult, QueueRange
-from storage.producers.requests import StoredAlready, check_not_busy, is_sequence
+from storage.producers.windows import StoredAlready, check_not_busy, is_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -30,7 +30,8 @@ from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from storage.errors import OutcomeForgotten
+from storage.errors import OutcomeForgotten, PicklableError, StoreBusy
+from storage.format.producer_sequence import PRODUCER_ID_MAX, SEQUENCE_MAX
 from storage.format.producer_windows import (
     Parts,
     ProducerBlock,
@@ -275,3 +276,31 @@ class ProducerWindows:
         self._take_following()
         held = self._producers.get(producer_id)
         return None if held is None else held.requests.get(sequence)
+
+
+class StoredAlready(PicklableError):
+    """A request is in the log already, or some of its records are."""
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(f"it is stored: {parts}")
+        self.parts = parts
+
+
+def is_sequence(producer: ProducerSequence) -> bool:
+    """Whether the numbers are those that a producer may send."""
+    producer_id, sequence, age_ms = producer
+    return 0 < producer_id <= PRODUCER_ID_MAX and 0 < sequence <= SEQUENCE_MAX and age_ms >= 0
+
+
+def check_not_busy(against: Exception) -> None:
+    """Raise what is against a first attempt if it says that nothing is, but for the moment."""
+    if isinstance(against, StoreBusy):
+        raise against
+
+
+def check_untold(producer: ProducerSequence, torn: Parts) -> None:
+    """Raise OutcomeForgotten unless a request may be stored that cannot say whose it is: a first attempt."""
+    if producer.age_ms or torn:
+        raise OutcomeForgotten(
+            *producer[:2], "its first record has no room in its properties for whose it is"
+        )

@@ -28,7 +28,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from storage.errors import (
     CommitDecided,
@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from storage.engine.appender import Appender
     from storage.engine.engine import Engine
     from storage.log.batches import Prepared
+
+UPKEEP_INTERVAL_S: Final = 5.0
 
 
 class StagedCommits:
@@ -150,6 +152,12 @@ class StagedCommits:
                 with suppress(StoreFull, OSError):  # it is forgotten the next time
                     forget(self._filesystem, self._states, app)
                     del self._applications[app.ledger.app_id]
+
+    def keep_up(self) -> None:
+        """Do both. What fails is tried again the next time; ``status`` has the problem of a commit."""
+        with suppress(StoreError, OSError):
+            self.resume()
+            self.expire()
 
     def close(self) -> None:
         """Stop commits under way between two blocks; the next start completes them."""

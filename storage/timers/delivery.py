@@ -2,25 +2,32 @@
 
 Not delivered are records that name no topic, those of a topic that was deleted, those that were recalled, and
 those of which the log has the copy already: it was appended after the progress that was saved last.
+
+A broker rolls on what is due in more than two days: it writes the record again, and both are pending with
+us. Each record that was written again stands for one before it. It is dropped once all is taken up, which is
+before either is due and before progress is saved, so nothing of it is to be remembered. Where the record
+before is not pending, as its log file has gone, the later one stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from storage.engine.copies import copied, prepared_copies
+from storage.format.names import TIMER_TOPIC
 from storage.format.properties import TIMER_DEQUEUE_MS, TIMER_ENQUEUE_MS
+from storage.format.timer_files import SECOND_MS, out_ms
 from storage.kernels import timers as kernels
 from storage.kernels.columns import COMMIT_OFFSET, FEATURES, HAS_DELAY, HAS_TIMER
-from storage.kernels.copies import dropped_names
+from storage.kernels.copies import dropped_names, new_targets
+from storage.kernels.timers import DUE_MS, IDENTITY, ROLL_COUNT
 from storage.timers.pending import without
-from storage.timers.reading import planned, read_through
-from storage.timers.recalls import Recalled, recallable
+from storage.timers.recalls import Recalled, ids_in_second, recallable
 from storage.view.log.follower import LogFollower
 
 if TYPE_CHECKING:
@@ -30,12 +37,46 @@ if TYPE_CHECKING:
     from storage.engine.topic_changes import TopicChanges
     from storage.kernels.columns import ByteArray
     from storage.log.batches import Prepared
-    from storage.timers.pending import TimerBlock
+    from storage.timers.pending import PendingTimers, TimerBlock
     from storage.view.log.walk import RecordRun
 
 Longs = npt.NDArray[np.int64]
 NO_TOPIC: Final = (1 << 63) - 1  # after every record
+ROWS_MAX: Final = 4_096  # looked at at once
+BYTES_MAX: Final = 4 << 20
+_NONE: Final = np.empty(0, np.int64)
 _DROPPED: Final = dropped_names([TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS])
+
+
+class Read(NamedTuple):
+    """Some records, and for each the target of its copy and what it says (``storage.kernels.timers``)."""
+
+    records: ParkedRecords
+    targets: Longs
+    said: Longs
+
+
+def planned(records: ParkedRecords, *, now_ms: int, is_timer: bool) -> Read:
+    """Return records with what they say, in the order of their rows."""
+    count = len(records.rows)
+    targets = new_targets(count)
+    said = np.zeros((count, kernels.SAID_COLUMNS), np.int64)
+    end = kernels.plan_delivery(
+        records.data, records.rows, count, now_ms, is_timer, records.records_end, targets, said
+    )
+    assert end >= 0
+    return Read(records, targets, said)
+
+
+def read_through(queue: ParkedQueue, queue_offsets: Longs) -> Iterator[Read]:
+    """Yield the records at ascending queue offsets, some at a time; none of them is delivered. Raises OSError."""
+    left = queue_offsets
+    while len(left):
+        records = queue.records(
+            left[:ROWS_MAX], bytes_max=BYTES_MAX, room=kernels.DELIVERY_PAIRS_MAX
+        )
+        yield planned(records, now_ms=0, is_timer=queue.topic == TIMER_TOPIC)
+        left = left[max(records.looked_at, 1) :]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,7 +118,7 @@ class Delivery:
         self._appender = appender
         self._topics = topics
         self.counts = DeliveryCounts()
-        self.seen = DeliveredBefore(np.empty(0, np.int64))
+        self.seen = DeliveredBefore(_NONE)
         self.recalled = Recalled()
 
     def deliver(
@@ -94,27 +135,27 @@ class Delivery:
         )
         _, targets, said = planned(records, now_ms=now_ms, is_timer=is_timer)
         recalls = said[:, kernels.RECALLS] != 0
-        early = (said[:, kernels.DUE_MS] > now_ms) & ~recalls
+        early = (said[:, DUE_MS] > now_ms) & ~recalls
         self.recalled.add(said, records.queue_offsets)
         lost = said[:, kernels.IS_LOST] != 0
         recalled = is_timer & self.recalled.takes_back(*recallable(said, records.queue_offsets))
         chosen = ~(early | recalls | lost | recalled)
         met = np.zeros(len(said), np.bool_)
-        met[chosen] = self.seen.has(said[chosen, kernels.IDENTITY])
+        met[chosen] = self.seen.has(said[chosen, IDENTITY])
         chosen &= ~met
         gone = np.zeros(len(said), np.bool_)
         with self._topics.lock:  # no topic goes between the look at it and the append
             prepared = self._prepare(records, targets, chosen, gone)
             if prepared is not None:
                 self._appender.append(prepared, decided=True)
-        self.seen.take(said[met, kernels.IDENTITY])
+        self.seen.take(said[met, IDENTITY])
         counts = self.counts
         counts.delivered += int((chosen & ~gone).sum())
         counts.topic_deleted += int(gone.sum())
         counts.recalled += int((recalled & ~early).sum())
         counts.repeated += int(met.sum())
         counts.damaged += int((lost & ~early).sum())
-        return np.flatnonzero(early), said[early, kernels.DUE_MS]
+        return np.flatnonzero(early), said[early, DUE_MS]
 
     def without_recalled(
         self, blocks: Sequence[TimerBlock], queue: ParkedQueue
@@ -125,7 +166,7 @@ class Delivery:
         until_ms = self.recalled.until_ms
         left = np.sort(
             np.concatenate(
-                [np.empty(0, np.int64)]
+                [_NONE]
                 + [block.queue_offsets(block.head, block.due_end(until_ms)) for block in blocks]
             )
         )
@@ -211,7 +252,7 @@ class _DeliveredCopies(LogFollower):
 
     def __init__(self, engine: Engine, position: int) -> None:
         super().__init__(engine.log.files, position)
-        self.identities: list[Longs] = [np.empty(0, np.int64)]
+        self.identities: list[Longs] = [_NONE]
 
     def take(self, records: RecordRun) -> None:
         """Add those of a run."""
@@ -222,3 +263,45 @@ class _DeliveredCopies(LogFollower):
         count = int(kernels.delivered_identities(records.data, rows, len(rows), identities))
         assert count >= 0
         self.identities.append(identities[:count].copy())
+
+
+class RolledRecords:
+    """The seconds of rolled records that were taken up and not yet compared with what is pending."""
+
+    def __init__(self, pending: PendingTimers, queue: ParkedQueue, counts: DeliveryCounts) -> None:
+        self._pending = pending
+        self._queue = queue
+        self._counts = counts
+        self._outs_ms = _NONE
+
+    def take_up(self, said: Longs) -> None:
+        """Note those among some records of the timer topic."""
+        rolled = said[said[:, ROLL_COUNT] > 0]
+        if len(rolled):
+            self._outs_ms = np.union1d(self._outs_ms, out_ms(rolled[:, DUE_MS]))
+
+    def drop_repeated(self) -> None:
+        """Leave one row of each message pending; all of the timer topic is taken up, or progress is to be saved. Raises OSError."""
+        if not len(self._outs_ms):
+            return
+        near = [_NONE, *(self._near(block) for block in self._pending.blocks)]
+        found: list[tuple[Longs, ...]] = [(_NONE, _NONE, _NONE)]
+        for records, _, said in read_through(self._queue, np.sort(np.concatenate(near))):
+            ids = ids_in_second(said[:, IDENTITY], said[:, DUE_MS])
+            found.append((ids, said[:, ROLL_COUNT], records.queue_offsets))
+        ids, roll_counts, queue_offsets = map(np.concatenate, zip(*found, strict=True))
+        _, messages = np.unique(ids, return_inverse=True)
+        firsts = np.full(len(ids), np.iinfo(np.int64).max)
+        np.minimum.at(firsts, messages, roll_counts)
+        repeated = queue_offsets[roll_counts > firsts[messages]]
+        if len(repeated):
+            self._pending.blocks = without(self._pending.blocks, repeated)
+        self._counts.repeated += len(repeated)
+        self._outs_ms = _NONE
+
+    def _near(self, block: TimerBlock) -> Longs:
+        """Return the queue offsets of a block's rows in one of the seconds; a recall's row is a second early."""
+        begin, end = block.head, len(block.rows)
+        outs_ms = out_ms(block.dues_ms(begin, end))
+        is_near = np.isin(outs_ms, self._outs_ms) | np.isin(outs_ms + SECOND_MS, self._outs_ms)
+        return block.queue_offsets(begin, end)[is_near]

@@ -27,7 +27,14 @@ from storage.format.properties import TIMER_DEL_UNIQKEY
 from storage.format.timer_files import SECOND_MS, out_ms
 from storage.kernels.timers import DELIVERY_PAIRS_MAX, DUE_MS, IS_LOST, RECALLS
 from storage.log.followers import DurableNeed
-from storage.timers.delivery import Delivery, DeliveryCounts, TimerStatus, delivered_since
+from storage.timers.delivery import (
+    Delivery,
+    DeliveryCounts,
+    RolledRecords,
+    TimerStatus,
+    delivered_since,
+    planned,
+)
 from storage.timers.hand_over import (
     has_broker_timers,
     remove_broker_timers,
@@ -37,9 +44,7 @@ from storage.timers.levels import DelayLevels
 from storage.timers.parking import Parking
 from storage.timers.pending import PendingTimers
 from storage.timers.progress import HandedOverTimers, TimerProgress, TimerProgressFiles
-from storage.timers.reading import planned
 from storage.timers.recalls import Recalled, Recalls
-from storage.timers.rolled import RolledRecords
 from storage.workers import Worker
 
 if TYPE_CHECKING:

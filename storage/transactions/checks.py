@@ -21,8 +21,7 @@ import numpy as np
 from storage.errors import StoreBusy, StoreError, StoreFailed, StoreFull
 from storage.format.names import GIVEN_UP_TOPIC, HALF_REMOVAL_TOPIC
 from storage.kernels.columns import COMMIT_OFFSET, QUEUE_OFFSET, SIZE
-from storage.transactions.half_records import given_up_copies, halves_again
-from storage.transactions.removals import HalfEnd
+from storage.transactions.half_records import HalfEnd, given_up_copies, halves_again
 from storage.transactions.values import TransactionCheck, TransactionState
 from storage.workers import Worker, Workers
 

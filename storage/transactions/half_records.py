@@ -2,11 +2,19 @@
 
 Body, flag, born time, born host, reconsumeTimes and all other properties stay as they are. The kernels find
 the properties that say what each record is.
+
+Op records say which half messages are ended. Their body is a broker's: decimal queue offsets of the half
+queue, each with a comma after it. A broker ignores the property of ours that says how they ended::
+
+    TAGS    d
+    WAIT    true
+    ended   commit, rollback, given-up or again (stored again for a check)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +23,7 @@ import numpy as np
 from storage.engine.copies import copied_to, own_targets, property_block, scanned
 from storage.engine.repeats import body_crcs
 from storage.errors import InvalidBatch
-from storage.format.names import GIVEN_UP_TOPIC, HALF_TOPIC
+from storage.format.names import GIVEN_UP_TOPIC, HALF_REMOVAL_TOPIC, HALF_TOPIC
 from storage.format.properties import (
     CHECK_IMMUNITY,
     CHECK_TIMES,
@@ -26,11 +34,14 @@ from storage.format.properties import (
     PRODUCER_GROUP,
     REAL_QID,
     REAL_TOPIC,
+    TAGS,
     TRANSACTION_ID,
     UNIQ_KEY,
+    WAIT,
     decode_properties,
     encode_properties,
 )
+from storage.format.record import Record, encode_for_batch
 from storage.format.record_layout import (
     SYS_FLAG_COMMITTED,
     SYS_FLAG_TRANSACTION_MASK,
@@ -57,13 +68,16 @@ from storage.transactions.halves import Half
 from storage.view.filters.property_columns import PropertyColumns, Texts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from storage.engine.copies import Targets
     from storage.engine.parked_queue import ParkedRecords
     from storage.kernels.columns import ByteArray, Rows
     from storage.log.batches import Prepared
 
+REMOVAL_TAG: Final = "d"
+BODY_SIZE_MAX: Final = 4_096  # as a broker gathers them
+_OFFSET_SIZE_MAX: Final = 20
+_OFFSETS_MAX: Final = BODY_SIZE_MAX // _OFFSET_SIZE_MAX
+_ENDED: Final = "ended"
 _LIGHT: Final = (INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET)
 _DROPPED: Final = dropped_names(_LIGHT)
 _DROPPED_AGAIN: Final = dropped_names((*_LIGHT, CHECK_TIMES))
@@ -239,3 +253,40 @@ def number_in(text: str, default: int, *, digits_max: int = _NUMBER_DIGITS_MAX) 
     """Return the number that the value of a property is, ``default`` if it is something else or too long."""
     is_number = text.isascii() and text.isdigit() and len(text) <= digits_max
     return int(text) if is_number else default
+
+
+class HalfEnd(StrEnum):
+    """How half messages ended."""
+
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+    GIVEN_UP = "given-up"
+    AGAIN = "again"
+
+
+_ENDS: Final = {end.value: end for end in HalfEnd}
+
+
+def removal_records(
+    queue_offsets: Sequence[int], end: HalfEnd, *, now_ms: int, host: str
+) -> Iterator[bytes]:
+    """Yield op records for half messages, as they go into a batch."""
+    block = encode_properties({TAGS: REMOVAL_TAG, WAIT: "true", _ENDED: end.value})
+    for begin in range(0, len(queue_offsets), _OFFSETS_MAX):
+        body = "".join(f"{offset}," for offset in queue_offsets[begin : begin + _OFFSETS_MAX])
+        yield encode_for_batch(
+            HALF_REMOVAL_TOPIC, 0, body.encode(), block, 0, 0, now_ms, host, False
+        )
+
+
+def removed_offsets(body: bytes) -> list[int]:
+    """Return the queue offsets that an op record's body names; of a body that is not a broker's, none."""
+    parts = body.split(b",")
+    if any(part and not part.isdigit() for part in parts):
+        return []
+    return [int(part) for part in parts if part and len(part) < _OFFSET_SIZE_MAX - 1]
+
+
+def end_of(record: Record) -> HalfEnd | None:
+    """Return how the half messages of an op record ended; None if a broker wrote it."""
+    return _ENDS.get(record.properties.get(_ENDED, ""))

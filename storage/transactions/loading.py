@@ -38,9 +38,8 @@ from storage.kernels.columns import (
     new_rows,
 )
 from storage.kernels.scan import scan_records
-from storage.transactions.half_records import halves_in, ids_in
+from storage.transactions.half_records import HalfEnd, end_of, halves_in, ids_in, removed_offsets
 from storage.transactions.progress import NO_PROGRESS, TransactionProgress
-from storage.transactions.removals import HalfEnd, end_of, removed_offsets
 from storage.transactions.values import TransactionState
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from storage.engine.copies import prepared_copies
 from storage.format.names import HALF_REMOVAL_TOPIC, HALF_TOPIC
 from storage.format.record import Record, decode_record
 from storage.kernels.columns import STOP_END, stop_text
-from storage.transactions.removals import HalfEnd, removal_records
+from storage.transactions.half_records import HalfEnd, removal_records
 
 if TYPE_CHECKING:
     from storage.clock import Clock

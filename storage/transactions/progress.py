@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Sequence
 
-    from storage.transactions.ends import DecidedEnds
-    from storage.transactions.halves import HalfTable
+    from storage.transactions.halves import DecidedEnds, HalfTable
     from storage.transactions.log_access import TransactionLog
 
 STATE: Final = "transactions"  # in the writer's journal

@@ -28,18 +28,24 @@ from storage.kernels.columns import (
     FEATURES,
 )
 from storage.log.followers import DurableNeed
-from storage.transactions.ends import DecidedEnds, RememberedEnds
 from storage.transactions.half_records import (
+    HalfEnd,
     committed_copies,
     halves_of,
     stored_halves,
     unique_keys,
 )
-from storage.transactions.halves import CheckNotes, Half, HalfTable, known_offsets
+from storage.transactions.halves import (
+    CheckNotes,
+    DecidedEnds,
+    Half,
+    HalfTable,
+    RememberedEnds,
+    known_offsets,
+)
 from storage.transactions.loading import load_transactions
 from storage.transactions.log_access import TransactionLog
 from storage.transactions.progress import KeptProgress
-from storage.transactions.removals import HalfEnd
 from storage.transactions.values import (
     EndedTransaction,
     HalfStatus,
