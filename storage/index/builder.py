@@ -4,9 +4,9 @@ What is durable of it is in ``checkpointer``; where it goes on after an unclean 
 of files that are not ours, is in ``recovery``. Restarts cost one interval, and nothing is lost or found
 twice.
 
-The builder sees within ten seconds that a file is missing. It goes back for the newest file; ``scrub`` rebuilds
-the others. From a broker's run on the directory until our writer has started again, its log is the broker's
-to index: nothing is written, to index files or to the page.
+The builder sees within ten seconds that a file is missing. It goes back for the newest file; ``scrub``
+rebuilds the others. From a broker's run on the directory until our writer has started again, its log is the
+broker's to index: nothing is written, to index files or to the page.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pending half messages, found by transaction and by time; what is noted of their transactions, and how they end.
+"""Pending half messages, found by transaction and by time; notes on their transactions, and how they end.
 
 A transaction is all pending halves with one transaction id. A broker's clients have one half in each.
 """
