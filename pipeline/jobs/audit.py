@@ -20,7 +20,6 @@ from pipeline.errors import InvalidOption
 from pipeline.jobs.progress import job_progress
 from pipeline.jobs.work import (
     PIECE_BYTES,
-    TASK_BYTES,
     Stores,
     in_tasks,
     lost_files,
@@ -163,9 +162,7 @@ def audit_stores(
     pieces = {name: pieces_of(store.plan, piece_bytes) for name, store in opened.items()}
     work = [
         _AuditTask(pieces=group)
-        for group in in_tasks(
-            spark, [each for some in pieces.values() for each in some], TASK_BYTES
-        )
+        for group in in_tasks(spark, [each for some in pieces.values() for each in some])
     ]
     work += [
         _AuditTask(index_file=(name, file))

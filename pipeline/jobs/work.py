@@ -1,8 +1,4 @@
-"""Pieces of logs dealt out to Spark's tasks, the logs of many stores in one job.
-
-A task costs Spark some 50 ms however small it is, as long as 100 MiB of log take to be walked; so
-neighbouring pieces share one, stores too small to fill a task among them.
-"""
+"""Pieces of logs dealt out to Spark's tasks, the logs of many stores in one job."""
 
 from __future__ import annotations
 
@@ -14,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pipeline.errors import PipelineError, TaskFailed
+from pipeline.source.pieces import cost_of, pack
 from storage.kernels.columns import CHECK_ALL, ByteArray
 from storage.view.log.walk import DamagedRange, RecordRun, walk_range
 from storage.view.pieces import LogPiece
@@ -87,39 +84,12 @@ def walk_piece(
     return walk_range(data, piece.file_start, piece.begin, piece.end, checks=checks)
 
 
-def _piece_cost(item: Any) -> int:
-    cost: int = item.cost
-    return cost
-
-
 def in_tasks(
-    spark: SparkSession,
-    items: Sequence[Item],
-    task_bytes: int = TASK_BYTES,
-    *,
-    cost: Callable[[Item], int] = _piece_cost,
+    spark: SparkSession, items: Sequence[Item], *, cost: Callable[[Item], int] = cost_of
 ) -> list[tuple[Item, ...]]:
-    """Deal items out, neighbours together: tasks of at most about ``task_bytes``.
-
-    There are no fewer than there are slots, if there are items enough. ``cost`` is the bytes that an
-    item makes a task read; pieces know theirs.
-    """
-    slots = max(1, spark.sparkContext.defaultParallelism)
-    total = sum(map(cost, items))
-    count = max(slots, -(-total // task_bytes))
-    share = max(1, total / (-(-count // slots) * slots))
-    tasks: list[tuple[Item, ...]] = []
-    current: list[Item] = []
-    done = 0
-    for item in items:
-        current.append(item)
-        done += cost(item)
-        if done >= share * (len(tasks) + 1):
-            tasks.append(tuple(current))
-            current = []
-    if current:
-        tasks.append(tuple(current))
-    return tasks
+    """Deal items out, neighbours together, to tasks of ``TASK_BYTES``, of less where slots would be idle."""
+    share = sum(map(cost, items)) // max(1, spark.sparkContext.defaultParallelism)
+    return pack(items, max(1, min(TASK_BYTES, share)), cost=cost)
 
 
 def run_tasks(
@@ -143,7 +113,7 @@ def run_each(
     items: Sequence[Item],
     work: Callable[[Item], Result],
     *,
-    cost: Callable[[Item], int] = _piece_cost,
+    cost: Callable[[Item], int] = cost_of,
 ) -> list[Result]:
     """Run ``work`` on each item, several in a task, and return the results in order."""
     found = run_tasks(spark, in_tasks(spark, items, cost=cost), partial(_each, work=work))

@@ -76,8 +76,7 @@ def build_session(
 
 def _python_for(master: str) -> str:
     """Return the workers' Python; a script of this machine is of use to executors on it alone."""
-    from pipeline.session.python import quick_python
-    from pipeline.session.scripts import cache_directory
+    from pipeline.session.scripts import cache_directory, quick_python
 
     if not master.startswith(OWN_MACHINE):
         return sys.executable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from storage.view.pieces import LogPiece, QueuePiece
 
@@ -27,16 +27,13 @@ class RemotePiece:
 Piece = LogPiece | QueuePiece | RemotePiece
 
 
-class Costed(Protocol):
-    """Work of which is known how much it is."""
-
-    @property
-    def cost(self) -> int:
-        """About how many bytes are read."""
-        ...
+Work = TypeVar("Work")
 
 
-Work = TypeVar("Work", bound=Costed)
+def cost_of(item: Any) -> int:
+    """Return about how many bytes an item makes a task read."""
+    cost: int = item.cost
+    return cost
 
 
 def tasks_of(
@@ -51,17 +48,23 @@ def tasks_of(
     return packed
 
 
-def pack(pieces: Iterable[Work], task_bytes: int) -> list[tuple[Work, ...]]:
-    """Put neighbours into one task while they fit; a task costs about 50 ms however small."""
+def pack(
+    items: Iterable[Work], task_bytes: int, *, cost: Callable[[Work], int] = cost_of
+) -> list[tuple[Work, ...]]:
+    """Put neighbours into one task while they fit.
+
+    A task costs Spark some 50 ms however small it is, as long as it takes to walk 100 MiB of log.
+    """
     tasks: list[tuple[Work, ...]] = []
     current: list[Work] = []
-    cost = 0
-    for piece in pieces:
-        if current and cost + piece.cost > task_bytes:
+    taken = 0
+    for item in items:
+        size = cost(item)
+        if current and taken + size > task_bytes:
             tasks.append(tuple(current))
-            current, cost = [], 0
-        current.append(piece)
-        cost += piece.cost
+            current, taken = [], 0
+        current.append(item)
+        taken += size
     if current:
         tasks.append(tuple(current))
     return tasks

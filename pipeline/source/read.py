@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.errors import DamagedLog, DataLost, PipelineError
-from pipeline.source.columns import Columns
 from pipeline.source.damage import (
     LOST_FILE,
     LOST_STOP,
@@ -25,8 +24,8 @@ from pipeline.source.damage import (
 from pipeline.source.decode import columns_of
 from pipeline.source.options import ReadOptions
 from pipeline.source.pieces import Piece, RemotePiece
-from pipeline.source.remote_plan import open_endpoint
-from pipeline.source.schemas import STORE
+from pipeline.source.remote import Endpoint
+from pipeline.source.schemas import STORE, Columns
 from storage.arrow import rows as arrow_rows
 from storage.arrow.record_columns import RecordColumns, in_batches
 from storage.arrow.rows import parts_of
@@ -161,7 +160,7 @@ class Reader:
             yield from self._damage(str(piece.store), damaged)
 
     def _remote(self, piece: RemotePiece) -> Iterator[Any]:
-        with open_endpoint(self.options, known=True) as endpoint:
+        with Endpoint(self.options, known=True) as endpoint:
             for pulled in endpoint.pull(
                 piece.topic, piece.queue_id, piece.begin, piece.end, self.options.tags
             ):

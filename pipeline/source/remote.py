@@ -7,26 +7,29 @@ imported or connected before the first call.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
 from pipeline.errors import PipelineError, ReaderUnavailable
+from pipeline.source.options import ReadOptions
+from pipeline.source.pieces import RemotePiece
 from storage.clock import SystemClock
 from storage.kernels.columns import ByteArray
+from storage.view.queues.record_queues import QueueKey
 
 if TYPE_CHECKING:
     from penstock import Client
     from penstock.calls.call import Call
     from penstock.errors import PenstockError
-    from penstock.tls import TLS
     from penstock.values import Damage, PullResult
 
 FIRST_PATIENCE_S: Final = 3.0  # with an endpoint that has never answered: it may be a wrong one
 CALL_TIMEOUT_S: Final = 30.0
 STREAM_TIMEOUT_S: Final = 120.0
+PAUSE_S: Final = 0.2  # before a stream that failed is opened again
 ANSWER_BYTES: Final = 4 << 20
 T = TypeVar("T")
 
@@ -43,12 +46,25 @@ class RemoteQueue(NamedTuple):
     approximate_bytes: int
     incarnation: int | None
 
+    @property
+    def mean_size(self) -> float:
+        """About how many bytes a record has, 1 at least."""
+        return max(1.0, self.approximate_bytes / max(1, self.end - self.begin))
+
+    def pieces(self, address: str, begin: int, end: int, piece_bytes: int) -> Iterator[RemotePiece]:
+        """Cut offsets ``[begin, end)`` into pieces of about ``piece_bytes``."""
+        step = max(1, int(piece_bytes / self.mean_size))
+        for first in range(begin, end, step):
+            last = min(first + step, end)
+            cost = int((last - first) * self.mean_size)
+            yield RemotePiece(address, self.topic, self.queue_id, first, last, cost)
+
 
 @dataclass(frozen=True)
 class Listing:
     """What a reader has. ``store_id`` is empty for a store that no writer of ours has named."""
 
-    queues: tuple[RemoteQueue, ...]
+    queues: Mapping[QueueKey, RemoteQueue]
     topics: frozenset[str]
     store_id: str
     bounds: tuple[int, int]
@@ -73,18 +89,17 @@ NO_RECORDS: Final[ByteArray] = np.empty(0, np.uint8)
 
 
 class Endpoint:
-    """A reader service at ``host:port``; safe to make in one process and use in another.
+    """The reader service that the options of a read name.
 
-    ``patience_s`` bounds how long a reader that has gone is waited for, ``FIRST_PATIENCE_S`` if it has
-    never answered and is not ``known`` to exist. Methods raise ReaderUnavailable after that.
+    A reader that has gone is waited for as long as ``endpointTimeoutMs`` says, ``FIRST_PATIENCE_S`` if it
+    has never answered and is not ``known`` to exist. Methods raise ReaderUnavailable after that.
     """
 
-    def __init__(
-        self, address: str, patience_s: float, *, known: bool = False, tls: TLS | None = None
-    ) -> None:
-        self.address = address
-        self._tls = tls
-        self._patience_s = patience_s
+    def __init__(self, options: ReadOptions, *, known: bool = False) -> None:
+        assert options.endpoint is not None
+        self.address = options.endpoint
+        self._tls = options.tls
+        self._patience_s = options.endpoint_timeout_ms / 1e3
         self._known = known
         self._client: Client | None = None
 
@@ -112,8 +127,8 @@ class Endpoint:
         call: Call[Any] = Call(wire.LIST_QUEUES, request, lambda answer: answer)
         answer = self._ask(call)
         return Listing(
-            tuple(
-                RemoteQueue(
+            {
+                (queue.topic, queue.queue_id): RemoteQueue(
                     queue.topic,
                     queue.queue_id,
                     queue.min_offset,
@@ -124,7 +139,7 @@ class Endpoint:
                     queue.topic_incarnation if queue.HasField("topic_incarnation") else None,
                 )
                 for queue in answer.queues
-            ),
+            },
             frozenset(answer.topics),
             answer.store_id,
             (answer.min_commit_offset, answer.visible_offset),
@@ -165,8 +180,10 @@ class Endpoint:
         from penstock.calls.records import pull_stream
         from penstock.errors import NotFound
 
-        at, failures = begin, _Failures(self)
+        at, clock = begin, SystemClock()
+        until: float | None = None  # somebody waits, for an answer that brings on the read
         while at < end:
+            failure: PenstockError | None = None
             call = pull_stream(
                 topic, queue_id, at, end_offset=end, max_bytes=ANSWER_BYTES,
                 tag=" || ".join(tags), follow=False,
@@ -178,7 +195,7 @@ class Endpoint:
                     pulled = _pulled(at, end, call.interpret(answer))
                     if pulled is None:
                         break
-                    failures.clear()
+                    until = None
                     yield pulled
                     at = pulled.end
             except grpc.RpcError as error:
@@ -186,14 +203,22 @@ class Endpoint:
                 if isinstance(failure, NotFound):
                     yield Pulled(at, end, NO_RECORDS, 0, lost="the topic has been deleted")
                     return
-                failures.add(failure)
-                continue
+                if not isinstance(failure, _passing()):
+                    raise self.failed(failure) from None
             finally:
                 stream.cancel()
-            if at < end and not failures.add(None):
+            if at == end:
+                return
+            now = clock.monotonic()
+            until = now + self.patience_s if until is None else until
+            if now >= until and failure is not None:
+                raise self.failed(failure)
+            if now >= until:
                 lost = f"the queue ends before offset {end}"
                 yield Pulled(at, end, NO_RECORDS, 0, lost=lost)
                 return
+            asked_s = failure.retry_delay_ms / 1e3 if failure is not None else 0.0
+            time.sleep(min(until - now, max(asked_s, PAUSE_S)))
 
     # ---- calls
 
@@ -244,40 +269,6 @@ def _passing() -> tuple[type[PenstockError], ...]:
     from penstock.errors import DeadlineExceeded, ResourceExhausted, Unavailable
 
     return DeadlineExceeded, ResourceExhausted, Unavailable
-
-
-class _Failures:
-    """Failures of streams in a row: pauses that grow, until patience ends."""
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        from penstock.retry import RetryPolicy
-
-        self._endpoint = endpoint
-        self._policy = RetryPolicy(first_delay_ms=50, delay_ms_max=1_000)
-        self._clock = SystemClock()
-        self.clear()
-
-    def clear(self) -> None:
-        """There was progress."""
-        self._count = 0
-        self._since: float | None = None
-
-    def add(self, failure: PenstockError | None) -> bool:
-        """Wait, and return whether to try again; a failure that stays raises PipelineError.
-
-        ``failure`` is None where the reader answered, and may have more to say a little later.
-        """
-        now = self._clock.monotonic()
-        self._since = now if self._since is None else self._since
-        left = self._since + self._endpoint.patience_s - now
-        if failure is not None and (left <= 0 or not isinstance(failure, _passing())):
-            raise self._endpoint.failed(failure) from None
-        if left <= 0:
-            return False
-        delay_ms = failure.retry_delay_ms if failure is not None else 0
-        time.sleep(min(left, (delay_ms or self._policy.backoff_ms(self._count)) / 1e3))
-        self._count += 1
-        return True
 
 
 def _pulled(at: int, end: int, result: PullResult) -> Pulled | None:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from storage.kernels.columns import CHECK_BODY_CRC, CHECK_PROPERTY_CRC
+
+if TYPE_CHECKING:
+    from pipeline.source.options import ReadOptions
 
 MESSAGE_COLUMNS: Final = {
     "topic": "string",
@@ -29,6 +35,8 @@ CORRUPT: Final = "_corrupt"
 STORE: Final = "store"
 HEADERS: Final = "headers"
 HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
+
+BODY_COLUMNS: Final = frozenset(("body", "value"))
 
 KAFKA_COLUMNS: Final = {
     "key": "binary",
@@ -101,3 +109,23 @@ def columns_of(
 def ddl(columns: dict[str, str]) -> str:
     """Return the columns as a schema in SQL."""
     return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The wanted columns: their names and the Arrow schema that a batch of them must have."""
+
+    names: tuple[str, ...]
+    schema: Any
+
+    @property
+    def bodies(self) -> bool:
+        """Whether a body is wanted."""
+        return bool(BODY_COLUMNS.intersection(self.names))
+
+    def checks(self, options: ReadOptions) -> int:
+        """Return the checksums to verify: as asked for, else all where bodies or reasons are wanted."""
+        wanted = self.bodies or CORRUPT in self.names
+        if options.verify is not None:
+            wanted = options.verify
+        return CHECK_BODY_CRC | CHECK_PROPERTY_CRC if wanted else 0

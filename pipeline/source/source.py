@@ -34,7 +34,7 @@ def declared_schema(given: dict[str, str]) -> str:
 
 def wanted_columns(options: ReadOptions, schema: StructType) -> Any:
     """Check a schema against what can be read; return the Columns. Raises InvalidOption."""
-    from pipeline.source.columns import Columns
+    from pipeline.source.schemas import Columns
 
     known = columns_of(options.table, kafka=options.kafka_columns, headers=True, store=True)
     if options.table == "messages":
@@ -125,12 +125,10 @@ class TableReader(DataSourceReader):
         """Yield the batches of one part."""
         if not isinstance(partition, TablePart):
             return
-        from pipeline.source.tables import batch_of, read_part
+        from pipeline.source.tables import batch_of, read_part, remote_queues
 
         if self.options.endpoint:
-            from pipeline.source.remote_plan import queue_table
-
-            yield batch_of(queue_table(self.options), str(partition.store), self.columns)
+            yield batch_of(remote_queues(self.options), str(partition.store), self.columns)
             return
         yield from read_part(
             StoreLocation.of(partition.store), self.options.table, partition.part, self.columns

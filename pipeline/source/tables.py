@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from pipeline.source.options import open_store
+from pipeline.source.options import ReadOptions, open_store
+from pipeline.source.remote import Endpoint
 from pipeline.source.schemas import STORE
 from storage.format.consume_entry import UNIT_SIZE
 from storage.view.index.entries import IndexEntries
@@ -17,7 +18,7 @@ from storage.view.store_plan import StorePlan
 from storage.view.store_view import StoreLocation, StoreView
 
 if TYPE_CHECKING:
-    from pipeline.source.columns import Columns
+    from pipeline.source.schemas import Columns
 
 CHUNK: Final = 100_000
 Table = dict[str, Any]
@@ -126,6 +127,21 @@ def _queues(store: StoreView, _part: Any) -> Iterator[Table]:
             sum(queue.place(queue.end - 1)) if some else None
             for queue, some in zip(queues, filled, strict=True)
         ],
+    }
+
+
+def remote_queues(options: ReadOptions) -> Table:
+    """Return the table ``queues`` of a reader service."""
+    with Endpoint(options) as endpoint:
+        queues = sorted(endpoint.list_queues().queues.values())
+    return {
+        "topic": [queue.topic for queue in queues],
+        "queueId": [queue.queue_id for queue in queues],
+        "minOffset": [queue.begin for queue in queues],
+        "maxOffset": [queue.end for queue in queues],
+        "messages": [queue.end - queue.begin for queue in queues],
+        "minPhysicalOffset": [queue.commit_begin for queue in queues],
+        "maxPhysicalOffset": [queue.commit_end for queue in queues],
     }
 
 

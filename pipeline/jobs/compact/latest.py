@@ -19,7 +19,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.jobs.buckets import by_bucket, join_buckets
 from pipeline.jobs.new_store.log_slices import Longs, Rows, ServedRecords, group
 from pipeline.jobs.work import in_tasks, task_failures_raised, walk_piece
 from storage.arrow.record_columns import RecordColumns
@@ -163,7 +162,12 @@ def _candidates_of(
         },
         schema=SCHEMA,
     )
-    yield from by_bucket(table, hashes % buckets)
+    bucket_of = hashes % buckets
+    for bucket in np.unique(bucket_of).tolist():
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, SCHEMA) as stream:
+            stream.write_table(table.filter(pa.array(bucket_of == bucket)))
+        yield bucket, sink.getvalue().to_pybytes()
 
 
 def _decide(
@@ -176,9 +180,10 @@ def _decide(
 
     Counts come along, as of a piece that there is not.
     """
-    joined = join_buckets(items, ("place", "max"))
-    if joined is None:
+    tables = [pa.ipc.open_stream(data).read_all() for _, data in items]
+    if not tables:
         return
+    joined = pa.concat_tables(tables).group_by(["topic", "key"]).aggregate([("place", "max")])
     places = pc.cast(joined["place_max"], pa.int64()).to_numpy()
     dead = places % 2 == 1
     yield TALLY, np.array([len(places), int(dead.sum())], np.int64).tobytes()

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Final
 from pipeline.errors import InvalidOption
 from pipeline.jobs.export.known_stores import ExportedStore, match_stores
 from pipeline.jobs.export.manifest import DIRECTORY, Manifest, Ranges, held_export
-from pipeline.jobs.export.plan import FILE_BYTES, Choice, FilePlan, in_tasks, plan_export
+from pipeline.jobs.export.plan import FILE_BYTES, Choice, FilePlan, plan_export
 from pipeline.jobs.export.targets import ExportTarget, is_local, open_target, remove, staging_of
 from pipeline.jobs.progress import job_progress
-from pipeline.jobs.work import Stores, open_stores, run_tasks
+from pipeline.jobs.work import Stores, in_tasks, open_stores, run_tasks
 from pipeline.source.options import parse_options
 from pipeline.source.schemas import CORRUPT, MESSAGE_COLUMNS, STORE
 from storage.clock import unix_ms
@@ -182,7 +182,7 @@ def _write(
     options = parse_options({"store": "-", "failOnDataLoss": str(choice.fail_on_data_loss).lower()})
     with job_progress(spark, "export", total_bytes=total, show=show_progress) as progress:
         write = partial(write_files, options=options, layout=layout, count=progress.counter.add)
-        return run_tasks(spark, in_tasks(files, spark.sparkContext.defaultParallelism), write)
+        return run_tasks(spark, in_tasks(spark, files), write)
 
 
 def _made(done: Sequence[TaskDone]) -> list[FileDone]:
@@ -211,7 +211,7 @@ def _layout(
 
     from pipeline.jobs.export.write import DAY, FileLayout
     from pipeline.jobs.parquet_files import arrow_schema
-    from pipeline.source.columns import Columns
+    from pipeline.source.schemas import Columns
 
     kinds = {**MESSAGE_COLUMNS, STORE: "string", CORRUPT: "string"}
     read = arrow_schema({name: kinds[name] for name in (*names, CORRUPT)})

@@ -18,7 +18,7 @@ import numpy as np
 from pipeline.errors import DataLost, InvalidOption
 from pipeline.jobs.export.known_stores import ExportedStore, check_incarnations
 from pipeline.jobs.export.manifest import Manifest, QueueOfStore, Ranges
-from pipeline.source.pieces import Piece, pack
+from pipeline.source.pieces import Piece
 from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.view.queues.time_search import search
 from storage.view.store_plan import PlannedRange, Queue, StorePlan
@@ -204,9 +204,3 @@ def _records_in(queue: Queue, begin: int, end: int, room: float) -> int:
             return count + int(np.searchsorted(sums, room)) + 1
         count, done = count + len(sizes), int(sums[-1])
     return max(1, count)
-
-
-def in_tasks(files: Sequence[FilePlan], slots: int) -> list[tuple[FilePlan, ...]]:
-    """Let small files share a task."""
-    total = sum(file.cost for file in files)
-    return pack(files, max(1, min(TASK_BYTES, total // max(1, slots))))

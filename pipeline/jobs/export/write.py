@@ -14,10 +14,9 @@ import pyarrow.compute as pc
 
 from pipeline.jobs.export.plan import FilePlan, day_of
 from pipeline.jobs.parquet_files import ParquetFile
-from pipeline.source.columns import Columns
 from pipeline.source.options import ReadOptions
 from pipeline.source.read import Reader
-from pipeline.source.schemas import CORRUPT
+from pipeline.source.schemas import CORRUPT, Columns
 
 DAY_US: Final = 86_400_000_000
 DAY: Final = "dt"

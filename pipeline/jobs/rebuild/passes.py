@@ -26,7 +26,7 @@ from pipeline.jobs.rebuild.queues import (
     QueueWork,
     plan_queues,
 )
-from pipeline.jobs.work import TASK_BYTES, in_tasks, lost_files, run_each, run_tasks, walk_piece
+from pipeline.jobs.work import in_tasks, lost_files, run_each, run_tasks, walk_piece
 from storage.checks.queues import RangeCheck
 from storage.view.index.index_file import IndexShape
 from storage.view.live_topics import LiveTopics
@@ -106,7 +106,7 @@ def first_pass(spark: SparkSession, stores: Sequence[StoreWork], progress: JobPr
     pieces = [piece for store in stores for piece in store.pieces]
     run = partial(walk_pieces, outputs=outputs, count=progress.counter.add)
     by_name = {str(store.files): store for store in stores}
-    for group in run_tasks(spark, in_tasks(spark, pieces, TASK_BYTES), run):
+    for group in run_tasks(spark, in_tasks(spark, pieces), run):
         for name, check, keys in group:
             by_name[name].check.add(check)
             by_name[name].keys.append(keys)

@@ -10,7 +10,7 @@ import numpy as np
 
 from pipeline.source.options import Selection, open_store
 from pipeline.source.pieces import Piece
-from pipeline.source.selecting import check_topics, wants
+from pipeline.source.selection import check_topics, wants
 from pipeline.source.stream.log_view import WHOLE_LOG, Look, Span
 from storage.format.store_time import NO_TIME
 from storage.kernels.columns import COMMIT_OFFSET, SIZE

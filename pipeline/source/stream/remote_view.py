@@ -8,9 +8,8 @@ from typing import Final
 
 from pipeline.source.options import ReadOptions
 from pipeline.source.pieces import Piece
-from pipeline.source.remote import Listing, RemoteQueue
-from pipeline.source.remote_plan import by_key, mean_size, open_endpoint, pieces_of
-from pipeline.source.selecting import check_topics, wants
+from pipeline.source.remote import Endpoint, Listing, RemoteQueue
+from pipeline.source.selection import check_topics, wants
 from pipeline.source.stream.log_view import Look, Span
 from storage.clock import SystemClock
 from storage.view.queues.record_queues import QueueKey
@@ -22,7 +21,7 @@ class RemoteView:
     """A LogView of a reader service; without a selection, of all of its queues."""
 
     def __init__(self, options: ReadOptions) -> None:
-        self._endpoint = open_endpoint(options)
+        self._endpoint = Endpoint(options)
         self._selection = options.selection
         self._patience_s = options.endpoint_timeout_ms / 1e3
         self._clock = SystemClock()
@@ -61,7 +60,7 @@ class RemoteView:
         while True:
             listing = self._endpoint.list_queues(self._selection.topics)
             queues = {
-                key: queue for key, queue in by_key(listing).items() if wants(self._selection, *key)
+                key: queue for key, queue in listing.queues.items() if wants(self._selection, *key)
             }
             is_less = any(
                 queue.end < self._queues[key].end
@@ -87,7 +86,7 @@ class RemoteView:
 
     def bytes_of(self, key: QueueKey, span: Span) -> int:
         """Estimate the bytes of a span by the queue's mean."""
-        return int(mean_size(self._queues[key]) * (span.end - span.begin))
+        return int(self._queues[key].mean_size * (span.end - span.begin))
 
     def after_records(self, key: QueueKey, span: Span, count: int) -> int:  # noqa: ARG002
         """Return the offset after the first records."""
@@ -95,14 +94,14 @@ class RemoteView:
 
     def after_bytes(self, key: QueueKey, span: Span, size: int) -> tuple[int, int]:
         """Return the offset after the first records that fit by the queue's mean."""
-        mean = mean_size(self._queues[key])
+        mean = self._queues[key].mean_size
         count = min(span.end - span.begin, int(size / mean))
         return span.begin + count, int(count * mean)
 
     def pieces(self, spans: Mapping[QueueKey, Span], piece_bytes: int) -> Iterator[Piece]:
         """Cut spans into pieces."""
         for key, span in spans.items():
-            yield from pieces_of(self.name, self._queues[key], *span, piece_bytes)
+            yield from self._queues[key].pieces(self.name, *span, piece_bytes)
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -28,8 +28,8 @@ from pipeline.source.options import ReadOptions, parse_options
 from pipeline.source.pieces import tasks_of
 from pipeline.source.source import Task, wanted_columns
 from pipeline.source.stream.log_view import LogView, Look
-from pipeline.source.stream.stream_offsets import StoreOffset, StreamOffset
-from pipeline.source.stream.stream_progress import Backlog, Caps, StreamProgress
+from pipeline.source.stream.offsets import StoreOffset, StreamOffset
+from pipeline.source.stream.progress import Backlog, Caps, StreamProgress
 from storage.clock import SystemClock
 
 Offset = dict[str, Any]

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from pipeline.errors import DataLost, InvalidOption, WrongCheckpoint
 from pipeline.source.options import EARLIEST, LATEST, ReadOptions
-from pipeline.source.points import QueueBounds, resolve_point
-from pipeline.source.selecting import wants
+from pipeline.source.selection import QueueBounds, resolve_point, wants
 from pipeline.source.stream.log_view import WHOLE_LOG, LogView, Look, Span, queue_text
-from pipeline.source.stream.shares import shares_of
-from pipeline.source.stream.stream_offsets import StoreOffset, StreamOffset
+from pipeline.source.stream.offsets import StoreOffset, StreamOffset
 from storage.view.queues.record_queues import QueueKey
 
 LOG: Final = logging.getLogger(__name__)
@@ -238,7 +236,7 @@ class StreamProgress:
         """Return where a batch ends in each queue."""
         spans = dict(backlog.spans)
         if caps.records is not None:
-            shares = shares_of(backlog.waiting, caps.records, _Oldest(self.views, spans))
+            shares = shares_of(backlog.waiting, caps.records, self._oldest_of(spans))
             for key, share in shares.items():
                 end = self.views[key[0]].after_records(key[1], spans[key], share)
                 spans[key] = Span(spans[key].begin, end)
@@ -255,13 +253,13 @@ class StreamProgress:
         if sum(waiting.values()) <= size:
             return {}
         found, taken = {}, 0
-        for key, share in shares_of(waiting, size, _Oldest(self.views, spans)).items():
+        for key, share in shares_of(waiting, size, self._oldest_of(spans)).items():
             end, used = self.views[key[0]].after_bytes(key[1], spans[key], share)
             found[key] = Span(spans[key].begin, end)
             taken += used
         rest = {key: Span(span.end, spans[key].end) for key, span in found.items()}
         open_keys = [key for key, span in rest.items() if span.end > span.begin]
-        for key in sorted(open_keys, key=_Oldest(self.views, rest)):
+        for key in sorted(open_keys, key=self._oldest_of(rest)):
             if taken >= size:
                 break
             name, queue = key
@@ -271,6 +269,10 @@ class StreamProgress:
                 found[key] = Span(found[key].begin, after)
                 taken += one
         return found
+
+    def _oldest_of(self, spans: Mapping[StoreQueue, Span]) -> Callable[[StoreQueue], int]:
+        """Return the key that orders queues by when their next record was stored."""
+        return lambda key: self.views[key[0]].stored_at(key[1], spans[key].begin)
 
     def offset(
         self, backlog: Backlog, ends: Mapping[StoreQueue, int], looks: Looks
@@ -288,13 +290,21 @@ class StreamProgress:
         return StreamOffset(stores)
 
 
-class _Oldest:
-    """Orders queues by when their next record was stored."""
+def shares_of(
+    waiting: Mapping[StoreQueue, int], cap: int, oldest: Callable[[StoreQueue], int]
+) -> dict[StoreQueue, int]:
+    """Share a cap in proportion to what waits in each queue, as Kafka's source does; together they get all of it, or all that waits.
 
-    def __init__(self, views: Mapping[str, LogView], spans: Mapping[StoreQueue, Span]) -> None:
-        self._views = views
-        self._spans = spans
-
-    def __call__(self, key: StoreQueue) -> int:
-        name, queue = key
-        return self._views[name].stored_at(queue, self._spans[key].begin)
+    Each gets its part of the cap, rounded down; what is left goes, one by one, to those whose next
+    record is the oldest. So a queue with little is served, too, when its record has waited longest.
+    """
+    total = sum(waiting.values())
+    if total <= cap:
+        return dict(waiting)
+    shares = {key: cap * count // total for key, count in waiting.items()}
+    left = cap - sum(shares.values())
+    short = [key for key, count in waiting.items() if shares[key] < count]
+    if left:
+        for key in sorted(short, key=oldest)[:left]:
+            shares[key] += 1
+    return shares
