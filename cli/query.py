@@ -13,7 +13,7 @@ from cli.completion import topic_names
 from cli.failures import CommandFailed, ExitCode
 from cli.records import damage_json, record_json, record_rows
 from cli.session import print_json, session_of
-from cli.times import parsed
+from cli.times import Since, parsed
 from services.times import parse_time_ms
 
 if TYPE_CHECKING:
@@ -25,14 +25,7 @@ def query(
     topic: Annotated[str, typer.Argument(help="Topic to look in.", autocompletion=topic_names)],
     key: Annotated[str, typer.Argument(help="Business key, or unique id with --unique.")],
     unique: Annotated[bool, typer.Option("--unique", help="KEY is a unique id.")] = False,
-    since: Annotated[
-        int | None,
-        typer.Option(
-            metavar="TIME",
-            parser=parsed(parse_time_ms),
-            help="Stored since: 15m (ago), ISO 8601 (without a zone: local), or Unix ms.",
-        ),
-    ] = None,
+    since: Since = None,
     until: Annotated[
         int | None,
         typer.Option(metavar="TIME", parser=parsed(parse_time_ms), help="Stored until."),

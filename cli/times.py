@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import datetime
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -24,6 +24,20 @@ def parsed(parse: Callable[[str], T]) -> Callable[[str], T]:
             raise typer.BadParameter(str(error)) from None
 
     return parser
+
+
+Since = Annotated[
+    int | None,
+    typer.Option(
+        metavar="TIME",
+        parser=parsed(times.parse_time_ms),
+        help="Stored at or after: 15m (ago), ISO 8601 (without a zone: local), or Unix ms.",
+    ),
+]
+Until = Annotated[
+    int | None,
+    typer.Option(metavar="TIME", parser=parsed(times.parse_time_ms), help="Stored before."),
+]
 
 
 def parse_delivery_ms(text: str) -> int:

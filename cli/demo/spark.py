@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cli.demo.data import mean_delays
-from cli.jobs.spark_start import start_session
+from cli.jobs.spark import start_session
 
 if TYPE_CHECKING:
     from cli.demo.demo import Demo

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import typer
 
-from cli.jobs import audit, compact, export, merge, rebuild, replay, split
+from cli.jobs import checks, stores
+from cli.jobs.export import export
 
 app = typer.Typer(
     help="Jobs over whole stores, with Spark (make setup-spark).", no_args_is_help=True
 )
 
-app.command()(rebuild.rebuild)
-app.command()(audit.audit)
-app.command()(export.export)
-app.command()(compact.compact)
-app.command()(replay.replay)
-app.command()(merge.merge)
-app.command()(split.split)
+for job in (
+    checks.rebuild, checks.audit, export, stores.compact, stores.replay, stores.merge, stores.split,
+):  # fmt: skip
+    app.command()(job)

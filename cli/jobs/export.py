@@ -7,9 +7,8 @@ from typing import Annotated
 import typer
 
 from cli.failures import ExitCode
-from cli.jobs.common import LOCAL, Master, Quiet, run_job
-from cli.times import parsed
-from services.times import parse_time_ms
+from cli.jobs.spark import LOCAL, Master, Quiet, run_job, values
+from cli.times import Since, Until
 
 
 def export(
@@ -30,18 +29,8 @@ def export(
     pattern: Annotated[
         str | None, typer.Option(help="Only topics that match a regular expression.")
     ] = None,
-    since: Annotated[
-        int | None,
-        typer.Option(
-            metavar="TIME",
-            parser=parsed(parse_time_ms),
-            help="Stored at or after: milliseconds, ISO 8601, or 2h ago.",
-        ),
-    ] = None,
-    until: Annotated[
-        int | None,
-        typer.Option(metavar="TIME", parser=parsed(parse_time_ms), help="Stored before."),
-    ] = None,
+    since: Since = None,
+    until: Until = None,
     body: Annotated[bool, typer.Option(help="With bodies.")] = True,
     catalog: Annotated[
         str | None, typer.Option(help="Iceberg catalog's URI; otherwise a file in the directory.")
@@ -70,12 +59,10 @@ def export(
     session.say(
         f"{report.target}: {report.rows:,} messages of {report.topics:,} topics in"
         f" {len(report.files):,} new files, {report.bytes:,} bytes{damaged}; {report.seconds:.1f} s",
-        {
-            "target": report.target, "format": report.format, "run": report.run,
-            "messages": report.rows, "topics": report.topics, "files": list(report.files),
-            "bytes": report.bytes, "logBytes": report.log_bytes, "damaged": report.damaged_count,
-            "damagedRecords": list(report.damaged), "seconds": round(report.seconds, 3),
-        },
+        values(
+            report, "target", "format", "run", "topics", "files", "bytes", "log_bytes", "seconds",
+            messages="rows", damaged="damaged_count", damagedRecords="damaged",
+        ),
     )  # fmt: skip
     if report.damaged_count:
         raise typer.Exit(ExitCode.DAMAGED)

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.failures import CommandFailed, ExitCode
-from cli.jobs.common import failures_in_one_line
+from cli.jobs.spark import failures_in_one_line
 from cli.main import app
 from pipeline import errors
 
@@ -79,7 +79,7 @@ def test_a_url_reaches_the_job_as_it_was_typed(
     import pipeline
 
     monkeypatch.setitem(vars(pipeline), "audit_stores" if job == "audit" else job, record)
-    monkeypatch.setattr("cli.jobs.common.start_spark", lambda *_: None)
+    monkeypatch.setattr("cli.jobs.spark.start_spark", lambda *_: None)
     more = ["orders"] if job == "replay" else []
     to = [] if job == "audit" else ["--to", str(tmp_path / "new")]
 

@@ -1,10 +1,17 @@
-"""What the commands of ``penstock job`` share: Spark, the options of all, and errors as one line."""
+"""What the commands of ``penstock job`` share: Spark, the options of all, reports, and errors as one line.
+
+Java, Spark and what they load say some ten lines on stderr at every start, by several ways of which no
+setting silences all. So they are given a file in place of stderr, which is shown if the start fails.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
-from collections.abc import Iterator
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
@@ -17,6 +24,10 @@ if TYPE_CHECKING:
 
 Master = Annotated[str, typer.Option(help="Where Spark runs: local[N], or a cluster's address.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+Directory = Annotated[str, typer.Argument(metavar="DIR", help="Store directory, or URL of a copy.")]
+Directories = Annotated[
+    list[str], typer.Argument(metavar="DIR...", help="Store directories, or URLs of copies.")
+]
 LOCAL = "local[*]"
 _RAISED_IN_A_TASK: Final = re.compile(
     r"(?:^|: )(?:pipeline|storage)\.errors\.(\w+): (.*)", re.DOTALL
@@ -38,6 +49,21 @@ def run_job(
         )
 
 
+def values(report: Any, *names: str, **renamed: str) -> dict[str, Any]:
+    """Return fields of a report as JSON has them: ``log_bytes`` as logBytes, others by names of their own."""
+    fields = {_camel(name): name for name in names} | renamed
+    return {
+        name: round(value, 3) if field == "seconds" else value
+        for name, field in fields.items()
+        for value in [getattr(report, field)]
+    }
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.capitalize, rest))
+
+
 def start_spark(session: Session, master: str) -> SparkSession:
     """Return a session for a job; it starts when the job first uses it.
 
@@ -57,10 +83,42 @@ class _LateSession:
 
     def __getattr__(self, name: str) -> Any:
         if self._started is None:
-            from cli.jobs.spark_start import start_session
-
             self._started = start_session(self._master, "penstock job", {}, verbose=self._verbose)
         return getattr(self._started, name)
+
+
+def start_session(
+    master: str, app_name: str, config: Mapping[str, str], *, verbose: bool = False
+) -> SparkSession:
+    """Start Spark, or return the running session; it says nothing by itself.
+
+    ``verbose`` leaves everything as Spark has it, from warnings on. Raises what ``build_session`` raises.
+    """
+    from pipeline import build_session
+
+    if verbose:
+        return build_session(master, app_name, config)
+    with quiet_start():
+        return build_session(master, app_name, {**config, "spark.log.level": "ERROR"})
+
+
+@contextlib.contextmanager
+def quiet_start() -> Iterator[None]:
+    """Keep from stderr what comes inside, and later of processes that start there, unless the block raises."""
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as said:
+        os.dup2(said.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            said.seek(0)
+            os.write(stderr, said.read())
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(stderr, 2)
+            os.close(stderr)
 
 
 @contextlib.contextmanager
