@@ -14,7 +14,7 @@ from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, Unpack
 
 from pipeline.errors import InvalidOption
 from pipeline.jobs.progress import job_progress
@@ -117,26 +117,19 @@ class _Done(NamedTuple):
     findings: dict[str, Finding]
 
 
-def audit(
-    spark: SparkSession,
-    store: str | Path,
-    *,
-    index: bool = True,
-    findings_to: str | Path | None = None,
-    limit: int = NAMED_MAX,
-    piece_bytes: int = PIECE_BYTES,
-    show_progress: bool = False,
-) -> AuditReport:
+class AuditOptions(TypedDict, total=False):
+    """What both functions take."""
+
+    index: bool
+    findings_to: str | Path | None
+    limit: int
+    piece_bytes: int
+    show_progress: bool
+
+
+def audit(spark: SparkSession, store: str | Path, **options: Unpack[AuditOptions]) -> AuditReport:
     """Audit one store; see ``audit_stores``."""
-    return audit_stores(
-        spark,
-        [store],
-        index=index,
-        findings_to=findings_to,
-        limit=limit,
-        piece_bytes=piece_bytes,
-        show_progress=show_progress,
-    )[0]
+    return audit_stores(spark, [store], **options)[0]
 
 
 def audit_stores(

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pipeline.errors import InvalidOption, PipelineError
-from pipeline.jobs.new_directory import empty, sync_path
+from pipeline.jobs.new_directory import sync_path
 
 DIRECTORY: Final = "_penstock"
 MANIFEST: Final = "manifest.json"
@@ -177,12 +177,8 @@ class Manifest:
 
 @contextlib.contextmanager
 def held_export(target: Path) -> Iterator[None]:
-    """Hold an export's directory; InvalidOption if another job exports to it now.
-
-    When the block raises before anything was exported, nothing is left that was not there.
-    """
+    """Hold an export's directory; InvalidOption if another job exports to it now."""
     directory = target / DIRECTORY
-    made = [path for path in (directory, target, *target.parents) if not path.exists()]
     directory.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -190,23 +186,9 @@ def held_export(target: Path) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise InvalidOption("to", f"another job exports to {target}; wait for it") from None
-        try:
-            yield
-        except BaseException:
-            if made and not (directory / MANIFEST).exists():
-                _remove(target, made)
-            raise
+        yield
     finally:
         os.close(descriptor)
-
-
-def _remove(target: Path, made: list[Path]) -> None:
-    """Empty the directory of an export that came to nothing, and remove what was made for it."""
-    with contextlib.suppress(OSError):  # a task still writes, or somebody else uses a parent, too
-        empty(target)
-        for path in made:
-            if path.exists():
-                path.rmdir()
 
 
 def joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:

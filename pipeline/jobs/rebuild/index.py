@@ -7,7 +7,7 @@ log from there, in order, and puts key after key as a broker does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -142,13 +142,14 @@ def _seed_at_end(counts: Sequence[KeyCount]) -> Seed | None:
     return next((each.last for each in reversed(counts) if each.last is not None), None)
 
 
-def write_index_file(task: IndexTask) -> int:
-    """Make one file; return its keys. What is written is in the page cache on return."""
+def write_index_file(task: IndexTask, *, count: Callable[[int], None]) -> None:
+    """Make one file; what is written is in the page cache on return."""
     with new_index_file(Path(task.path), task.shape, task.key_count) as array:
-        return _fill(array, task)
+        _fill(array, task)
+    count(sum(piece.cost for piece in task.pieces))
 
 
-def _fill(array: Any, task: IndexTask) -> int:
+def _fill(array: Any, task: IndexTask) -> None:
     seed, skip, put = task.seed, task.skip, 0
     seeded = False
     for piece in task.pieces:
@@ -179,7 +180,6 @@ def _fill(array: Any, task: IndexTask) -> int:
             f"{task.path}: {put} keys, {task.key_count} counted before; the log was changed while"
             " its index was rebuilt"
         )
-    return put
 
 
 def _set_seed(array: Any, seed: Seed | None) -> None:

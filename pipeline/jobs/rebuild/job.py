@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 from pipeline.errors import InvalidOption, PipelineError
 from pipeline.jobs.new_directory import new_directory
@@ -68,66 +68,44 @@ class RebuildReport:
     seconds: float
 
 
+class RebuildOptions(TypedDict, total=False):
+    """What both functions take; sizes are the store's own unless given."""
+
+    what: str
+    in_place: bool
+    consume_queue_file_size: int | None
+    index_slot_count: int | None
+    index_entry_count: int | None
+    piece_bytes: int
+    show_progress: bool
+
+
 def rebuild(
     spark: SparkSession,
     store: str | Path,
     target: str | Path | None = None,
-    *,
-    what: str = "all",
-    in_place: bool = False,
-    consume_queue_file_size: int | None = None,
-    index_slot_count: int | None = None,
-    index_entry_count: int | None = None,
-    piece_bytes: int = PIECE_BYTES,
-    show_progress: bool = False,
+    **options: Unpack[RebuildOptions],
 ) -> RebuildReport:
     """Rebuild one store, to the new directory ``target`` or in place; see ``rebuild_stores``."""
-    opened = open_stores([store])
-    return _rebuild(
-        spark,
-        opened,
-        [] if target is None else [Path(target)],
-        what=what,
-        in_place=in_place,
-        sizes=(consume_queue_file_size, index_slot_count, index_entry_count),
-        piece_bytes=piece_bytes,
-        show_progress=show_progress,
-    )[0]
+    return _rebuild(spark, open_stores([store]), [Path(target)] if target else [], **options)[0]
 
 
 def rebuild_stores(
     spark: SparkSession,
     stores: Stores,
     target: str | Path | None = None,
-    *,
-    what: str = "all",
-    in_place: bool = False,
-    consume_queue_file_size: int | None = None,
-    index_slot_count: int | None = None,
-    index_entry_count: int | None = None,
-    piece_bytes: int = PIECE_BYTES,
-    show_progress: bool = False,
+    **options: Unpack[RebuildOptions],
 ) -> list[RebuildReport]:
-    """Make consume queues, index files or both of each store again; durable on return.
+    """Rebuild the consume queues, index files or both (``what``) of each store; durable on return.
 
     Written to ``target/NAME``, NAME being that of the store's directory; or ``in_place``, where a store
     that is in use is refused, and one that was killed meanwhile has its old files or the new ones. The
-    files are a broker's, byte for byte, from the first record on that the log still has; their sizes
-    are the store's own unless given. Raises StoreLocked, NotAStore, and PipelineError: InvalidOption, or
-    where ``target`` exists.
+    files are a broker's, byte for byte, from the first record on that the log still has. Raises
+    StoreLocked, NotAStore, and PipelineError: InvalidOption, or where ``target`` exists.
     """
     opened = open_stores(stores)
-    named = [] if target is None else [Path(target) / name for name in names_of(opened)]
-    return _rebuild(
-        spark,
-        opened,
-        named,
-        what=what,
-        in_place=in_place,
-        sizes=(consume_queue_file_size, index_slot_count, index_entry_count),
-        piece_bytes=piece_bytes,
-        show_progress=show_progress,
-    )
+    named = [Path(target) / name for name in names_of(opened)] if target else []
+    return _rebuild(spark, opened, named, **options)
 
 
 def _rebuild(
@@ -135,11 +113,13 @@ def _rebuild(
     opened: Sequence[StoreView],
     targets: Sequence[Path],
     *,
-    what: str,
-    in_place: bool,
-    sizes: tuple[int | None, int | None, int | None],
-    piece_bytes: int,
-    show_progress: bool,
+    what: str = "all",
+    in_place: bool = False,
+    consume_queue_file_size: int | None = None,
+    index_slot_count: int | None = None,
+    index_entry_count: int | None = None,
+    piece_bytes: int = PIECE_BYTES,
+    show_progress: bool = False,
 ) -> list[RebuildReport]:
     began = perf_counter()
     if what not in WHAT:
@@ -157,6 +137,7 @@ def _rebuild(
                 stack.enter_context(_held(files))
             opened = [StoreView.open(files.location) for files in opened]
             targets = [files.paths.root for files in opened]
+        sizes = consume_queue_file_size, index_slot_count, index_entry_count
         stores = [
             _open(stack, files, target, what, in_place, sizes, piece_bytes)
             for files, target in zip(opened, targets, strict=True)

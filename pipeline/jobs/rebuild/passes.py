@@ -22,8 +22,8 @@ from pipeline.jobs.rebuild.index import (
 )
 from pipeline.jobs.rebuild.queues import (
     PieceUnits,
+    QueueOutput,
     QueuePlan,
-    QueueWork,
     plan_queues,
 )
 from pipeline.jobs.work import in_tasks, lost_files, run_each, run_tasks, walk_piece
@@ -68,6 +68,15 @@ class StoreWork:
         lost = [*lost_files(self.files), *([] if self.lost_end is None else [self.lost_end])]
         return sorted([*self.check.damage, *lost], key=lambda each: each.begin_offset)
 
+    @property
+    def output(self) -> QueueOutput:
+        """What tasks know of the store."""
+        bounds = self.plan.bounds
+        return QueueOutput(
+            self.files, self.queues, self.file_size, self.topics,
+            (bounds.min_offset, bounds.end_offset), with_keys=self.index is not None,
+        )  # fmt: skip
+
     @cached_property
     def lost_end(self) -> DamagedRange | None:
         """What is gone with the last files of the log."""
@@ -82,27 +91,9 @@ class StoreWork:
         return max(durable.flushed_offset, self.lost_end.end_offset)
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
-    """What a task knows of a store: where to write, and what to leave out."""
-
-    queues: str | None
-    file_size: int
-    with_keys: bool
-    topics: LiveTopics
-
-
 def first_pass(spark: SparkSession, stores: Sequence[StoreWork], progress: JobProgress) -> None:
     """Write all units where records say they are, and count the keys of every piece."""
-    outputs = {
-        str(store.files): Output(
-            None if store.queues is None else str(store.queues),
-            store.file_size,
-            store.index is not None,
-            store.topics,
-        )
-        for store in stores
-    }
+    outputs = {str(store.files): store.output for store in stores}
     pieces = [piece for store in stores for piece in store.pieces]
     run = partial(walk_pieces, outputs=outputs, count=progress.counter.add)
     by_name = {str(store.files): store for store in stores}
@@ -115,7 +106,7 @@ def first_pass(spark: SparkSession, stores: Sequence[StoreWork], progress: JobPr
 def walk_pieces(
     pieces: Sequence[LogPiece],
     *,
-    outputs: dict[str, Output],
+    outputs: dict[str, QueueOutput],
     count: Callable[[int], None],
 ) -> list[tuple[str, RangeCheck, KeyCount]]:
     """Write the units of pieces and count their keys; return of each what it holds, with the name of its store."""
@@ -130,8 +121,7 @@ def walk_pieces(
                 continue
             for of_queue in check.units_of(step, builder, output.topics, EVERYTHING):
                 units.take(*of_queue)
-        if output.queues is not None:
-            units.write(Path(output.queues), output.file_size)
+        units.write(output)
         keys = count_keys(piece) if output.with_keys else KeyCount()
         found.append((str(piece.store), check, keys))
         count(piece.cost)
@@ -150,10 +140,7 @@ def finish_queues(spark: SparkSession, store: StoreWork) -> None:
     store.plans = plan_queues(
         store.files, runs, damage, bounds.min_offset, sure_offset=store.sure_offset
     )
-    work = QueueWork(
-        store.files, store.queues, store.file_size, store.topics,
-        commit_range=(bounds.min_offset, bounds.end_offset),
-    )  # fmt: skip
+    work = store.output
     doubted = [plan for plan in store.plans if plan.gaps or not plan.is_straight]
     run_each(spark, doubted, work.finish, cost=lambda plan: plan.end - plan.begin)
     for plan in store.plans:
@@ -182,11 +169,4 @@ def make_index_files(
         tasks += mine
     progress.step = "index"
     progress.grow(sum(piece.cost for task in tasks for piece in task.pieces))
-    run_tasks(spark, tasks, partial(make_index_file, count=progress.counter.add))
-
-
-def make_index_file(task: IndexTask, *, count: Callable[[int], None]) -> int:
-    """Make one file; return its keys."""
-    keys = write_index_file(task)
-    count(sum(piece.cost for piece in task.pieces))
-    return keys
+    run_tasks(spark, tasks, partial(write_index_file, count=progress.counter.add))

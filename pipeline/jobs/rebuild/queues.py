@@ -47,14 +47,27 @@ class QueuePlan(NamedTuple):
 
 
 @dataclass(frozen=True)
-class QueueWork:
-    """Where the queues of ``store`` are made; ``commit_range`` is the part of its log that is in them."""
+class QueueOutput:
+    """Where the queues of ``store`` are made, nowhere without ``directory``, and what is left out.
+
+    ``commit_range`` is the part of its log that is in them; ``with_keys``: keys are counted for its index.
+    """
 
     store: StoreView
-    directory: Path
+    directory: Path | None
     file_size: int
     topics: LiveTopics
     commit_range: tuple[int, int]
+    with_keys: bool
+
+    def directory_of(self, key: QueueKey) -> Path:
+        """Return the directory of one queue."""
+        assert self.directory is not None
+        return self.directory / key[0] / str(key[1])
+
+    def write(self, key: QueueKey, first: int, units: Any) -> None:
+        """Write units of a queue from a queue offset on."""
+        write_queue(self.directory_of(key), first, units.tobytes(), self.file_size)
 
     def finish(self, plan: QueuePlan) -> None:
         """Fill the first file before its first unit, and rebuild what no record says."""
@@ -62,10 +75,10 @@ class QueueWork:
             return
         begin, gaps = plan.begin - plan.begin % (self.file_size // UNIT_SIZE), plan.gaps
         if not plan.is_straight:
-            remove_files(self.directory / plan.key[0] / str(plan.key[1]))
+            remove_files(self.directory_of(plan.key))
             gaps = ((plan.begin, plan.end),)
         if plan.begin > begin:
-            self._write(plan.key, begin, prefill_units(plan.begin - begin))
+            self.write(plan.key, begin, prefill_units(plan.begin - begin))
         for gap in gaps:
             self._rebuild(plan, *gap)
 
@@ -75,8 +88,8 @@ class QueueWork:
         held = np.zeros(end - begin, UNIT_DTYPE)
         found = self.store.queue(*key).units(begin, len(held))
         held[: len(found)] = found
-        self._write(key, begin, held)
-        files = QueueFiles.whole(self.store.filesystem, self.directory / key[0] / str(key[1]))
+        self.write(key, begin, held)
+        files = QueueFiles.whole(self.store.filesystem, self.directory_of(key))
         extent = Extent(plan.begin, plan.end, *self.commit_range)
         since = max(self.topics.since(key[0]), plan.since)
         rebuilt = RebuiltUnits(self.store.log, *key, files, lambda: extent, since=lambda: since)
@@ -84,10 +97,7 @@ class QueueWork:
         made = run.units[begin - run.begin : end - run.begin]
         is_made = made["size"] > 0
         held[is_made] = made[is_made]
-        self._write(key, begin, held)
-
-    def _write(self, key: QueueKey, first: int, units: Any) -> None:
-        write_queue(self.directory / key[0] / str(key[1]), first, units.tobytes(), self.file_size)
+        self.write(key, begin, held)
 
 
 def plan_queues(
@@ -134,8 +144,10 @@ class PieceUnits:
         """Add units of a queue, and the queue offsets that their records say."""
         self._parts.setdefault(key, []).append((units.tobytes(), queue_offsets.copy()))
 
-    def write(self, directory: Path, file_size: int) -> None:
+    def write(self, output: QueueOutput) -> None:
         """Write all units where their records say they are."""
+        if output.directory is None:
+            return
         for key, parts in self._parts.items():
             # Not np.concatenate: it would turn the big-endian fields into native ones.
             units = as_units(b"".join(part for part, _ in parts))
@@ -143,7 +155,4 @@ class PieceUnits:
             placed = (offsets >= 0) & (offsets < QUEUE_OFFSET_LIMIT)
             units, offsets = units[placed], offsets[placed]
             for begin, end in consecutive(offsets) if len(units) else ():
-                write_queue(
-                    directory / key[0] / str(key[1]), int(offsets[begin]),
-                    units[begin:end].tobytes(), file_size,
-                )  # fmt: skip
+                output.write(key, int(offsets[begin]), units[begin:end])

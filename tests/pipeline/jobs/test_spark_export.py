@@ -355,27 +355,6 @@ def test_what_cannot_be_is_refused_with_the_way_out(
         export(SPARK, store, tmp_path / "new", format="delta")
 
 
-@pytest.mark.parametrize("there", [False, True])
-def test_an_export_that_fails_leaves_what_it_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
-) -> None:
-    """A directory that was there and empty stays, and can be exported to."""
-    to = tmp_path / "out"
-    if there:
-        to.mkdir()
-    with monkeypatch.context() as patches:
-        patches.setattr(export_manifest.Manifest, "begin", None)
-        with pytest.raises(TypeError):
-            export(SPARK, golden_store("slow"), to)
-    assert list(tmp_path.rglob("*")) == [to] * there
-    assert places(rows_of_export(to)) == sorted(stored("slow"))
-
-
-def rows_of_export(to: Path) -> list[dict[str, Any]]:
-    export(SPARK, golden_store("slow"), to)
-    return rows_of(to)
-
-
 def test_another_store_at_the_same_path_is_noticed(tmp_path: Path) -> None:
     make_store(tmp_path / "store", {"orders": 5})
     export(SPARK, tmp_path / "store", tmp_path / "out")
