@@ -12,18 +12,15 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from cli.demo.data import QUEUE_COUNT, Flights, load
 from cli.demo.later import show_later
 from cli.demo.orders import GROUP, show_orders
 from cli.demo.spark import is_set_up, read_with_spark
 from cli.failures import CommandFailed, ExitCode, describe
-from cli.session import progress_bar
 from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
 from services.local_services import LocalServices
 from services.sizes import size_text
@@ -63,16 +60,13 @@ class Demo:
         self.console.print(f"\n[bold]{title}[/]")
 
     @contextmanager
-    def bar(self, description: str, total: int) -> Iterator[Any]:
-        """Show a bar and yield ``advance(count)``; afterwards print the rate."""
+    def timed(self, what: str, total: int) -> Iterator[None]:
+        """Print how long so many messages took."""
         began = time.monotonic()
-        bar = progress_bar(self.console)
-        with bar:
-            task = bar.add_task(f"  {description}", total=total)
-            yield lambda count: bar.advance(task, count)
+        yield
         seconds = time.monotonic() - began
         self.console.print(
-            f"  {total:,} messages in {seconds:.2f} s: {total / seconds:,.0f} a second"
+            f"  {what} {total:,} messages in {seconds:.2f} s: {total / seconds:,.0f} a second"
         )
 
     def run(
@@ -94,7 +88,7 @@ class Demo:
         self.step(f"Produce: {len(flights):,} rows, {QUEUE_COUNT} queues by carrier, tag = origin")
         end = 0
         stored = 0
-        with self.bar("produce", len(flights)) as advance:
+        with self.timed("produce", len(flights)):
             while stored < len(flights):
                 rows = slice(stored, stored + BATCH_ROWS)
                 batch = RecordBatch(TOPIC)
@@ -106,7 +100,6 @@ class Demo:
                 )
                 end = client.produce_batch(batch).end_commit_offset
                 stored += count
-                advance(count)
         return end
 
     def read_back(self, client: Client, flights: Flights) -> None:
@@ -114,7 +107,7 @@ class Demo:
         self.step("Read back: every message of every queue, compared with its row")
         different = 0
         seen = 0
-        with self.bar("pull", len(flights)) as advance:
+        with self.timed("pull", len(flights)):
             for queue_id in range(QUEUE_COUNT):
                 rows = flights.rows_of_queue(queue_id).tolist()
                 position = 0
@@ -124,7 +117,6 @@ class Demo:
                     for record, row in zip(records, expected, strict=False):
                         different += not is_row(record, flights, row)
                     position += len(records)
-                    advance(len(records))
                 different += max(0, len(rows) - position)
                 seen += position
         self.check(f"{seen:,} of {len(flights):,} rows came back", seen == len(flights))
@@ -163,22 +155,15 @@ class Demo:
         )
 
     def show_files(self, store: Path) -> None:
-        """List the files by kind, with the size they claim and the disk they take."""
+        """Print the size that the files of each kind claim, and the disk that they take."""
         self.step(f"Files in {store}")
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for name in ("kind", "files", "apparent", "on disk"):
-            table.add_column(name, justify="left" if name == "kind" else "right")
-        total_apparent = total_real = 0
-        for kind, files in files_by_kind(store).items():
-            stats = [path.stat() for path in files]
-            apparent = sum(stat.st_size for stat in stats)
-            real = sum(stat.st_blocks * 512 for stat in stats)
-            total_apparent += apparent
-            total_real += real
-            table.add_row(kind, str(len(files)), size_text(apparent), size_text(real))
-        table.add_section()
-        table.add_row("all", "", size_text(total_apparent), size_text(total_real))
-        self.console.print(table)
+        for directory in sorted(path for path in store.iterdir() if path.is_dir()):
+            stats = [path.stat() for path in directory.rglob("*") if path.is_file()]
+            apparent = size_text(sum(stat.st_size for stat in stats))
+            real = size_text(sum(stat.st_blocks * 512 for stat in stats))
+            self.console.print(
+                f"  {directory.name:<16}{len(stats):>4} files  {apparent:>10}, on disk {real}"
+            )
 
 
 def pull_all(client: Client, queue_id: int, *, tag: str = "") -> Iterator[list[Record]]:
@@ -199,16 +184,6 @@ def is_row(record: Record, flights: Flights, row: int) -> bool:
         and record.keys == flights.keys[row]
         and record.tag == flights.tags[row]
     )
-
-
-def files_by_kind(store: Path) -> dict[str, list[Path]]:
-    """Return the files of a store by the first directory of their path."""
-    kinds: dict[str, list[Path]] = {}
-    for path in sorted(store.rglob("*")):
-        if path.is_file():
-            parts = path.relative_to(store).parts
-            kinds.setdefault(parts[0] if len(parts) > 1 else "other", []).append(path)
-    return kinds
 
 
 def free_addresses() -> dict[str, str]:
