@@ -100,17 +100,15 @@ def _records(batch: bytes) -> list[bytes]:
 
 
 @contextmanager
-def _store_of_bursts(directory: Path, *, log_file_bytes: int) -> Iterator[StoreWriter]:
+def _store_of_bursts(directory: Path) -> Iterator[StoreWriter]:
     config = StoreConfig(
-        unflushed_bytes_max=8 << 30,
-        commit_log_file_size=log_file_bytes,
-        warm_cache_bytes_max=WARM_FILES * log_file_bytes,
+        unflushed_bytes_max=8 << 30, warm_cache_bytes_max=WARM_FILES * LOG_FILE_BYTES
     )
     with StoreWriter.open(directory, config) as writer:
         writer.create_topic(TOPIC, QUEUES)
         # With the first append the second file is made.
         writer.append_batch(batches_of(queues=1)[0])
-        wait_until_warmed(directory / "commitlog", log_file_bytes)
+        wait_until_warmed(directory / "commitlog", LOG_FILE_BYTES)
         yield writer
 
 
@@ -224,16 +222,14 @@ def _figure(
     )
 
 
-def run_bursts(
-    directory: Path, *, rounds: int, batches: int = BATCHES, log_file_bytes: int = LOG_FILE_BYTES
-) -> list[Figure]:
+def run_bursts(directory: Path, *, rounds: int, batches: int) -> list[Figure]:
     """Measure bursts to one queue and to eight queues a batch."""
     one, eight = batches_of(queues=1), batches_of(queues=QUEUES)
     size = (4 * batches + 1) * max(len(batch) for batch in one + eight)
     figures = []
     with (
         tempfile.TemporaryDirectory(prefix="bench-append-", dir=directory) as temporary,
-        _store_of_bursts(Path(temporary) / "bursts", log_file_bytes=log_file_bytes) as writer,
+        _store_of_bursts(Path(temporary) / "bursts") as writer,
     ):
         copier = Copier(Path(temporary) / "target", size, one)
         for name, sources in (("one queue a batch", one), ("eight queues a batch", eight)):

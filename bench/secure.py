@@ -108,10 +108,9 @@ def _user(home: Path) -> Credentials:
 
 
 async def measure(
-    secured: ServedStore, plain: ServedStore, what: str, wanted: float, rounds: int,
-    *, how: str = "", limit_name: str = "plaintext without accounts",
-) -> Figure:  # fmt: skip
-    """Time one kind of load on both: ``produce``, ``pull`` or ``call``. ``how`` says what the first one has."""
+    secured: ServedStore, plain: ServedStore, what: str, wanted: float, rounds: int
+) -> Figure:
+    """Time one kind of load on both: ``produce``, ``pull`` or ``call``."""
     name = "reader" if what == "pull" else "writer"
     async with (
         secured.channel(secured.writer) as to_secured,
@@ -122,13 +121,13 @@ async def measure(
         for store, channel in ((secured, to_secured), (plain, to_plain)):
             await _fill(store.signing(channel), PULLED_FRAMES if what == "pull" else 0)
         return await drivers.alternate(
-            f"{_TITLES[what]}, {how or _what(secured)}",
+            f"{_TITLES[what]}, {_what(secured)}",
             "MiB/s" if what == "pull" else "msg/s",
             wanted,
             partial(_LOADS[what], secured.signing(ours)),
             partial(_LOADS[what], plain.signing(theirs)),
             rounds=rounds,
-            limit_name=limit_name,
+            limit_name="plaintext without accounts",
         )
 
 

@@ -82,7 +82,6 @@ def job_progress(
     *,
     total_bytes: int,
     show: bool = False,
-    stream: TextIO | None = None,
 ) -> Iterator[JobProgress]:
     """Yield a :class:`JobProgress`; with ``show`` it is shown on stderr until the block ends.
 
@@ -93,10 +92,9 @@ def job_progress(
     if not show:
         yield progress
         return
-    stream = stream or sys.stderr
     stopping = threading.Event()
-    view = _bar if stream.isatty() else _lines
-    thread = threading.Thread(target=view, args=(name, progress, stream, stopping), daemon=True)
+    view = _bar if sys.stderr.isatty() else _lines
+    thread = threading.Thread(target=view, args=(name, progress, sys.stderr, stopping), daemon=True)
     thread.start()
     try:
         yield progress

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Final
 
 from penstock.tls import TLS
 from pipeline.errors import InvalidColumn, InvalidOption
 from pipeline.source.endpoints import TLS_OPTIONS, check_endpoint, endpoint_tls
+from pipeline.source.options import check_name
 from storage.arrow.message_rows import MessageColumns
 from storage.format.names import topic_name_problem
 from storage.format.stage import VERSION_MAX, id_problem
@@ -88,12 +88,7 @@ def _known(given: Mapping[str, str]) -> dict[str, str]:
             raise InvalidOption(
                 "store", "a store is written through its writer; give 'endpoint', its HOST:PORT"
             )
-        if lower.startswith("kafka."):
-            raise InvalidOption(name, "there is no Kafka client here; leave it out")
-        if lower not in known:
-            close = get_close_matches(lower, known, 1)
-            hint = f"did you mean {known[close[0]]!r}?" if close else f"known: {', '.join(OPTIONS)}"
-            raise InvalidOption(name, f"unknown; {hint}")
+        check_name(name, known)
         values[known[lower]] = str(value).strip()
     return values
 

@@ -6,7 +6,8 @@ where a write begins.
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from penstock import TLS, Client
 from penstock.errors import DeadlineExceeded, PenstockError, TopicNotFound, Unavailable
@@ -47,25 +48,22 @@ class WriterConnection:
 
     def queue_count(self, topic: str) -> int:
         """Return how many queues of a topic can be written. Raises WriteFailed."""
-        try:
-            count = self.client.describe_topic(topic).topic.write_queue_count
-        except TopicNotFound as error:
-            raise WriteFailed(
-                f"topic {topic!r} does not exist at {self.endpoint}; create it first:"
-                f" penstock topic create {topic}"
-            ) from error
-        except PenstockError as error:
-            raise self.failed(error) from error
+        with self._failures():
+            try:
+                count = self.client.describe_topic(topic).topic.write_queue_count
+            except TopicNotFound as error:
+                raise WriteFailed(
+                    f"topic {topic!r} does not exist at {self.endpoint}; create it first:"
+                    f" penstock topic create {topic}"
+                ) from error
         if count < 1:
             raise WriteFailed(f"topic {topic!r} has no queue that can be written")
         return count
 
     def check_writable(self) -> None:
         """Raise WriteFailed unless the writer takes writes."""
-        try:
+        with self._failures():
             status = self.client.writer_status()
-        except PenstockError as error:
-            raise self.failed(error) from error
         if not status.writable:
             raise WriteFailed(f"the writer at {self.endpoint} is read-only: {status.problem}")
 
@@ -74,21 +72,22 @@ class WriterConnection:
 
         Raises WriteFailed.
         """
-        try:
-            return any(
-                each.app_id == app_id and each.last_version >= version
-                for each in self.client.staged_commits()
-            )
-        except PenstockError as error:
-            raise self.failed(error) from error
+        with self._failures():
+            applications = self.client.staged_commits()
+        return any(each.app_id == app_id and each.last_version >= version for each in applications)
 
     def commit(
         self, app_id: str, version: int, attempts: list[str], *, one_off: bool, timeout_s: float
     ) -> None:
         """Store what the attempts hold, once; durable on return. Raises WriteFailed."""
-        try:
+        with self._failures():
             staged_commit = self.client.staged_commit(app_id, version, one_off=one_off)
             staged_commit.commit(attempts, timeout_s=timeout_s)
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
         except PenstockError as error:
             raise self.failed(error) from error
 

@@ -153,6 +153,18 @@ def parse_options(given: Mapping[str, str], *, streaming: bool | None = False) -
     )
 
 
+def check_name(name: str, known: Mapping[str, str]) -> None:
+    """Raise InvalidOption for a name that is not among those ``known`` by their lower case."""
+    if name.lower().startswith("kafka."):
+        raise InvalidOption(name, "there is no Kafka client here; leave it out")
+    if name.lower() not in known:
+        close = get_close_matches(name.lower(), known, 1)
+        hint = (
+            f"did you mean {known[close[0]]!r}?" if close else f"known: {', '.join(known.values())}"
+        )
+        raise InvalidOption(name, f"unknown; {hint}")
+
+
 def open_store(store: StoreLocation | Path | str) -> StoreView:
     """Return a view of a store that the options name. Raises NotAStore, with the option's name."""
     try:
@@ -176,16 +188,7 @@ class _Values:
             raise InvalidOption("table", f"{table!r} cannot be read as a stream, only 'messages'")
         known = {name.lower(): name for name in OPTIONS}
         for name in self._given:
-            if name.startswith("kafka."):
-                raise InvalidOption(name, "there is no Kafka client here; leave it out")
-            if name not in known:
-                close = get_close_matches(name, known, 1)
-                hint = (
-                    f"did you mean {known[close[0]]!r}?"
-                    if close
-                    else f"known: {', '.join(OPTIONS)}"
-                )
-                raise InvalidOption(name, f"unknown; {hint}")
+            check_name(name, known)
             if table != "messages" and known[name] in MESSAGE_OPTIONS:
                 raise InvalidOption(known[name], f"means nothing for table {table!r}; leave it out")
             if streaming and known[name] in ENDING:
