@@ -60,7 +60,7 @@ class Reader:
     def __init__(self, options: ReadOptions, columns: Columns) -> None:
         self.options = options
         self.columns = columns
-        self._checks = columns.checks(options) | CHECK_COMMIT_OFFSET
+        self._checks = columns.checks(options.verify) | CHECK_COMMIT_OFFSET
         self._tags = np.array(sorted(tag_code(tag) for tag in options.tags), np.int64)
         self._grouper = QueueGrouper()
 

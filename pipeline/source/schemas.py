@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from storage.kernels.columns import CHECK_BODY_CRC, CHECK_PROPERTY_CRC
-
-if TYPE_CHECKING:
-    from pipeline.source.options import ReadOptions
 
 MESSAGE_COLUMNS: Final = {
     "topic": "string",
@@ -123,9 +120,7 @@ class Columns:
         """Whether a body is wanted."""
         return bool(BODY_COLUMNS.intersection(self.names))
 
-    def checks(self, options: ReadOptions) -> int:
+    def checks(self, verify: bool | None) -> int:
         """Return the checksums to verify: as asked for, else all where bodies or reasons are wanted."""
-        wanted = self.bodies or CORRUPT in self.names
-        if options.verify is not None:
-            wanted = options.verify
+        wanted = self.bodies or CORRUPT in self.names if verify is None else verify
         return CHECK_BODY_CRC | CHECK_PROPERTY_CRC if wanted else 0
