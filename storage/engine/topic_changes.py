@@ -135,8 +135,6 @@ class TopicChanges:
         if name in STORES_OWN:
             raise InvalidMessage("topic", f"{name!r} holds {STORES_OWN[name]}")
         self._engine.settle()  # so that appends wait for what came since only
-        with suppress(StoreFull, StoreBusy), self._failing(StoreFull, StoreBusy):
-            self._engine.queues.write_again()  # nor for that, if this is soon after a start
         with self.lock, self._appender.lock:
             self._appender.check_open()
             with self._failing(StoreError):

@@ -69,30 +69,12 @@ class OpenQueueFiles:
             self._keep(path, file)
         return file
 
-    def write_again(self, directory: Path, begin: int, end: int) -> None:
-        """Write positions ``[begin, end)`` of a queue once more, as they are, and have the next sync cover them.
-
-        The names in its directory, too. What has gone meanwhile is left out. No file that is open is closed for it.
-        Raises StoreFull, StoreBusy.
-        """
+    def distrust(self, directory: Path, begin: int, end: int) -> None:
+        """Have the next sync cover positions ``[begin, end)`` of a queue, and the names in its directory."""
         with self.guard:
-            while begin < end:
-                start = begin - begin % self.file_size
-                length = min(end - begin, start + self.file_size - begin)
-                with suppress(FileNotFoundError):
-                    self._write_again(file_path(directory, start), begin - start, length)
-                begin += length
+            for start in range(begin - begin % self.file_size, end, self.file_size):
+                self._dirty_files[file_path(directory, start)] = None
             self.distrust_names(directory)
-
-    def _write_again(self, path: Path, position: int, length: int) -> None:
-        opened = self._open.get(path)
-        file = opened or self.filesystem.open(path, writable=True)
-        try:
-            file.pwrite(file.pread(length, position), position)
-        finally:
-            if opened is None:
-                file.close()
-        self._dirty_files[path] = None
 
     def data_size(self, path: Path) -> int:
         """Return up to where a file has data: what follows is one hole."""

@@ -179,11 +179,7 @@ class QueueRepair:
             self.units_written += int(np.count_nonzero(wrong))
 
     def doubt(self, sure_offset: int) -> None:
-        """Have the next sync write units of records from ``sure_offset`` on once more, after ``finish``.
-
-        What a failed sync left of them may be in the page cache alone, and count as written; and
-        who made their files may have been killed before the names were durable.
-        """
+        """Have the next sync cover units of records from ``sure_offset`` on, after ``finish``: a dead process wrote them."""
         for key in self._orders:
             queue = self._queues.get(*key)
             self._queues.doubt(key, queue.find_end(sure_offset), queue.next_offset)

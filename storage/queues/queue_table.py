@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 
 QUEUES_IN_A_ROW: Final = 64  # that are looked at before a rest
-WRITTEN_IN_A_ROW: Final = 8  # the same, of queues that are written again
 REST_S: Final = 0.0005
 
 
@@ -44,7 +42,6 @@ class QueueTable:
         self._queues: dict[QueueKey, ConsumeQueue] = {}
         self._listed: dict[QueueKey, ConsumeQueue] = {}  # by recovery, which may ask again
         self._removing: dict[str, int] = {}  # units of topics whose removal has begun
-        self._doubted: deque[tuple[QueueKey, int, int]] = deque()
         self._on_disk_first: dict[str, frozenset[int]] = {}  # queue ids, when first asked for
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue:
@@ -186,7 +183,6 @@ class QueueTable:
         for key in [key for key in self._queues if key[0] == topic]:
             self._queues.pop(key).forget()
             self._listed.pop(key, None)
-        self._doubted = deque(each for each in self._doubted if each[0][0] != topic)
         self._on_disk_first.pop(topic, None)
 
     def expired_files(self, key: QueueKey, min_commit_offset: int) -> ExpiredFiles | None:
@@ -248,37 +244,20 @@ class QueueTable:
         return self._files.is_cut
 
     def doubt(self, key: QueueKey, begin: int, end: int) -> None:
-        """Have the next sync write units ``[begin, end)`` of a queue once more, as they are, before it syncs.
+        """Have the next sync cover units ``[begin, end)`` of a queue: a dead process wrote them.
 
-        The page cache may have them alone, and count them as written: so a failed sync leaves it.
+        What a failed sync of that process has lost of them, a power cut takes; the start after it rebuilds them.
         """
         if begin < end:
-            self._doubted.append((key, begin * UNIT_SIZE, end * UNIT_SIZE))
+            directory = self.directory.joinpath(key[0], str(key[1]))
+            self._files.distrust(directory, begin * UNIT_SIZE, end * UNIT_SIZE)
 
     def sync(self) -> None:
         """Make every unit written before the call durable. An OSError latches with the caller.
 
-        Raises StoreFull, and StoreBusy while files cannot be opened; it may be called again.
+        Raises StoreBusy while files cannot be opened; it may be called again.
         """
-        self.write_again()
         self._files.sync()
-
-    def write_again(self) -> None:
-        """Write what is doubted as it is, for the next sync to cover. Raises as ``sync``; any thread may call it."""
-        is_shared = self._end_commit_offset is not None  # recovery has the files for itself
-        while self._write_doubted():
-            if is_shared and len(self._doubted) % WRITTEN_IN_A_ROW == 1:
-                time.sleep(REST_S)  # who dispatches on an event loop needs the files' guard, too
-
-    def _write_doubted(self) -> bool:
-        """Write the first of the doubted units again; False if there are none."""
-        with self._files.guard:  # also against a topic's removal, which takes its own away
-            if not self._doubted:
-                return False
-            (topic, queue_id), begin, end = self._doubted[0]
-            self._files.write_again(self.directory.joinpath(topic, str(queue_id)), begin, end)
-            self._doubted.popleft()
-            return True
 
     def close(self) -> None:
         """Close every open file; nothing is synced."""

@@ -12,7 +12,6 @@ from engine_store import record
 
 from storage.errors import StoreFailed, StoreFull
 from storage.testing import ProcessStopped
-from storage.view.log.recovery_cases import Start
 from storage.writer import StoreWriter
 
 STEPS_MAX = 400
@@ -105,30 +104,6 @@ def test_a_start_after_a_kill_syncs_no_queue_and_promises_no_more_of_them(machin
     assert writer._engine.positions.durable.load().unit_count == 80
     machine.cut()
     assert machine.open().recovered.units_written == 0
-
-
-def test_units_that_find_no_space_to_be_written_again_end_nothing(machine: Machine) -> None:
-    """A deletion makes the first checkpoint after a start: it is decided, and done when there is space."""
-    writer = machine.open()
-    for topic in ("t", "u"):
-        writer.create_topic(topic, 1)
-        writer.append_batch(record(topic))
-    writer._engine.settle()
-    machine.kill()
-    writer = machine.open()
-    machine.disk.fault, machine.disk.faults_left = (errno.ENOSPC, 0), 99
-    machine.disk.fault_at = "consumequeue"
-    writer.delete_topic("u")
-    assert writer.failure() is None
-    machine.disk.fault = None
-
-    writer.create_topic("u", 1)
-
-    assert [writer.describe_topic(topic)[1] for topic in ("t", "u")] == [[(0, 1)], [(0, 0)]]
-    machine.cut()
-    writer = machine.open()
-    assert writer.recovered.start is Start.BOUNDED
-    assert [writer.describe_topic(topic)[1] for topic in ("t", "u")] == [[(0, 1)], [(0, 0)]]
 
 
 def test_a_table_of_topics_that_could_not_be_synced_ends_writing(machine: Machine) -> None:

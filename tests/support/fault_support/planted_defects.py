@@ -277,9 +277,13 @@ DEFECTS = [
         start_checks.a_start_promises_no_units_that_it_has_not_synced,
     ),
     PlantedDefect(
-        "checkpoints do not write again what a failed sync of queues left",
-        _set(OpenQueueFiles, "write_again", _nothing),
-        start_checks.a_first_checkpoint_writes_again_what_a_failed_sync_left,
+        "units that a failed sync lost are believed to be there", _units_counted_as_promised,
+        start_checks.what_a_failed_sync_of_queues_lost_is_rebuilt_after_a_cut,
+    ),
+    PlantedDefect(
+        "a start does not have the first checkpoint sync what a dead process wrote",
+        _set(OpenQueueFiles, "distrust", _nothing),
+        start_checks.what_a_first_checkpoint_promises_of_queues_is_synced,
     ),
     PlantedDefect(
         "a start leaves unsynced what units say and the log does not",

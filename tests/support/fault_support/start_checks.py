@@ -32,7 +32,18 @@ def a_start_promises_no_units_that_it_has_not_synced(root: Path) -> None:
     _require_bounded(life)
 
 
-def a_first_checkpoint_writes_again_what_a_failed_sync_left(root: Path) -> None:
+def what_a_first_checkpoint_promises_of_queues_is_synced(root: Path) -> None:
+    life = FaultLife(root)
+    life.create()
+    life.put(3)
+    life.step("dispatch")
+    life.kill()
+    life.open()
+    life.step("checkpoint")
+    _require_bounded(life)
+
+
+def what_a_failed_sync_of_queues_lost_is_rebuilt_after_a_cut(root: Path) -> None:
     life = FaultLife(root)
     life.create()
     life.put(3)
@@ -42,7 +53,10 @@ def a_first_checkpoint_writes_again_what_a_failed_sync_left(root: Path) -> None:
     life.kill()
     life.open()
     life.step("checkpoint")
-    _require_bounded(life)
+    life.cut()
+    life.open()
+    require(life.store.max_offset("t", 0) == 3, "units are missing")
+    life.require_all()
 
 
 def a_queue_offset_that_only_a_unit_names_is_not_given_out_again(root: Path) -> None:
