@@ -1,6 +1,6 @@
 """Looking at a store again and again: cheap while nothing changes, and never past its end.
 
-A look at an idle store is the status of two files and one comparison of a mapped page. Of a store whose
+A look at an idle store is the status of its log and one read of its checkpoint page. Of a store whose
 writer is ours the page says how far it may be read; the log of any other is walked on from where it
 ended before.
 """
@@ -8,17 +8,14 @@ ended before.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from contextlib import suppress
+from typing import Final
 
 from storage.errors import NotAStore
-from storage.format.checkpoint import PAGE_SIZE
-from storage.view.bounds import Bounds, CheckpointPage
+from storage.view.bounds import Bounds
 from storage.view.in_use import has_writer
 from storage.view.log.end import end_after, end_of_log
 from storage.view.store_view import StoreLocation, StoreView
-
-if TYPE_CHECKING:
-    from storage.files.filesystem import ByteArray
 
 HEAD_SIZE: Final = 8
 SETTLE_TRIES: Final = 100
@@ -32,8 +29,6 @@ class StoreWatch:
         self.store = store
         view = StoreView(store)
         self._paths, self._filesystem = view.paths, view.filesystem
-        self._map: ByteArray | None = None
-        self._mapped: tuple[int, int] | None = None  # inode and size
         self._seen: tuple[object, ...] | None = None
         self._files: StoreView | None = None
         self._foreign = False
@@ -47,7 +42,7 @@ class StoreWatch:
     @property
     def store_id(self) -> str | None:
         """What our writer named the store."""
-        return self._checkpoint().durable.store_id.hex() or None
+        return StoreView(self.store).checkpoint.durable.store_id.hex() or None
 
     def poll(self) -> StoreView:
         """Return the store with its bounds: the same object while nothing changed.
@@ -66,10 +61,6 @@ class StoreWatch:
         self._files, self._seen = found, signature
         return found
 
-    def close(self) -> None:
-        """Unmap the page."""
-        self._map = None
-
     def _signature(self) -> tuple[object, ...]:
         try:
             log_changed = self._filesystem.status(self._paths.commit_log).modified_ns
@@ -79,30 +70,9 @@ class StoreWatch:
                 f" {self._paths.commit_log.name!r};"
                 " put it back and start the query again"
             ) from None
-        self._open_page()
-        return log_changed, self._mapped, self._page()
-
-    def _open_page(self) -> None:
-        try:
-            about = self._filesystem.status(self._paths.checkpoint)
-        except FileNotFoundError:
-            self.close()
-            self._mapped = None
-            return
-        if (about.inode, about.size) == self._mapped:
-            return
-        self.close()
-        self._mapped = (about.inode, about.size)
-        if about.size >= PAGE_SIZE:
-            self._map = self._filesystem.map_ranges(self._paths.checkpoint, 0, PAGE_SIZE)
-
-    def _page(self) -> bytes:
-        return self._map[:PAGE_SIZE].tobytes() if self._map is not None else b""
-
-    def _checkpoint(self) -> CheckpointPage:
-        return CheckpointPage(
-            self._page(), name=str(self.store), boot_id=self._filesystem.boot_id()
-        )
+        with suppress(FileNotFoundError):
+            return log_changed, self._filesystem.read_bytes(self._paths.checkpoint)
+        return log_changed, b""
 
     def _settle(self) -> StoreView:
         """Look until the end is not before the last one, or stays there.
@@ -131,7 +101,7 @@ class StoreWatch:
         return session not in (None, self._silent_session) and has_writer(self.store.root)
 
     def _live_session(self) -> int | None:
-        live = self._checkpoint().live_words
+        live = StoreView(self.store).checkpoint.live_words
         return None if live is None else live["session"]
 
     def _look(self) -> StoreView:

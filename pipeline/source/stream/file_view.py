@@ -56,8 +56,7 @@ class FileView:
         return self._look
 
     def close(self) -> None:
-        """Unmap the checkpoint page."""
-        self._watch.close()
+        """Do nothing: it holds no file open."""
 
     def _wants(self, topic: str) -> bool:
         """Return whether queues of a topic may be chosen; records that are not queued yet are of any topic."""
