@@ -35,7 +35,8 @@ from storage.view.file_sizes import with_settled_sizes
 from storage.view.group_progress import GroupProgress
 from storage.view.incarnations import Incarnations
 from storage.view.index.index_file import IndexShape
-from storage.view.index.key_query import KeyIndex, query_by_key
+from storage.view.index.key_index import KeyIndex
+from storage.view.index.key_query import query_by_key
 from storage.view.layout import StorePaths, check_is_store
 from storage.view.log.commit_log import EVERYTHING, CommitLogView
 from storage.view.queues.consume_queue import ConsumeQueueView

@@ -4,7 +4,7 @@ What is durable of it is in ``checkpointer``; where it goes on after an unclean 
 of files that are not ours, is in ``recovery``. Restarts cost one interval, and nothing is lost or found
 twice.
 
-The builder sees within ten seconds that a file is missing. It goes back for the newest file; ``scrub``
+The builder sees within ten seconds that a file is missing. For the newest file it begins again; ``scrub``
 rebuilds the others. From a broker's run on the directory until our writer has started again, its log is the
 broker's to index: nothing is written, to index files or to the page.
 """
@@ -24,10 +24,8 @@ from storage.index.checkpointer import IndexCheckpointer
 from storage.index.directory import IndexDirectory, IndexStart
 from storage.index.follower import IndexFollower, LogReader
 from storage.index.recovery import (
-    older_files,
     recover_foreign,
     recover_from_slot,
-    start_after,
 )
 from storage.index.scrub import IndexScrub
 from storage.view.index.index_file import IndexShape
@@ -78,7 +76,6 @@ class IndexBuilder:
         self._published_offset = 0
         self._trust: Trust | None = None  # in the page, when it was last looked at
         self._session = 0
-        self._left: bytes | None = None  # of the last file: its header after our last put
         self._looked_at = clock.monotonic()
         self.goes_on = False
         """Whether files are being repaired or checked, and more of that can be done at once."""
@@ -139,15 +136,6 @@ class IndexBuilder:
 
         Raises StoreFull when the disk has no room; call it again.
         """
-        try:
-            return self._try_step()
-        except FileNotFoundError:
-            if not self._directory.missing():
-                raise
-            self._looked_at = -math.inf
-            return True
-
-    def _try_step(self) -> bool:
         trust = self._look_at_page()
         if not trust.durable.trusted:
             self._follower = None  # a broker may be putting to the files
@@ -155,7 +143,7 @@ class IndexBuilder:
             return False
         limit = self._checkpoint.confirm_offset
         if self._follower is not None and self._clock.monotonic() - self._looked_at >= LOOK_S:
-            self._look(limit)
+            self._look()
         if self._follower is None or self._session != trust.session:
             try:
                 self._prepare(limit)
@@ -166,7 +154,6 @@ class IndexBuilder:
         assert follower is not None
         moved = follower.step(limit)
         if moved:
-            self._left = self._last_header()
             self._checkpoint.publish_indexed(follower.position)
             self._published_offset = follower.position
         if self._checkpointer.is_due:
@@ -195,18 +182,12 @@ class IndexBuilder:
             self._checkpoint.start_indexer(indexed_offset=self._published_offset)
         return goes_on
 
-    def _look(self, end_commit_offset: int) -> None:
-        """See which files are missing: without the newest go back to the end of those before it."""
+    def _look(self) -> None:
+        """See what is to be done beside following the log. That the newest file has gone is met as at a start."""
         self._looked_at = self._clock.monotonic()
-        missing = self._directory.missing()
-        newest = int(self._directory.paths[-1].name) if self._directory.paths else 0
-        if newest in missing:
-            self._follower = None  # until the files are right again
-            self._directory.refresh()
-            older = older_files(
-                self._directory, self._log, newest, self._min_commit_offset, end_commit_offset
-            )
-            self._begin(start_after(self._directory, older, newest, self._min_commit_offset))
+        missing, paths = self._directory.missing(), self._directory.paths
+        if paths and int(paths[-1].name) in missing:
+            self._follower = None
             return
         self._scrub.note_missing(missing)
         if self._is_asked:
@@ -235,13 +216,6 @@ class IndexBuilder:
         """Find out where to index from: at the start, and when a writer has recovered the log."""
         self._session = self._look_at_page().session
         self._checkpointer.start_session()
-        if (
-            self._follower is not None
-            and self._follower.position <= end_commit_offset
-            and self._is_as_left()
-            and self._ends_like_the_log()
-        ):
-            return
         self._directory.refresh()
         start = None
         slot = self._checkpointer.load()
@@ -274,25 +248,12 @@ class IndexBuilder:
         position = start.position
         self._follower = IndexFollower(self._log, position, self._directory.put, skip=start.skip)
         self._checkpointer.begin(position)
-        self._left = self._last_header()
         self._checkpoint.start_indexer(indexed_offset=position)
         self._published_offset = position
 
     @property
     def _min_commit_offset(self) -> int:
         return max(self._checkpoint.min_commit_offset, self._log.first_offset)
-
-    def _last_header(self) -> bytes | None:
-        last = self._directory.last
-        return None if last is None else last.header_bytes
-
-    def _is_as_left(self) -> bool:
-        """Whether only we have put to the files; a broker does before its fields say that it ran."""
-        return self._directory.is_listed() and self._last_header() == self._left
-
-    def _ends_like_the_log(self) -> bool:
-        last = self._directory.last
-        return last is None or self._log.confirms(last.header)
 
     def sync(self) -> None:
         """Make the index durable up to ``position``; the checkpoint says so once the log is durable there."""

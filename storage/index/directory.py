@@ -80,11 +80,6 @@ class IndexDirectory:
             if not entry.is_directory and entry.name != TABLE:
                 self._unlink(self.checksums / entry.name)
 
-    def is_listed(self) -> bool:
-        """Whether the directory holds the files of ``paths`` and no others of an index."""
-        there = [path for _, _, path in list_index_files(self._filesystem, self.directory)]
-        return there == self.paths
-
     def path(self, number: int) -> Path:
         """Return where a file stands."""
         return self.directory / f"{number:0{INDEX_NAME_LENGTH}d}"

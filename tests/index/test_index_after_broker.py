@@ -15,7 +15,8 @@ from storage.format.checkpoint import PAGE_SIZE
 from storage.indexer import StoreIndexer
 from storage.message import Message
 from storage.view.index.index_file import IndexShape, list_index_files
-from storage.view.index.reader import IndexReader
+from storage.view.index.key_index import KeyIndex
+from storage.view.layout import StorePaths
 from storage.writer import StoreWriter
 
 CONFIG = small_config(index_slot_count=20, index_entry_count=120)
@@ -41,7 +42,7 @@ def index_files(directory: Path) -> dict[str, bytes]:
 
 
 def found(directory: Path, key: str) -> int:
-    index = IndexReader(OsFileSystem(), directory / "index", SHAPE)
+    index = KeyIndex(OsFileSystem(), StorePaths(directory), SHAPE).look()
     return len(index.find("t", key, count_max=5_000, begin_ms=0, end_ms=FOREVER)[0])
 
 

@@ -14,7 +14,7 @@ from storage.files.filesystem import OsFileSystem
 from storage.format.checkpoint import BrokerFields
 from storage.format.index import IndexHeader
 from storage.view.index.index_file import IndexShape, list_index_files
-from storage.view.index.reader import IndexReader
+from storage.view.index.key_index import KeyIndex
 from storage.view.layout import StorePaths
 
 FILESYSTEM = OsFileSystem()
@@ -103,7 +103,7 @@ def test_files_of_a_broker_are_taken_over_as_it_would_itself(name: str, tmp_path
 
 @pytest.mark.parametrize("name", ["basic", "slow", "features"])
 def test_questions_by_key_are_answered_as_the_broker_answered(name: str) -> None:
-    reader = IndexReader(FILESYSTEM, golden_store(name) / "index", shape_of(name))
+    files = KeyIndex(FILESYSTEM, StorePaths(golden_store(name)), shape_of(name)).look()
     asked = [
         (each["question"], each["answer"])
         for each in golden_answers(name)
@@ -113,7 +113,7 @@ def test_questions_by_key_are_answered_as_the_broker_answered(name: str) -> None
     assert len(asked) > 20
     for question, answer in asked:
         found = offsets_by_key(
-            reader, question["topic"], question["key"], count_max=question["max"], begin_ms=question["begin"],
+            files, question["topic"], question["key"], count_max=question["max"], begin_ms=question["begin"],
             end_ms=question["end"],
         )  # fmt: skip
 

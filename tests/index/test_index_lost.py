@@ -16,7 +16,7 @@ from storage.index import builder as index_builder
 from storage.indexer import StoreIndexer
 from storage.message import Message
 from storage.reader import StoreReader
-from storage.view.index.key_query import LISTING_AGE_MAX_S
+from storage.view.index.key_index import LISTING_AGE_MAX_S
 from storage.writer import StoreWriter
 
 CONFIG = small_config(index_slot_count=20, index_entry_count=120)
@@ -122,35 +122,3 @@ def test_a_query_names_the_range_of_a_missing_file_until_it_is_rebuilt(
             with open_indexer(directory, CONFIG) as again:
                 work(again)
                 assert found("a3-1") == found("a199-2") == 1
-
-
-def test_an_answer_says_how_far_the_index_is_after_the_newest_file_was_lost(
-    tmp_path: Path, indexer: StoreIndexer
-) -> None:
-    directory = tmp_path / "store"
-    with StoreReader.open(directory) as reader:
-        before = reader.query_by_key("t", "a199-2")
-        assert before.record_count == 1
-        shutil.rmtree(directory / "index")
-        indexer._builder._look(indexer.confirm_offset)
-        assert reader.query_by_key("t", "a199-2").indexed_offset == 0
-        work(indexer)
-        after = reader.query_by_key("t", "a199-2")
-        assert (after.record_count, after.indexed_offset) == (1, before.indexed_offset)
-
-
-def test_a_file_lost_in_the_middle_of_a_step_ends_no_indexer(
-    tmp_path: Path,
-    writer: StoreWriter,
-    indexer: StoreIndexer,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Even with the directory, so that nothing can be synced."""
-    directory = tmp_path / "store"
-    monkeypatch.setattr(index_builder, "LOOK_S", 3600.0)
-    shutil.rmtree(directory / "index")
-    put(writer, 100, "b")
-    work(indexer)
-    assert indexer.indexed_offset == writer.appended_offset
-    with StoreReader.open(directory) as reader:
-        assert reader.query_by_key("t", "a3-1").record_count == 1

@@ -16,7 +16,8 @@ from storage.format.index import IndexHeader
 from storage.index.index_file import IndexFile
 from storage.message import Message
 from storage.view.index.index_file import IndexShape
-from storage.view.index.reader import IndexReader
+from storage.view.index.key_index import KeyIndex
+from storage.view.layout import StorePaths
 from storage.writer import StoreWriter
 
 FILESYSTEM = OsFileSystem()
@@ -36,8 +37,8 @@ def put(writer: StoreWriter, count: int, prefix: str = "k") -> None:
 
 
 def found(directory: Path, key: str) -> list[int]:
-    reader = IndexReader(FILESYSTEM, directory / "index", SHAPE)
-    return reader.find("t", key, count_max=5_000, begin_ms=0, end_ms=FOREVER)[0]
+    files = KeyIndex(FILESYSTEM, StorePaths(directory), SHAPE).look()
+    return files.find("t", key, count_max=5_000, begin_ms=0, end_ms=FOREVER)[0]
 
 
 @pytest.fixture

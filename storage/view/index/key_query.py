@@ -7,114 +7,23 @@ ascending commit offset, as a broker sends them.
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from storage.errors import InvalidMessage
-from storage.files.filesystem import FileSystem
 from storage.kernels.lookup import KEY_ABSENT, match_keys
 from storage.kernels.unit_record import DAMAGED, GOOD
 from storage.message import Damage, KeyQueryResult, UncoveredRange
-from storage.view.index.checksums import missing_files, read_table
-from storage.view.index.index_file import IndexShape
-from storage.view.index.reader import IndexCursor, IndexReader
-from storage.view.index.shape import find_index_shape
-from storage.view.layout import StorePaths
+from storage.view.index.key_index import IndexCursor, IndexFiles, KeyIndex
 from storage.view.log.commit_log import CommitLogView
 from storage.view.queues.records import damage_reason, join_pieces
 
-if TYPE_CHECKING:
-    from storage.checkpoint.positions import CheckpointFile
-
 PAGE_MAX: Final = 64
 PAGE_BYTES_MAX: Final = 8 << 20  # of records in one page, however few that are
-LISTING_AGE_MAX_S: Final = 0.1  # of a listing that the indexer has changed nothing since
 CANDIDATES: Final = 128  # taken from the index at a time
 FOREVER: Final = (1 << 63) - 1
-
-
-class KeyIndex:
-    """Read access to ``index/``; files appear and go meanwhile. Safe from several threads."""
-
-    def __init__(
-        self,
-        filesystem: FileSystem,
-        paths: StorePaths,
-        likely: IndexShape,
-        positions: Callable[[], CheckpointFile | None] = lambda: None,
-    ) -> None:
-        self._filesystem = filesystem
-        self._paths = paths
-        self._likely = likely
-        self._guard = threading.Lock()
-        self._reader: IndexReader | None = None
-        self._reads_for: tuple[bool, int] | None = (
-            None  # whether ours wrote it, and in which session
-        )
-        self._positions = positions
-        self._seen_word: int | None = None  # the indexer's, when the files were listed
-        self._seen_s = 0.0
-
-    def reader(self) -> IndexReader:
-        """Return the files as they are now."""
-        with self._guard:
-            positions = self._positions()
-            # A session begins with files that may have taken the place of others of their name.
-            is_current = positions is not None and positions.indexer_is_current
-            session = positions.indexer_session if positions is not None and is_current else 0
-            # Read before the files: what the indexer does to them after that changes it again.
-            word = positions.indexer_word if positions is not None and is_current else None
-            reads_for = (positions is not None, session)
-            if self._reader is None or not self._reader.files or reads_for != self._reads_for:
-                directory = self._paths.index
-                shape = find_index_shape(self._filesystem, directory, self._likely)
-                self._reader = IndexReader(
-                    self._filesystem, directory, shape, missing=self._missing
-                )
-                self._reads_for = reads_for
-            elif word is None or word != self._seen_word or self._is_old():
-                self._reader.refresh()
-            else:
-                return self._reader
-            self._seen_word, self._seen_s = word, time.monotonic()
-            return self._reader
-
-    def _is_old(self) -> bool:
-        """Return whether files that somebody else removed or made would be missed for too long."""
-        return time.monotonic() - self._seen_s > LISTING_AGE_MAX_S
-
-    def _missing(self, numbers: list[int]) -> Mapping[int, UncoveredRange]:
-        """Return the ranges of missing files; nothing where a broker was the last to write the index."""
-        positions = self._positions()
-        if positions is None:
-            return {}
-        slot = positions.durable.load_index()
-        if not slot.present or slot.store_id != positions.durable.load().store_id:
-            return {}
-        rows = read_table(self._filesystem, self._paths.index_checksums)
-        return missing_files(numbers, rows, slot)
-
-    @property
-    def end_offset(self) -> int:
-        """Commit offset of the last indexed record, by the newest file; 0 without files."""
-        files = self.reader().files
-        return files[-1].header.end_commit_offset if files else 0
-
-    def refresh(self) -> None:
-        """Forget the files' shape."""
-        with self._guard:
-            self._reader = None
-
-    def close(self) -> None:
-        """Let go of every map."""
-        with self._guard:
-            if self._reader is not None:
-                self._reader.close()
-                self._reader = None
 
 
 class _Token(NamedTuple):
@@ -227,7 +136,7 @@ def query_by_key(
     end_ms = FOREVER if end_timestamp_ms is None else _in_int64(end_timestamp_ms)
     question = _KeyQuestion(log, topic, since_offset, key, unique, begin_ms, end_ms)
     indexed_before = indexed_offset()
-    found, damaged, uncovered = _find(index.reader(), question, count_max, cursor, below)
+    found, damaged, uncovered = _find(index.look(), question, count_max, cursor, below)
     page = _that_fit(found[:count_max])
     token = _Token(page[-1].cursor, page[-1].commit_offset) if len(found) > len(page) else None
     # It goes back when an indexer starts, which then changes the newest file.
@@ -236,7 +145,7 @@ def query_by_key(
 
 
 def _find(
-    reader: IndexReader,
+    files: IndexFiles,
     question: _KeyQuestion,
     count_max: int,
     cursor: IndexCursor | None,
@@ -247,7 +156,7 @@ def _find(
     damaged: dict[int, Damage] = {}
     uncovered: list[UncoveredRange] = []
     while len(found) <= count_max:
-        offsets, following, missing = reader.find(
+        offsets, following, missing = files.find(
             question.topic, question.key, count_max=CANDIDATES,
             begin_ms=question.begin_ms, end_ms=question.end_ms, cursor=cursor,
         )  # fmt: skip

@@ -137,7 +137,7 @@ class _Answerer:
         if int(question["max"]) < 0:
             raise _Thrown(NEGATIVE)
         found = offsets_by_key(
-            self._store.reader.index.reader(),
+            self._store.reader.index.look(),
             str(question["topic"]),
             str(question["key"]),
             count_max=int(question["max"]),

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from storage.format.index import ENTRY, HEADER_SIZE, SLOT_SIZE, entry_position, key_hash
 from storage.view.index.index_file import IndexFileView
-from storage.view.index.reader import IndexReader
+from storage.view.index.key_index import IndexFiles
 
 RESULTS_MAX: Final = 64
 
@@ -41,13 +41,13 @@ def chain_of(file: IndexFileView, hashed: int, begin_ms: int, end_ms: int) -> It
 
 
 def offsets_by_key(
-    reader: IndexReader, topic: str, key: str, *, count_max: int, begin_ms: int, end_ms: int
+    index: IndexFiles, topic: str, key: str, *, count_max: int, begin_ms: int, end_ms: int
 ) -> KeyAnswer:
     """Return the candidates that a broker finds for a key and a range of times."""
     count_max = min(count_max, RESULTS_MAX)
     hashed = key_hash(topic, key)
     offsets: list[int] = []
-    files = reader.files
+    files = list(index.by_number.values())
     for file in reversed(files):
         header = file.header
         overlaps = begin_ms <= header.end_timestamp_ms and end_ms >= header.begin_timestamp_ms
