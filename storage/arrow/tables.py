@@ -27,9 +27,8 @@ from storage.kernels.columns import (
     Rows,
     stop_text,
 )
-from storage.view.queues.checked_units import UnitBatch
+from storage.view.queues.checked_units import UnitBatch, records_of
 from storage.view.queues.queue_files import UNITS_MAX
-from storage.view.queues.unit_records import UnitRecords
 from storage.view.store_plan import Queue, StorePlan
 from storage.view.store_view import StoreLocation as StoreLocation
 from storage.view.store_view import StoreView
@@ -85,9 +84,8 @@ def batches_of_queue(
     Raises DamagedRecord for the first record that is damaged or lost.
     """
     codes = np.array(sorted(map(tag_code, tags)), np.int64) if tags else None
-    records = UnitRecords(plan.store.log, CHECK_ALL)
     for units in _units(plan, queue, begin, end, codes):
-        for places, file, data, rows, stops in records.of(units):
+        for places, file, data, rows, stops in records_of(plan.store.log, units, CHECK_ALL):
             bad = places[:1] if file is None else places[stops != STOP_END]
             if len(bad):
                 at = int(bad[0])

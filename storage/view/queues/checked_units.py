@@ -1,4 +1,7 @@
-"""Units of a queue as a task reads them: believed as far as their records agree, else made from the log."""
+"""Units of a queue as a task reads them: believed as far as their records agree, else made from the log.
+
+``records_of`` then looks up their records, file by file of the log.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from storage.files.mapped_file_queue import FileEntry
 from storage.format.consume_entry import PREFILL_SIZE
 from storage.format.names import LIGHT_QUEUE_PREFIX
-from storage.kernels.columns import ByteArray
+from storage.kernels.columns import ByteArray, Rows, new_rows
+from storage.kernels.lookup import check_units
 from storage.kernels.unit_record import agreeing
 from storage.view.log.files import ListedLog
 from storage.view.queues.queue_files import UNITS_MAX, QueueFiles
@@ -33,6 +38,20 @@ class UnitBatch(NamedTuple):
     sizes: Int64s
     mapped: dict[int, ByteArray]
     lost: int
+
+
+class FileRecords(NamedTuple):
+    """Records of one file: the ``places`` of their units in the batch, the bytes, and a row and a stop each.
+
+    ``file`` is None where the log begins later; the rest is empty then. A row whose stop is not STOP_END is of a
+    record that is damaged.
+    """
+
+    places: Int64s
+    file: FileEntry | None
+    data: ByteArray
+    rows: Rows
+    stops: Int64s
 
 
 class CheckedUnits:
@@ -155,3 +174,23 @@ def may_be_tagged(codes: Int64s, sizes: Int64s, tag_codes: Int64s) -> Bools:
     is_hash = (codes >= CODE_LOW) & (codes < -CODE_LOW)
     may_be: Bools = ~is_hash | (sizes <= 0) | np.isin(codes, tag_codes)
     return may_be
+
+
+def records_of(log: ListedLog, units: UnitBatch, checks: int) -> Iterator[FileRecords]:
+    """Yield the records of units, checked by bits of ``storage.kernels.columns``. Raises FileNotFoundError."""
+    offsets, sizes = units.commit_offsets, units.sizes
+    starts = np.array([file.start_offset for file in log.entries], np.int64)
+    file_of = np.searchsorted(starts, offsets, side="right") - 1
+    for number in np.unique(file_of).tolist():
+        places = np.flatnonzero(file_of == number)
+        rows, stops = new_rows(len(places)), np.empty(len(places), np.int64)
+        if number < 0:
+            yield FileRecords(places, None, np.empty(0, np.uint8), rows[:0], stops[:0])
+            continue
+        file = log.entries[number]
+        data = units.mapped.get(file.start_offset)
+        if data is None:
+            begins = offsets[places] - file.start_offset
+            data = log.map(file, begins, np.minimum(begins + sizes[places], file.size))
+        check_units(data, file.start_offset, offsets[places], sizes[places], checks, rows, stops)
+        yield FileRecords(places, file, data, rows, stops)
