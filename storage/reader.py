@@ -199,8 +199,7 @@ class StoreReader:
         state = None if self._visibility.has_ended else self._visibility.tables_state()
         if state is not None and state == self._known[0]:
             return self._known[1]  # a writer publishes each deletion
-        settings = self._settings.load()
-        incarnations = Incarnations(settings.deleted_topics, settings.deleting_topic)
+        incarnations = self._settings.load().incarnations
         self._known = state, incarnations
         return incarnations
 
@@ -283,7 +282,7 @@ class StoreReader:
         while True:
             settings = self._settings.load()
             self._visibility.update()  # after the settings: what they say is gone is forgotten here
-            incarnations = Incarnations(settings.deleted_topics, settings.deleting_topic)
+            incarnations = settings.incarnations
             queues = [
                 queue
                 for queue in self._queues.on_disk(topics)

@@ -31,13 +31,14 @@ from pipeline.jobs.work import (
 from storage.checks.checkpoint import checkpoint
 from storage.checks.index import IndexFileCheck, index_file_checks, missing_index_files
 from storage.checks.log import log_files, log_records, log_tail
-from storage.checks.queues import RangeCheck, check_range, queue_files, queue_findings
+from storage.checks.queues import queue_files, queue_findings
 from storage.checks.store import CheckedStore, WalkedLog, live_topics
 from storage.findings import Finding
 from storage.view.in_use import is_in_use
 from storage.view.live_topics import LiveTopics
 from storage.view.log.commit_log import EVERYTHING
 from storage.view.pieces import LogPiece
+from storage.view.queues.comparison import RangeCheck, check_range
 from storage.view.store_plan import StorePlan
 from storage.view.store_view import StoreView
 from storage.view.table_damage import damaged_tables
@@ -88,9 +89,10 @@ class _Store(NamedTuple):
             log=self.view.log,
             sizes=self.view.sizes,
             walked=WalkedLog(
-                bounds.min_offset, end_offset, bounds.end_offset, check.last_timestamp_ms,
-                check.record_count, tuple(sorted(damage, key=lambda each: each.begin_offset)),
+                bounds.min_offset, end_offset, bounds.end_offset,
+                tuple(sorted(damage, key=lambda each: each.begin_offset)),
             ),
+            check=check,
             topics=self.topics,
             abort_found=self.abort_found,
             settled_offset=self.settled_offset,
@@ -245,7 +247,7 @@ def _findings(
     yield from checkpoint(checked)
     yield from damaged_tables(checked.filesystem, checked.paths)
     yield from queue_files(checked)
-    yield from queue_findings(checked, check)
+    yield from queue_findings(checked)
     if of_index is not None:
         yield from of_index
         yield from missing_index_files(checked, store.index_files)

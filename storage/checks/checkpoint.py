@@ -34,7 +34,7 @@ def checkpoint(store: CheckedStore) -> Iterator[Finding]:
         )  # fmt: skip
     fields = BrokerFields.decode(page)
     times = (fields.physic_timestamp_ms, fields.logics_timestamp_ms, fields.index_timestamp_ms)
-    newest_ms = store.walked.last_timestamp_ms
+    newest_ms = store.check.last_timestamp_ms
     if any(time < 0 or time > newest_ms + DAY_MS // 2 for time in times):
         yield Finding(
             severity=WARNING, kind=kinds.CHECKPOINT, file="checkpoint",

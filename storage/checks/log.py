@@ -100,7 +100,7 @@ def log_records(store: CheckedStore) -> Iterator[Finding]:
     yield Finding(
         severity=NOTE, kind=kinds.STATE, file="commitlog",
         message=(
-            f"{log.record_count} intact records in"
+            f"{store.check.record_count} intact records in"
             f" [{log.min_offset}, {log.end_offset})"
         ),
     )  # fmt: skip

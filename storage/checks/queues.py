@@ -1,14 +1,13 @@
 """Consume queues: their units compared with the records of a range of the log, and messages that are not served.
 
-``check_range`` looks at a range, and ranges are added up in the order of the log; ``queue_findings`` then
-names what is wrong of each queue.
+``storage.view.queues.comparison`` compares ranges, which are added up in the order of the log;
+``queue_findings`` then names what is wrong of each queue.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -19,26 +18,19 @@ from storage.files.mapped_file_queue import list_files
 from storage.findings import DAMAGE, NOTE, WARNING, Finding
 from storage.format.consume_entry import PREFILL_SIZE, SCHEDULE_TOPIC, UNIT_SIZE
 from storage.format.names import HALF_REMOVAL_TOPIC, HALF_TOPIC, TIMER_TOPIC, file_name
-from storage.kernels.columns import STORE_TIMESTAMP
 from storage.view.log.parts import record_runs
-from storage.view.log.walk import RANGE_ROWS_MAX, DamagedRange, RecordRun
 from storage.view.queues.comparison import (
-    Longs,
-    ReadUnits,
     UnitRange,
     differences,
-    live_units,
-    wrong_units,
 )
 from storage.view.queues.queue_files import UNITS_MAX
 from storage.view.queues.queue_order import QueueOrder
 from storage.view.queues.rebuilt_units import Extent, RebuiltUnits
-from storage.view.queues.runs import QueueRun, runs_of
-from storage.view.queues.units import UnitBuilder, Units
+from storage.view.queues.runs import QueueRun
+from storage.view.queues.units import Units
 
 if TYPE_CHECKING:
     from storage.checks.store import CheckedStore
-    from storage.view.live_topics import LiveTopics
     from storage.view.queues.record_queues import QueueKey
 
 NO_RECORD: Final = "no record of it is there"
@@ -48,79 +40,6 @@ _RECORD_KINDS: Final = {  # of queues that no consumer reads
     TIMER_TOPIC: kinds.DELAYED_RECORD,
     SCHEDULE_TOPIC: kinds.DELAYED_RECORD,
 }
-
-
-@dataclass(slots=True)
-class RangeCheck:
-    """What a walk of a range of the log met, and which units are not as its records say."""
-
-    record_count: int = 0
-    last_timestamp_ms: int = 0
-    damage: list[DamagedRange] = field(default_factory=list)
-    runs: dict[QueueKey, list[QueueRun]] = field(default_factory=dict)
-    wrong: dict[QueueKey, list[UnitRange]] = field(default_factory=dict)
-
-    def add(self, following: RangeCheck) -> None:
-        """Add what was met in the range after this one."""
-        self.record_count += following.record_count
-        self.last_timestamp_ms = following.last_timestamp_ms or self.last_timestamp_ms
-        self.damage += following.damage
-        for key, runs in following.runs.items():
-            self._add_runs(key, runs)
-        for key, wrong in following.wrong.items():
-            self.wrong.setdefault(key, []).extend(wrong)
-
-    def _add_runs(self, key: QueueKey, following: Iterable[QueueRun]) -> None:
-        """Add runs of a queue, with those made one that go on from each other."""
-        runs = self.runs.setdefault(key, [])
-        for run in following:
-            if runs and runs[-1].end == run.begin:
-                last = runs.pop()
-                run = last._replace(end=run.end, last_commit_offset=run.last_commit_offset)
-            runs.append(run)
-
-    def take(
-        self,
-        records: RecordRun,
-        builder: UnitBuilder,
-        held: Callable[[QueueKey], ReadUnits],
-        topics: LiveTopics,
-        end_offset: int,
-    ) -> None:
-        """Compare the units of a run of records, as far as they are below a commit offset."""
-        for key, units, queue_offsets in self.units_of(records, builder, topics, end_offset):
-            found = list(wrong_units(held(key), units, queue_offsets))
-            if found:
-                self.wrong.setdefault(key, []).extend(found)
-
-    def units_of(
-        self, records: RecordRun, builder: UnitBuilder, topics: LiveTopics, end_offset: int
-    ) -> Iterator[tuple[QueueKey, Units, Longs]]:
-        """Note a run of records, and yield what ``live_units`` does of those below a commit offset."""
-        self.record_count += len(records.rows)
-        self.last_timestamp_ms = int(records.rows[-1, STORE_TIMESTAMP])
-        for key, units, queue_offsets in live_units(builder, records, topics):
-            count = int(np.searchsorted(units["offset"].astype(np.int64), end_offset))
-            if count:
-                units, queue_offsets = units[:count], queue_offsets[:count]
-                self._add_runs(key, runs_of(key, units, queue_offsets))
-                yield key, units, queue_offsets
-
-
-def check_range(
-    steps: Iterable[RecordRun | DamagedRange],
-    held: Callable[[QueueKey], ReadUnits],
-    topics: LiveTopics,
-    end_offset: int,
-) -> RangeCheck:
-    """Compare the records of a walk with the units that queues hold; those from ``end_offset`` on are counted only."""
-    check, builder = RangeCheck(), UnitBuilder(RANGE_ROWS_MAX)
-    for step in steps:
-        if isinstance(step, DamagedRange):
-            check.damage.append(step)
-        else:
-            check.take(step, builder, held, topics, end_offset)
-    return check
 
 
 class _WrongRange(NamedTuple):
@@ -268,13 +187,13 @@ def queue_files(store: CheckedStore) -> Iterator[Finding]:
                 )  # fmt: skip
 
 
-def queue_findings(store: CheckedStore, check: RangeCheck) -> Iterator[Finding]:
+def queue_findings(store: CheckedStore) -> Iterator[Finding]:
     """Yield the units that differ from what the log says, and the messages that cannot be served.
 
     Units of records that the checkpoint says are in the queues, or that a running writer serves, are damage;
     the next start writes the others without being asked.
     """
-    promised = store.settled_offset
+    check, promised = store.check, store.settled_offset
     if store.is_settled:
         promised = store.durable.dispatched_offset
     on_disk = (each[:2] for each in store.view.queue_directories())

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from storage.view.layout import StorePaths
     from storage.view.log.parts import RecordSource
     from storage.view.log.walk import DamagedRange
+    from storage.view.queues.comparison import RangeCheck
     from storage.view.queues.record_queues import QueueKey
     from storage.view.store_view import StoreView
 
 
 @dataclass(frozen=True, slots=True)
 class WalkedLog:
-    """What a walk of the whole log has met.
+    """Where a walk of the whole log has begun and ended, and what is damaged of it.
 
     ``end_offset`` is after the lost end, if there is one: that is then the last of ``damage``.
     """
@@ -30,14 +31,12 @@ class WalkedLog:
     min_offset: int
     end_offset: int
     records_end: int
-    last_timestamp_ms: int
-    record_count: int
     damage: tuple[DamagedRange, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedStore:
-    """A store that is checked. ``log`` is where its records are looked up.
+    """A store that is checked. ``log`` is where its records are looked up, ``check`` what was met in it.
 
     Nothing below ``settled_offset`` changes meanwhile; it is EVERYTHING where nobody has the store open.
     """
@@ -46,6 +45,7 @@ class CheckedStore:
     log: RecordSource
     sizes: FileSizes
     walked: WalkedLog
+    check: RangeCheck
     topics: LiveTopics
     abort_found: bool
     settled_offset: int = EVERYTHING

@@ -6,9 +6,8 @@ that is running is looked at up to where it was when the check began.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from storage import findings as kinds
 from storage.checks.checkpoint import checkpoint
 from storage.checks.index import index_behind, index_file_checks, missing_index_files
 from storage.checks.log import log_files, log_records, log_tail
-from storage.checks.queues import check_range, queue_files, queue_findings
+from storage.checks.queues import queue_files, queue_findings
 from storage.files.filesystem import OsFileSystem
 from storage.files.mapped_file_queue import list_files
 from storage.findings import DAMAGE, NOTE, OK, Finding, Line
@@ -25,17 +24,13 @@ from storage.offline.checks.pending import log_holds, pending_files
 from storage.offline.checks.staged import staged_commits
 from storage.offline.checks.tables import table_findings
 from storage.offline.kept_aside import known_losses
-from storage.offline.opened import open_offline, settled_offset_of
+from storage.offline.opened import Advance, open_offline, settled_offset_of
 from storage.view.layout import LOG_DIRECTORY
 from storage.view.log.commit_log import EVERYTHING
-from storage.view.log.parts import record_runs
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
     from storage.offline.opened import OfflineStore
-    from storage.view.log.walk import RecordRun
-
-Advance = Callable[[int], None]
 
 
 def doctor(
@@ -100,7 +95,7 @@ def _examine(
     advance: Advance,
     is_locked: bool,
 ) -> Iterator[Finding]:
-    with open_offline(directory, spec, settled_offset=settled_offset) as store:
+    with open_offline(directory, spec, settled_offset=settled_offset, advance=advance) as store:
         if store.abort_found:
             yield Finding(
                 severity=NOTE, kind=kinds.STATE, file="abort",
@@ -112,24 +107,12 @@ def _examine(
         yield from log_tail(store)
         yield from checkpoint(store)
         yield from queue_files(store)
-        yield from _queues(store, advance)
+        yield from queue_findings(store)
         yield from _index(store)
         yield from lease_journal(disk, store.paths, is_locked=is_locked)
         yield from pending_files(disk, store.paths)
         yield from log_holds(store)
         yield from staged_commits(disk, store.paths)
-
-
-def _queues(store: OfflineStore, advance: Advance) -> Iterator[Finding]:
-    held = cache(lambda key: store.queue(key).units)
-
-    def steps() -> Iterator[RecordRun]:
-        for records in record_runs(store.log, store.walked.min_offset, store.compared_end):
-            yield records
-            advance(records.end_offset - records.begin_offset)
-
-    check = check_range(steps(), held, store.topics, store.compared_end)
-    yield from queue_findings(store, check)
 
 
 def _index(store: OfflineStore) -> Iterator[Finding]:

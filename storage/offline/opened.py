@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,6 @@ from storage.errors import NotAStore
 from storage.files.filesystem import OsFileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.format.consume_entry import UNIT_SIZE
-from storage.kernels.columns import STORE_TIMESTAMP
 from storage.queues.batch_queues import batch_topics
 from storage.reader import StoreReader
 from storage.tables.topic_table import TopicTable
@@ -26,9 +26,12 @@ from storage.view.index.shape import find_index_shape
 from storage.view.layout import check_is_store, queues_on_disk
 from storage.view.log.commit_log import EVERYTHING
 from storage.view.log.lost_end import find_lost_end
-from storage.view.log.walk import DamagedRange, End, RecordRun, walk_log
+from storage.view.log.walk import ROWS_MAX, DamagedRange, End, RecordRun, walk_log
+from storage.view.queues.comparison import RangeCheck
+from storage.view.queues.units import UnitBuilder
 from storage.view.store_view import StoreView
 
+Advance = Callable[[int], None]
 QUEUE_SIZE: Final = "consume_queue_file_size"
 SPEC_FIELDS: Final = {
     "mappedFileSizeCommitLog": "commit_log_file_size",
@@ -66,8 +69,12 @@ def open_offline(
     spec: dict[str, Any] | Path | None = None,
     *,
     settled_offset: int = EVERYTHING,
+    advance: Advance | None = None,
 ) -> Iterator[OfflineStore]:
     """Walk the log of a directory and open it for reading; nothing is written.
+
+    With ``advance``, which is called with the bytes walked, the walk compares the queues with the log up to
+    ``settled_offset``.
 
     ``spec`` is a broker's configuration, or a file of it, under ``"store"``: needed only where the
     index files do not tell how many slots they have. Raises NotAStore.
@@ -90,10 +97,19 @@ def open_offline(
     )
     if queues and not files.entries:
         raise NotAStore(f"{paths.consume_queue} holds queues but {paths.commit_log} holds no log")
-    walked = _walk(view, files)
     topics = live_topics(view)
     unqueued = batch_topics(filesystem, paths, TopicTable(filesystem, paths.config, paths.journal))
     deleted = {**topics.deleted, **dict.fromkeys(unqueued, files.end_offset)}
+    topics = replace(topics, deleted=deleted)
+    check, builder = RangeCheck(), UnitBuilder(ROWS_MAX)
+    held = cache(lambda key: view.queue(*key).units)
+
+    def take(records: RecordRun) -> None:
+        if advance is not None:
+            check.take(records, builder, held, topics, settled_offset)
+            advance(records.end_offset - records.begin_offset)
+
+    walked = _walk(view, files, take)
     with StoreReader.open(
         root, config, filesystem=filesystem, bounds=(walked.min_offset, walked.end_offset)
     ) as reader:
@@ -102,10 +118,11 @@ def open_offline(
             log=reader.log,
             sizes=FileSizes(config.commit_log_file_size, config.consume_queue_file_size, *shape),
             walked=walked,
-            topics=replace(topics, deleted=deleted),
+            topics=topics,
             abort_found=abort_found,
             settled_offset=settled_offset,
             reader=reader,
+            check=check,
         )
 
 
@@ -125,22 +142,24 @@ def spec_config(directory: Path, spec: dict[str, Any] | Path | None) -> StoreCon
     return replace(StoreConfig(), **given)  # type: ignore[arg-type]
 
 
-def _walk(view: StoreView, files: ReadOnlyMappedFileQueue) -> WalkedLog:
+def _walk(
+    view: StoreView,
+    files: ReadOnlyMappedFileQueue,
+    take: Callable[[RecordRun], None],
+) -> WalkedLog:
     """Walk all of the log; its end is where the next start finds it."""
     durable, words = view.checkpoint.durable, view.checkpoint.live_words
     confirmed = None if words is None else words["confirm_offset"]
     # From there on a sector that was never written ends the log.
     is_cut = durable.synced_only and not durable.clean and confirmed is None
     damage: list[DamagedRange] = []
-    record_count = last_timestamp_ms = 0
     begin_offset = end_offset = records_end = files.first_offset
     for step in walk_log(
         files, begin_offset, files.end_offset, search_limit_offset=files.end_offset,
         promised_offset=durable.flushed_offset if is_cut else None,
     ):  # fmt: skip
         if isinstance(step, RecordRun):
-            record_count += len(step.rows)
-            last_timestamp_ms = int(step.rows[-1, STORE_TIMESTAMP])
+            take(step)
         elif isinstance(step, DamagedRange):
             damage.append(step)
         elif isinstance(step, End):
@@ -155,6 +174,4 @@ def _walk(view: StoreView, files: ReadOnlyMappedFileQueue) -> WalkedLog:
             if lost is not None:
                 damage.append(lost)
                 records_end, end_offset = lost.begin_offset, lost.end_offset
-    return WalkedLog(
-        begin_offset, end_offset, records_end, last_timestamp_ms, record_count, tuple(damage)
-    )
+    return WalkedLog(begin_offset, end_offset, records_end, tuple(damage))

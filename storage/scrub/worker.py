@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from storage import findings as kinds
-from storage.checks.queues import RangeCheck
 from storage.errors import StoreError
 from storage.files.libc import read_only_when_idle
 from storage.findings import DAMAGE, Finding
@@ -24,7 +23,7 @@ from storage.scrub.log_windows import LogWindows
 from storage.view.live_topics import LiveTopics
 from storage.view.log.files import ListedLog
 from storage.view.log.walk import RANGE_ROWS_MAX, DamagedRange, RecordRun
-from storage.view.queues.comparison import ReadUnits, UnitRange
+from storage.view.queues.comparison import RangeCheck, ReadUnits, UnitRange
 from storage.view.queues.queue_files import QueueFiles
 from storage.view.queues.units import UnitBuilder
 from storage.view.settings import load_settings

@@ -29,6 +29,7 @@ from storage.tables.checked_json import (
     file_problem,
 )
 from storage.tables.consumer_offsets import OffsetBeyond, ProgressOrders
+from storage.view.incarnations import Incarnations
 from storage.view.layout import StorePaths
 
 if TYPE_CHECKING:
@@ -61,6 +62,11 @@ class StoreSettings:
     deleted_topics: Mapping[str, int] = field(default_factory=dict)
     deleting_topic: str = ""
     lost_offsets: tuple[OffsetBeyond, ...] = ()
+
+    @property
+    def incarnations(self) -> Incarnations:
+        """Which topic of each name is meant."""
+        return Incarnations(self.deleted_topics, self.deleting_topic)
 
 
 def load_settings(filesystem: ReadFileSystem, paths: StorePaths) -> StoreSettings:

@@ -101,9 +101,7 @@ class StoreView:
     def incarnations(self) -> Incarnations | None:
         """Read which topics have been deleted by now; None if no writer of ours notes that."""
         settings = load_settings(self.filesystem, self.paths)
-        if not settings.present:
-            return None
-        return Incarnations(settings.deleted_topics, settings.deleting_topic)
+        return settings.incarnations if settings.present else None
 
     @cached_property
     def checkpoint(self) -> CheckpointPage:

@@ -27,12 +27,12 @@ from pipeline.jobs.rebuild.queues import (
     plan_queues,
 )
 from pipeline.jobs.work import in_tasks, lost_files, run_each, run_tasks, walk_piece
-from storage.checks.queues import RangeCheck
 from storage.view.index.index_file import IndexShape
 from storage.view.live_topics import LiveTopics
 from storage.view.log.commit_log import EVERYTHING
 from storage.view.log.walk import RANGE_ROWS_MAX, DamagedRange
 from storage.view.pieces import LogPiece
+from storage.view.queues.comparison import RangeCheck
 from storage.view.queues.queue_order import joined_damage
 from storage.view.queues.units import UnitBuilder
 from storage.view.store_plan import StorePlan

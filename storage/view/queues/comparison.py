@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from storage.format.names import OFFSET_LIMIT
+from storage.kernels.columns import STORE_TIMESTAMP
 from storage.view.live_topics import LiveTopics
-from storage.view.log.walk import RecordRun
+from storage.view.log.walk import RANGE_ROWS_MAX, DamagedRange, RecordRun
 from storage.view.queues.record_queues import QueueKey
-from storage.view.queues.runs import consecutive
+from storage.view.queues.runs import QueueRun, consecutive, runs_of
 from storage.view.queues.units import UNIT_DTYPE, UnitBuilder, Units, as_units, same_units
 
 Longs = npt.NDArray[np.int64]
@@ -83,3 +85,76 @@ def differences(queue_offset: int, held: Units, wanted: Units) -> Iterator[UnitR
                 queue_offset + begin, queue_offset + end, bool(missing[first]),
                 int(wanted["offset"][begin]),
             )  # fmt: skip
+
+
+@dataclass(slots=True)
+class RangeCheck:
+    """What a walk of a range of the log met, and which units are not as its records say."""
+
+    record_count: int = 0
+    last_timestamp_ms: int = 0
+    damage: list[DamagedRange] = field(default_factory=list)
+    runs: dict[QueueKey, list[QueueRun]] = field(default_factory=dict)
+    wrong: dict[QueueKey, list[UnitRange]] = field(default_factory=dict)
+
+    def add(self, following: RangeCheck) -> None:
+        """Add what was met in the range after this one."""
+        self.record_count += following.record_count
+        self.last_timestamp_ms = following.last_timestamp_ms or self.last_timestamp_ms
+        self.damage += following.damage
+        for key, runs in following.runs.items():
+            self._add_runs(key, runs)
+        for key, wrong in following.wrong.items():
+            self.wrong.setdefault(key, []).extend(wrong)
+
+    def _add_runs(self, key: QueueKey, following: Iterable[QueueRun]) -> None:
+        """Add runs of a queue, with those made one that go on from each other."""
+        runs = self.runs.setdefault(key, [])
+        for run in following:
+            if runs and runs[-1].end == run.begin:
+                last = runs.pop()
+                run = last._replace(end=run.end, last_commit_offset=run.last_commit_offset)
+            runs.append(run)
+
+    def take(
+        self,
+        records: RecordRun,
+        builder: UnitBuilder,
+        held: Callable[[QueueKey], ReadUnits],
+        topics: LiveTopics,
+        end_offset: int,
+    ) -> None:
+        """Compare the units of a run of records, as far as they are below a commit offset."""
+        for key, units, queue_offsets in self.units_of(records, builder, topics, end_offset):
+            found = list(wrong_units(held(key), units, queue_offsets))
+            if found:
+                self.wrong.setdefault(key, []).extend(found)
+
+    def units_of(
+        self, records: RecordRun, builder: UnitBuilder, topics: LiveTopics, end_offset: int
+    ) -> Iterator[tuple[QueueKey, Units, Longs]]:
+        """Note a run of records, and yield what ``live_units`` does of those below a commit offset."""
+        self.record_count += len(records.rows)
+        self.last_timestamp_ms = int(records.rows[-1, STORE_TIMESTAMP])
+        for key, units, queue_offsets in live_units(builder, records, topics):
+            count = int(np.searchsorted(units["offset"].astype(np.int64), end_offset))
+            if count:
+                units, queue_offsets = units[:count], queue_offsets[:count]
+                self._add_runs(key, runs_of(key, units, queue_offsets))
+                yield key, units, queue_offsets
+
+
+def check_range(
+    steps: Iterable[RecordRun | DamagedRange],
+    held: Callable[[QueueKey], ReadUnits],
+    topics: LiveTopics,
+    end_offset: int,
+) -> RangeCheck:
+    """Compare the records of a walk with the units that queues hold; those from ``end_offset`` on are counted only."""
+    check, builder = RangeCheck(), UnitBuilder(RANGE_ROWS_MAX)
+    for step in steps:
+        if isinstance(step, DamagedRange):
+            check.damage.append(step)
+        else:
+            check.take(step, builder, held, topics, end_offset)
+    return check
