@@ -1,7 +1,8 @@
 """The writer's real process on a disk that fails on command: run as a script, by its tests.
 
 ``BAD_DISK`` names a directory. While it holds a file ``sync``, every sync of a commit log file fails
-as a device's would; while it holds ``space``, no file can be allocated.
+as a device's would; while it holds ``space``, no file can be allocated, and while it holds ``files``,
+none can be created.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def install() -> None:
     def failing_create(
         filesystem: Any, path: Path, size: int, *, allocate: bool, **options: Any
     ) -> Any:
-        if allocate and (SWITCHES / "space").exists():
+        if (SWITCHES / "files").exists() or (allocate and (SWITCHES / "space").exists()):
             raise StoreFull(f"{path}: {os.strerror(errno.ENOSPC)}")
         return create(filesystem, path, size, allocate=allocate, **options)
 
