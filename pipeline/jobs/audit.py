@@ -35,7 +35,7 @@ from storage.checks.queues import queue_files, queue_findings
 from storage.checks.store import CheckedStore, WalkedLog, live_topics
 from storage.findings import Finding
 from storage.view.in_use import is_in_use
-from storage.view.live_topics import LiveTopics
+from storage.view.incarnations import Incarnations
 from storage.view.log.commit_log import EVERYTHING
 from storage.view.pieces import LogPiece
 from storage.view.queues.comparison import RangeCheck, check_range
@@ -72,7 +72,7 @@ class _Store(NamedTuple):
 
     view: StoreView
     plan: StorePlan
-    topics: LiveTopics
+    topics: Incarnations
     abort_found: bool
     settled_offset: int
     index_files: list[IndexFileCheck]
@@ -103,7 +103,7 @@ class _Audited(NamedTuple):
     """What tasks know of a store."""
 
     view: StoreView
-    topics: LiveTopics
+    topics: Incarnations
     end_offset: int
 
 

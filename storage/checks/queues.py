@@ -26,7 +26,7 @@ from storage.view.queues.comparison import (
 from storage.view.queues.queue_files import UNITS_MAX
 from storage.view.queues.queue_order import QueueOrder
 from storage.view.queues.rebuilt_units import Extent, RebuiltUnits
-from storage.view.queues.runs import QueueRun
+from storage.view.queues.record_queues import QueueRun
 from storage.view.queues.units import Units
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class _ComparedQueue:
         extent = Extent(
             begin, max(queue.end, self._end), store.walked.min_offset, store.compared_end
         )
-        since = max(store.topics.since(key[0]), order.since)
+        since = max(store.topics.of(key[0]), order.since)
         self._rebuilt = RebuiltUnits(store.log, *key, queue, lambda: extent, since=lambda: since)
 
     def ranges(self, found: list[UnitRange]) -> Iterator[_WrongRange]:

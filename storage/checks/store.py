@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from storage.view.live_topics import LiveTopics, topics_there_are
+from storage.view.incarnations import Incarnations, topics_there_are
 from storage.view.log.commit_log import EVERYTHING
 from storage.view.queues.queue_files import QueueFiles
 
@@ -46,7 +46,7 @@ class CheckedStore:
     sizes: FileSizes
     walked: WalkedLog
     check: RangeCheck
-    topics: LiveTopics
+    topics: Incarnations
     abort_found: bool
     settled_offset: int = EVERYTHING
 
@@ -85,9 +85,9 @@ class CheckedStore:
         return self.view.open_queue(*key, self.walked.min_offset, self.compared_end)
 
 
-def live_topics(view: StoreView) -> LiveTopics:
+def live_topics(view: StoreView) -> Incarnations:
     """Return whose records are to have units: those to which the next start would give some."""
     known = None
     if not view.filesystem.exists(view.paths.abort):
         known = topics_there_are((key[0] for key in view.queue_directories()), view.topic_names())
-    return LiveTopics(view.settings.deleted_topics, known)
+    return replace(view.settings.incarnations, known=known)

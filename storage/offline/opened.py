@@ -99,8 +99,8 @@ def open_offline(
         raise NotAStore(f"{paths.consume_queue} holds queues but {paths.commit_log} holds no log")
     topics = live_topics(view)
     unqueued = batch_topics(filesystem, paths, TopicTable(filesystem, paths.config, paths.journal))
-    deleted = {**topics.deleted, **dict.fromkeys(unqueued, files.end_offset)}
-    topics = replace(topics, deleted=deleted)
+    deleted = {**topics.deleted_topics, **dict.fromkeys(unqueued, files.end_offset)}
+    topics = replace(topics, deleted_topics=deleted)
     check, builder = RangeCheck(), UnitBuilder(ROWS_MAX)
     held = cache(lambda key: view.queue(*key).units)
 

@@ -19,12 +19,11 @@ from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.queues.consume_queue import ConsumeQueue
 from storage.queues.queue_table import QueueTable
 from storage.queues.rebuild import rebuild_units
-from storage.view.live_topics import LiveTopics
+from storage.view.incarnations import Incarnations
 from storage.view.log.walk import ROWS_MAX, DamagedRange, RecordRun
 from storage.view.queues.comparison import live_units
 from storage.view.queues.queue_order import QueueOrder
-from storage.view.queues.record_queues import QueueKey
-from storage.view.queues.runs import runs_of
+from storage.view.queues.record_queues import QueueKey, runs_of
 from storage.view.queues.units import UnitBuilder, Units, as_units, prefill_units, same_units
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class QueueRepair:
         *,
         begin_offset: int,
         complete: bool,
-        topics: LiveTopics,
+        topics: Incarnations,
     ) -> None:
         self.units_written = 0
         # Whether every record has stood where it says, and no unit has said anything else.
@@ -163,7 +162,7 @@ class QueueRepair:
             self.units_written += rebuild_units(
                 self._log, self._queues, queue.topic, queue.queue_id, begin, end,
                 commit_range=(self._log.start_offset, end_offset),
-                since=max(self._topics.since(queue.topic), order.since),
+                since=max(self._topics.of(queue.topic), order.since),
             )  # fmt: skip
 
     def _fill_front(self, queue: ConsumeQueue, next_offset: int) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.queues.consume_queue import ConsumeQueue
 from storage.queues.queue_files import OpenQueueFiles
-from storage.queues.unit_count import UnitCount
 from storage.view.layout import queues_of_topic, queues_on_disk
 from storage.view.log.commit_log import EVERYTHING
 
@@ -29,6 +28,27 @@ class ExpiredFiles(NamedTuple):
 
     queue: ConsumeQueue
     starts: list[int]
+
+
+class UnitCount(NamedTuple):
+    """How many units the files of all queues hold.
+
+    ``expired`` of them are in files that retention deletes, each with ``file_units``.
+    """
+
+    units: int
+    expired: int = 0
+    file_units: int = 1
+
+    def agrees(self, durable_count: int) -> bool:
+        """Return whether files hold what was durable: all of it, or all but some whole files being deleted.
+
+        Units leave the durable count some queues at a time, before their files go. So the files may hold more
+        than the count, by whole expired files; never less, and never more by anything else: a file
+        that lost its end or is missing makes them hold less.
+        """
+        more = self.units - durable_count
+        return 0 <= more <= self.expired and more % self.file_units == 0
 
 
 class QueueTable:

@@ -20,9 +20,8 @@ import numpy as np
 from storage.errors import NotAStore
 from storage.kernels.columns import STORE_TIMESTAMP
 from storage.queues.queue_repair import QueueRepair
-from storage.queues.queue_table import QueueTable
-from storage.queues.unit_count import UnitCount
-from storage.view.live_topics import LiveTopics, topics_there_are
+from storage.queues.queue_table import QueueTable, UnitCount
+from storage.view.incarnations import Incarnations, topics_there_are
 from storage.view.log.files import ListedLog
 from storage.view.log.lost_end import find_lost_end
 from storage.view.log.recovery_cases import DirectoryState, Start, decide_start
@@ -148,7 +147,7 @@ def recover(
         ListedLog(files.filesystem, files.directory),
         begin_offset=begin,
         complete=complete,
-        topics=LiveTopics(deleted_topics, known),
+        topics=Incarnations(deleted_topics, known=known),
     )
     stated_offset = max(published_offset, durable.flushed_offset) if durable.trusted else 0
     promised_offset = durable.flushed_offset if durable.synced_only and rebooted else None

@@ -20,7 +20,7 @@ from storage.files.libc import read_only_when_idle
 from storage.findings import DAMAGE, Finding
 from storage.format.names import file_name
 from storage.scrub.log_windows import LogWindows
-from storage.view.live_topics import LiveTopics
+from storage.view.incarnations import Incarnations
 from storage.view.log.files import ListedLog
 from storage.view.log.walk import RANGE_ROWS_MAX, DamagedRange, RecordRun
 from storage.view.queues.comparison import RangeCheck, ReadUnits, UnitRange
@@ -160,8 +160,8 @@ class ScrubWorker(Worker):
         log = ListedLog(self._filesystem, self._paths.commit_log)
         return log.record_time_ms(self._min_offset())
 
-    def _topics(self) -> LiveTopics:
-        return LiveTopics(load_settings(self._filesystem, self._paths).deleted_topics)
+    def _topics(self) -> Incarnations:
+        return load_settings(self._filesystem, self._paths).incarnations
 
     def _begin(self) -> bool:
         """Begin a pass if one is due."""

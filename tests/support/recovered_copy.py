@@ -47,7 +47,7 @@ def recovered_copy(directory: Path, into: Path, spec: dict[str, Any] | Path | No
         durable if durable.trusted else WriterSlot(),
         abort_found=abort_found,
         unflushed_bytes_max=StoreConfig().unflushed_bytes_max,
-        deleted_topics=topics.deleted,
+        deleted_topics=topics.deleted_topics,
         known_topics=known,
     )
     catch_up(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from storage.view.log.walk import DamagedRange
 from storage.view.queues.queue_order import QueueOrder, joined_damage
-from storage.view.queues.runs import QueueRun
+from storage.view.queues.record_queues import QueueRun
 from storage.view.queues.units import UNIT_DTYPE, Units
 
 KEY = ("t", 0)

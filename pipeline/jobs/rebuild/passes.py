@@ -27,8 +27,8 @@ from pipeline.jobs.rebuild.queues import (
     plan_queues,
 )
 from pipeline.jobs.work import in_tasks, lost_files, run_each, run_tasks, walk_piece
+from storage.view.incarnations import Incarnations
 from storage.view.index.index_file import IndexShape
-from storage.view.live_topics import LiveTopics
 from storage.view.log.commit_log import EVERYTHING
 from storage.view.log.walk import RANGE_ROWS_MAX, DamagedRange
 from storage.view.pieces import LogPiece
@@ -55,7 +55,7 @@ class StoreWork:
     index: Path | None
     file_size: int
     shape: IndexShape
-    topics: LiveTopics
+    topics: Incarnations
     pieces: list[LogPiece] = field(default_factory=list)
     check: RangeCheck = field(default_factory=RangeCheck)
     keys: list[KeyCount] = field(default_factory=list)

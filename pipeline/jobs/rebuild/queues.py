@@ -16,14 +16,13 @@ import numpy as np
 
 from storage.format.consume_entry import UNIT_SIZE
 from storage.stopped.files import remove_files, write_queue
-from storage.view.live_topics import LiveTopics
+from storage.view.incarnations import Incarnations
 from storage.view.log.walk import DamagedRange
 from storage.view.queues.comparison import Longs
 from storage.view.queues.queue_files import QueueFiles
 from storage.view.queues.queue_order import QUEUE_OFFSET_LIMIT, QueueOrder
 from storage.view.queues.rebuilt_units import Extent, RebuiltUnits
-from storage.view.queues.record_queues import QueueKey
-from storage.view.queues.runs import QueueRun, consecutive
+from storage.view.queues.record_queues import QueueKey, QueueRun, consecutive
 from storage.view.queues.unit_search import end_of_units
 from storage.view.queues.units import UNIT_DTYPE, Units, as_units, prefill_units
 from storage.view.store_view import StoreView
@@ -56,7 +55,7 @@ class QueueOutput:
     store: StoreView
     directory: Path | None
     file_size: int
-    topics: LiveTopics
+    topics: Incarnations
     commit_range: tuple[int, int]
     with_keys: bool
 
@@ -91,7 +90,7 @@ class QueueOutput:
         self.write(key, begin, held)
         files = QueueFiles.whole(self.store.filesystem, self.directory_of(key))
         extent = Extent(plan.begin, plan.end, *self.commit_range)
-        since = max(self.topics.since(key[0]), plan.since)
+        since = max(self.topics.of(key[0]), plan.since)
         rebuilt = RebuiltUnits(self.store.log, *key, files, lambda: extent, since=lambda: since)
         run = rebuilt.rebuild(begin, end)
         made = run.units[begin - run.begin : end - run.begin]

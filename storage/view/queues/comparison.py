@@ -11,10 +11,9 @@ import numpy.typing as npt
 
 from storage.format.names import OFFSET_LIMIT
 from storage.kernels.columns import STORE_TIMESTAMP
-from storage.view.live_topics import LiveTopics
+from storage.view.incarnations import Incarnations
 from storage.view.log.walk import RANGE_ROWS_MAX, DamagedRange, RecordRun
-from storage.view.queues.record_queues import QueueKey
-from storage.view.queues.runs import QueueRun, consecutive, runs_of
+from storage.view.queues.record_queues import QueueKey, QueueRun, consecutive, runs_of
 from storage.view.queues.units import UNIT_DTYPE, UnitBuilder, Units, as_units, same_units
 
 Longs = npt.NDArray[np.int64]
@@ -37,7 +36,7 @@ class UnitRange(NamedTuple):
 def live_units(
     builder: UnitBuilder,
     records: RecordRun,
-    topics: LiveTopics,
+    topics: Incarnations,
     forgotten: set[str] | None = None,
 ) -> Iterator[tuple[QueueKey, Units, Longs]]:
     """Yield the units of the records of a run that count, by queue, with the queue offsets they say.
@@ -48,7 +47,7 @@ def live_units(
     for topic, queue_id, units, queue_offsets in builder.build(
         records.data, records.rows, len(records.rows), records.data_offset
     ):
-        alive, since = as_units(units), topics.since(topic)
+        alive, since = as_units(units), topics.of(topic)
         if topics.is_forgotten(topic) and forgotten is not None:
             forgotten.add(topic)
         if not topics.has_queue(topic, queue_id):
@@ -121,7 +120,7 @@ class RangeCheck:
         records: RecordRun,
         builder: UnitBuilder,
         held: Callable[[QueueKey], ReadUnits],
-        topics: LiveTopics,
+        topics: Incarnations,
         end_offset: int,
     ) -> None:
         """Compare the units of a run of records, as far as they are below a commit offset."""
@@ -131,7 +130,7 @@ class RangeCheck:
                 self.wrong.setdefault(key, []).extend(found)
 
     def units_of(
-        self, records: RecordRun, builder: UnitBuilder, topics: LiveTopics, end_offset: int
+        self, records: RecordRun, builder: UnitBuilder, topics: Incarnations, end_offset: int
     ) -> Iterator[tuple[QueueKey, Units, Longs]]:
         """Note a run of records, and yield what ``live_units`` does of those below a commit offset."""
         self.record_count += len(records.rows)
@@ -147,7 +146,7 @@ class RangeCheck:
 def check_range(
     steps: Iterable[RecordRun | DamagedRange],
     held: Callable[[QueueKey], ReadUnits],
-    topics: LiveTopics,
+    topics: Incarnations,
     end_offset: int,
 ) -> RangeCheck:
     """Compare the records of a walk with the units that queues hold; those from ``end_offset`` on are counted only."""

@@ -23,7 +23,7 @@ import numpy as np
 from storage.format.record_layout import RECORD_SIZE_MIN
 from storage.view.log.walk import DamagedRange
 from storage.view.queues.queue_files import UNITS_MAX
-from storage.view.queues.runs import QueueRun
+from storage.view.queues.record_queues import QueueRun
 from storage.view.queues.units import Units
 
 QUEUE_OFFSET_LIMIT: Final = 1 << 58  # times the size of a unit, it is still a position

@@ -33,8 +33,7 @@ from storage.log.acknowledgement import APPENDED, COMMITTED, FLUSHED, AckPolicy
 from storage.queues.consume_queue import ConsumeQueue
 from storage.queues.queue_files import OpenQueueFiles
 from storage.queues.queue_repair import QueueRepair
-from storage.queues.queue_table import QueueTable
-from storage.queues.unit_count import UnitCount
+from storage.queues.queue_table import QueueTable, UnitCount
 from storage.recovery import recover
 from storage.staged import open_commit, staged_commits
 from storage.staged.open_commit import OpenCommit
