@@ -155,9 +155,9 @@ class _OpenChannels(ABC, Generic[ChannelT]):
         self._call_s_max = max(self._call_s_max, call_s)
 
     def renew(self, method: Method, failed_stub: Any) -> None:
-        """Open other channels with the next calls to a service if ``failed_stub`` is of one that there is.
+        """Move calls to a method's service to a new connection if ``failed_stub`` is of one that there is.
 
-        Calls under way go on. Nothing is done while as many as RETIRED_CHANNELS_MAX may have calls under way.
+        That one may be dead. Calls under way go on. Nothing is done while as many as RETIRED_CHANNELS_MAX may have calls under way.
         """
         now, service = self._clock.monotonic(), method.service
         with self._lock:

@@ -27,7 +27,6 @@ from penstock.requests import REQUEST_BYTES_MAX
 from penstock.retry import RetryPolicy
 from penstock.sequences import Sequences
 from penstock.tls import TLS
-from penstock.wire import Method
 from storage.clock import Clock, SystemClock
 
 T = TypeVar("T")
@@ -110,7 +109,7 @@ class AsyncConnection:
             return await self._run_plan(call, lane)
         timeout_s = self.timeout_s if call.timeout_s is None else call.timeout_s
         self.channels.allow(timeout_s + call.wait_ms / 1000)
-        stub = self.stub(call.method, lane)
+        stub = self.channels.stub(call.method, lane)
         with Attempts(
             call,
             self.retry,
@@ -127,8 +126,8 @@ class AsyncConnection:
                 except CALL_FAILED as error:
                     await self.channels.pause(attempts.after(failure_of(error)))
                     if attempts.is_silent:
-                        self.renew(call.method, stub)
-                        stub = self.stub(call.method, lane)
+                        self.channels.renew(call.method, stub)
+                        stub = self.channels.stub(call.method, lane)
                 except ValueError as error:
                     if self.channels.is_closed:  # by another thread, since the stub was there
                         raise ClientClosed("the client was closed") from error
@@ -166,14 +165,3 @@ class AsyncConnection:
     def error_of(self, call: Call[Any], error: grpc.RpcError) -> PenstockError:
         """Return the exception for a failed call."""
         return call.error_of(error, self.way_to(call.method.service))
-
-    def renew(self, method: Method, failed_stub: Any) -> None:
-        """Move calls to a method's service to a new connection: the one of ``failed_stub`` may be dead.
-
-        Does nothing if there is another one already.
-        """
-        self.channels.renew(method, failed_stub)
-
-    def stub(self, method: Method, lane: Lane = "calls") -> Any:
-        """Return grpc's callable for a method."""
-        return self.channels.stub(method, lane)

@@ -196,7 +196,7 @@ class TransactionChecker:
 
     def _follow(self) -> None:
         call = transactions.watch(self._topics)
-        stream = self._stream = self._client.stub(call.method)(call.request)
+        stream = self._stream = self._client.channels.stub(call.method)(call.request)
         if self._background.is_stopping:
             stream.cancel()
         try:

@@ -18,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+import grpc
+
 from penstock.addresses import Service
 from penstock.batch import NO_PROPERTIES, Keys, properties_block, record_template
 from penstock.calls.call import Attempts
@@ -47,6 +49,22 @@ RECORD_OVERHEAD_MAX: Final = 512  # bytes of a record that are neither body nor 
 UNHURRIED_BYTES: Final = 256 << 10  # without an answer: little enough to keep any writer waiting
 BACKLOG_MAX: Final = 1  # sealed batches that are not in flight
 DROPPED_MAX: Final = 16  # records at fault in one batch before the rest of it is given up too
+
+
+class _Abandoned:
+    """What an attempt fails with whose connection is left: another batch has had no answer over it."""
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.UNAVAILABLE
+
+    def details(self) -> str:
+        return "the connection was left, as it had brought no answer"
+
+    def trailing_metadata(self) -> None:
+        return None
+
+
+ABANDONED: Final = _Abandoned()
 
 
 class ProducerState:
@@ -250,7 +268,7 @@ class ProducerState:
     def failed(self, batch: ProducerBatch, error: RpcError, now: float) -> bool:
         """Take in what an attempt failed with: the batch is sent again, or has failed.
 
-        Return whether its next attempt should go over another connection.
+        Return whether its next attempt, and those of others on its connection, should go over another one.
         """
         if not self._has_landed(batch):
             return False

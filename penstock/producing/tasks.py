@@ -11,11 +11,11 @@ import grpc
 from penstock import wire
 from penstock.addresses import Service
 from penstock.batch import NO_PROPERTIES, Keys
-from penstock.channel import CALL_FAILED, AsyncHome, Lane, failure_of
+from penstock.channel import CALL_FAILED, AsyncHome, AsyncServiceChannels, failure_of
 from penstock.errors import ClientClosed, DeadlineExceeded, PenstockError
 from penstock.producing.batches import ProducerBatch
 from penstock.producing.options import ProducerOptions
-from penstock.producing.state import ProducerState, has_met_missing_queue
+from penstock.producing.state import ABANDONED, ProducerState, has_met_missing_queue
 from penstock.proxies import Way
 from penstock.queue_counts import QueueCounts
 from penstock.retry import RetryPolicy
@@ -29,9 +29,8 @@ class AsyncProducerConnection(Protocol):
     clock: Clock
     retry: RetryPolicy
     queue_counts: QueueCounts
+    channels: AsyncServiceChannels
 
-    def stub(self, method: wire.Method, lane: Lane) -> Any: ...
-    def renew(self, method: wire.Method, failed_stub: Any) -> None: ...
     async def queue_count(self, topic: str) -> int: ...
     def way_to(self, service: Service) -> Way: ...
 
@@ -95,6 +94,7 @@ class AsyncProducer:
         self._has_ended = False  # nothing is sent any more
         self._timer: asyncio.TimerHandle | None = None  # for the next batch that time makes due
         self._calls: set[asyncio.Task[None]] = set()
+        self._under_way: dict[Any, Any] = {}  # the stub of each of grpc's calls
 
     async def __aenter__(self) -> AsyncProducer:
         return self
@@ -219,11 +219,20 @@ class AsyncProducer:
         assert attempts is not None
         await self._announce(())  # there may be room now
         try:
-            stub = self._client.stub(wire.PRODUCE_BATCH, "iterators")
-            answer = await stub(attempts.request(), timeout=attempts.answer_s())
+            stub = self._client.channels.stub(wire.PRODUCE_BATCH, "iterators")
+            call = stub(attempts.request(), timeout=attempts.answer_s())
+            self._under_way[call] = stub
+            try:
+                answer = await call
+            finally:
+                del self._under_way[call]
         except CALL_FAILED as error:
-            if self._state.failed(batch, failure_of(error), clock.monotonic()):
-                self._client.renew(wire.PRODUCE_BATCH, stub)
+            failure = failure_of(error)  # raises where this task is cancelled
+            was_left = isinstance(error, asyncio.CancelledError)
+            if self._state.failed(batch, ABANDONED if was_left else failure, clock.monotonic()):
+                self._client.channels.renew(wire.PRODUCE_BATCH, stub)
+                for other in [each for each, its in self._under_way.items() if its is stub]:
+                    other.cancel()
             if has_met_missing_queue(batch):
                 self._client.queue_counts.forget(batch.queue.topic)
         except (ClientClosed, grpc.aio.UsageError) as error:

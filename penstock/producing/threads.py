@@ -17,11 +17,11 @@ import grpc
 from penstock import wire
 from penstock.addresses import Service
 from penstock.batch import NO_PROPERTIES, Keys
-from penstock.channel import Home, Lane
-from penstock.errors import ClientClosed, DeadlineExceeded, PenstockError
+from penstock.channel import Home, ServiceChannels
+from penstock.errors import ClientClosed, DeadlineExceeded, PenstockError, RpcError
 from penstock.producing.batches import ProducerBatch
 from penstock.producing.options import ProducerOptions
-from penstock.producing.state import ProducerState, has_met_missing_queue
+from penstock.producing.state import ABANDONED, ProducerState, has_met_missing_queue
 from penstock.proxies import Way
 from penstock.queue_counts import QueueCounts
 from penstock.retry import RetryPolicy
@@ -38,9 +38,8 @@ class ProducerConnection(Protocol):
     clock: Clock
     retry: RetryPolicy
     queue_counts: QueueCounts
+    channels: ServiceChannels
 
-    def stub(self, method: wire.Method, lane: Lane) -> Any: ...
-    def renew(self, method: wire.Method, failed_stub: Any) -> None: ...
     def queue_count(self, topic: str) -> int: ...
     def way_to(self, service: Service) -> Way: ...
 
@@ -95,7 +94,7 @@ class Producer:
         self._changed = threading.Condition(self._lock)  # for callers: an outcome, or room
         self._due = threading.Condition(self._lock)  # for the thread: when the next batch is due
         self._looks_at = 0.0  # when the thread looks by itself what is due
-        self._calls: set[Any] = set()
+        self._calls: dict[Any, Any] = {}  # the stub of each of grpc's calls under way
         self._is_closed = False  # by its user
         self._has_ended = False  # nothing is sent any more
         self._thread = threading.Thread(target=self._run, name="penstock-producer", daemon=True)
@@ -241,7 +240,7 @@ class Producer:
         if attempts is None:  # the producer has been closed
             return
         try:
-            stub = self._client.stub(wire.PRODUCE_BATCH, "iterators")
+            stub = self._client.channels.stub(wire.PRODUCE_BATCH, "iterators")
             call = stub.future(attempts.request(), timeout=attempts.answer_s())
         except ClientClosed as error:
             self._end(error)
@@ -253,24 +252,29 @@ class Producer:
                 self._changed.notify_all()
             return
         with self._lock:
-            self._calls.add(call)
+            self._calls[call] = stub
         call.add_done_callback(partial(self._answered, batch, stub))
 
     def _answered(self, batch: ProducerBatch, stub: Any, call: Any) -> None:
         """Take in what became of an attempt, and send what is due now."""
-        failure: grpc.RpcError | None = None
+        failure: RpcError | None = None
         try:
             answer = call.result()
-        except grpc.FutureCancelledError:  # by `_end`, which has decided what came of it
-            return
+        except (
+            grpc.FutureCancelledError
+        ):  # its connection was left; or by `_end`, and nothing is open
+            failure = ABANDONED
         except grpc.RpcError as error:
             failure = error
-        due, is_silent = [], False
+        due: list[ProducerBatch] = []
+        left: list[Any] = []
+        is_silent = False
         with self._lock:
-            self._calls.discard(call)
+            self._calls.pop(call, None)
             now = self._client.clock.monotonic()
             if failure is not None:
                 is_silent = self._state.failed(batch, failure, now)
+                left = [each for each, its in self._calls.items() if is_silent and its is stub]
                 if has_met_missing_queue(batch):
                     self._client.queue_counts.forget(batch.queue.topic)
             else:
@@ -280,6 +284,8 @@ class Producer:
             self._look(now)
             self._changed.notify_all()
         if is_silent:
-            self._client.renew(wire.PRODUCE_BATCH, stub)
+            self._client.channels.renew(wire.PRODUCE_BATCH, stub)
+        for other in left:
+            other.cancel()
         for following in due:
             self._send(following)

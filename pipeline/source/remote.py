@@ -189,7 +189,7 @@ class Endpoint:
                 tag=" || ".join(tags), follow=False,
             )  # fmt: skip
             client = self._connected
-            stream = client.stub(call.method)(call.request, timeout=STREAM_TIMEOUT_S)
+            stream = client.channels.stub(call.method)(call.request, timeout=STREAM_TIMEOUT_S)
             try:
                 for answer in stream:
                     pulled = _pulled(at, end, call.interpret(answer))

@@ -275,13 +275,13 @@ def test_a_client_closed_between_two_steps_of_a_call_says_so(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By another thread; grpc alone would raise a ValueError."""
-    found = client.stub
+    found = client.channels.stub
 
     def closed_meanwhile(method: Method, lane: Lane) -> Any:
         stub = found(method, lane)
         client.close()
         return stub
 
-    monkeypatch.setattr(client, "stub", closed_meanwhile)
+    monkeypatch.setattr(client.channels, "stub", closed_meanwhile)
     with pytest.raises(ClientClosed):
         client.groups()

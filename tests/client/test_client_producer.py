@@ -285,14 +285,14 @@ def test_an_attempt_that_cannot_be_made_fails_its_batch_alone(
     client: Client, faulty: FaultyPenstock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such as with a certificate that has expired: the next batch may find another one."""
-    stub = client.stub
+    stub = client.channels.stub
 
     def refuse(*_: object) -> None:
-        monkeypatch.setattr(client, "stub", stub)
+        monkeypatch.setattr(client.channels, "stub", stub)
         raise BadTlsFile("the certificate has expired")
 
     producer = client.producer(linger_ms=0)
-    monkeypatch.setattr(client, "stub", refuse)
+    monkeypatch.setattr(client.channels, "stub", refuse)
     with pytest.raises(ServiceFailed, match="expired"):
         producer.send("orders", b"a", queue_id=0).result(30)
     assert producer.send("orders", b"b", queue_id=0).result(30).queue_offset == 0

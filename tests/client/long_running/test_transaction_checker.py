@@ -31,7 +31,9 @@ async def test_a_checker_that_is_cancelled_with_its_event_loop_ends() -> None:
     async def check(_check: TransactionCheck) -> bool:
         return True
 
-    client: Any = SimpleNamespace(stub=lambda _method: lambda _request: SilentStream())
+    client: Any = SimpleNamespace(
+        channels=SimpleNamespace(stub=lambda _method: lambda _request: SilentStream())
+    )
     checker = AsyncTransactionChecker(cast("Any", client), ["orders"], check)
     await checker.__aenter__()
     await asyncio.sleep(0.01)

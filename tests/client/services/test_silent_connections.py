@@ -9,8 +9,10 @@ from slow_link import SlowLink
 from steps_to_try import cases_to_try
 from three_services import ThreeServices
 
-from penstock import Client, DeadlineExceeded, RecordBatch
+from penstock import AsyncClient, Client, DeadlineExceeded, RecordBatch
+from penstock.calls.call import Attempts
 
+PATIENCE_S = 60.0
 TIMEOUT_S = 6.0  # the first attempt has half of it
 
 
@@ -72,6 +74,38 @@ def test_what_has_no_answer_is_answered_over_another_connection_and_stored_once(
         send(far, link, topic, b"x")
         assert far.produce(topic, b"y", queue_id=0).repeated is False
     assert [body for body in bodies(client, topic) if body != b"connects"] == [b"x", b"y"]
+
+
+@pytest.fixture(name="lose")
+def _lose(link: SlowLink, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Have no answer come any more; the next attempt waits for a second, all others for very long."""
+
+    def lose() -> None:
+        silence(link)
+        waits_s = iter([1.0])
+        monkeypatch.setattr(Attempts, "answer_s", lambda _: next(waits_s, 10 * PATIENCE_S))
+
+    return lose
+
+
+def test_with_a_batch_that_has_no_answer_all_leave_its_connection(
+    topic: str, link: SlowLink, lose: Callable[[], None]
+) -> None:
+    with Client(writer=link.address) as far, far.producer(linger_ms=0) as producer:
+        producer.send(topic, b"connects", queue_id=0).result(PATIENCE_S)
+        lose()
+        handles = [producer.send(topic, b"x", queue_id=queue_id) for queue_id in range(4)]
+        assert all(handle.result(PATIENCE_S).repeated for handle in handles)
+
+
+async def test_with_a_batch_that_has_no_answer_all_leave_its_connection_in_asyncio(
+    topic: str, link: SlowLink, lose: Callable[[], None]
+) -> None:
+    async with AsyncClient(writer=link.address) as far, far.producer(linger_ms=0) as producer:
+        await (await producer.send(topic, b"connects", queue_id=0)).result(PATIENCE_S)
+        lose()
+        handles = [await producer.send(topic, b"x", queue_id=queue_id) for queue_id in range(4)]
+        assert all([(await handle.result(PATIENCE_S)).repeated for handle in handles])
 
 
 def test_a_call_that_is_not_known_by_the_writer_is_made_once(
