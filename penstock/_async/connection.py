@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 import grpc
 
@@ -19,6 +19,7 @@ from penstock.calls import status
 from penstock.calls.call import Attempts, Call, Plan
 from penstock.calls.topics import describe_topic
 from penstock.channel import CALL_FAILED, AsyncServiceChannels, Lane, failure_of
+from penstock.closing import AsyncClosing
 from penstock.credentials import given_credentials
 from penstock.errors import ClientClosed, PenstockError, Unavailable
 from penstock.proxies import Way, way_to
@@ -33,7 +34,7 @@ T = TypeVar("T")
 _READY_POLL_S: Final = 0.05
 
 
-class AsyncConnection:
+class AsyncConnection(AsyncClosing):
     """Settings, and channels to the three services, each opened when it is first needed."""
 
     def __init__(
@@ -61,12 +62,6 @@ class AsyncConnection:
         )
         self.sequences = Sequences(self.clock)
         self.queue_counts = QueueCounts(self.clock)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Close the connections; calls under way fail. Closing twice does nothing."""

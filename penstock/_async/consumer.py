@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import AsyncIterator
-from typing import Any, Self
+from typing import Any
 
 import grpc
 
 from penstock._async.connection import AsyncConnection
+from penstock.closing import AsyncClosing
 from penstock.consuming.consumption import Consumption, open_consumption
 from penstock.consuming.in_flight import Answered, AsyncInFlightCalls, open_when_awaited
 from penstock.consuming.key_query import KeyQuery
@@ -21,7 +22,7 @@ _log = logging.getLogger(__name__)
 _WAIT_MIN_S = 0.001
 
 
-class AsyncConsumer(AsyncIterator[Record]):
+class AsyncConsumer(AsyncIterator[Record], AsyncClosing):
     """Records of a topic's queues, one by one; made by `AsyncClient.consume`, used by one task.
 
     With a group and ``auto_commit`` the consumer commits the group's offsets while it iterates, and on
@@ -41,12 +42,6 @@ class AsyncConsumer(AsyncIterator[Record]):
         self._commit_at = self._monotonic() + options.commit_interval_ms / 1000
         self._closed = False
         open_when_awaited(self._opened)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     async def __anext__(self) -> Any:  # Record, of a consumer by ranges RecordRange
         if self._closed:

@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 from penstock._async.connection import AsyncConnection
 from penstock._async.lease_keeper import AsyncLeaseKeeper
 from penstock._async.receiver import AsyncReceiver
-from penstock.consuming.closing import AsyncClosing
+from penstock.closing import AsyncClosing
 from penstock.consuming.handlers import AsyncHandlers
 from penstock.consuming.options import SubscribeOptions
 from penstock.errors import DataLoss, InvalidArgument

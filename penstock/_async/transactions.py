@@ -12,6 +12,7 @@ from penstock.background import AsyncBackground
 from penstock.batch import NO_PROPERTIES, Keys, RecordBatch
 from penstock.calls import transactions
 from penstock.channel import CALL_FAILED, failure_of
+from penstock.closing import AsyncClosing
 from penstock.errors import (
     ClientClosed,
     PenstockError,
@@ -150,7 +151,7 @@ class AsyncTransaction:
             _log.warning("transaction %s is not rolled back: %s", self.transaction_id, error)
 
 
-class AsyncTransactionChecker:
+class AsyncTransactionChecker(AsyncClosing):
     """Answers checks about topics beside the caller's work, until it is closed; an async context manager."""
 
     def __init__(
@@ -168,9 +169,6 @@ class AsyncTransactionChecker:
     async def __aenter__(self) -> Self:
         self._background.start(self._run)
         return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Answer no more. Closing twice does nothing."""

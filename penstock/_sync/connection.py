@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 import grpc
 
@@ -20,6 +20,7 @@ from penstock.calls import status
 from penstock.calls.call import Attempts, Call, Plan
 from penstock.calls.topics import describe_topic
 from penstock.channel import CALL_FAILED, Lane, ServiceChannels, failure_of
+from penstock.closing import Closing
 from penstock.credentials import given_credentials
 from penstock.errors import ClientClosed, PenstockError, Unavailable
 from penstock.proxies import Way, way_to
@@ -34,7 +35,7 @@ T = TypeVar("T")
 _READY_POLL_S: Final = 0.05
 
 
-class Connection:
+class Connection(Closing):
     """Settings, and channels to the three services, each opened when it is first needed."""
 
     def __init__(
@@ -62,12 +63,6 @@ class Connection:
         )
         self.sequences = Sequences(self.clock)
         self.queue_counts = QueueCounts(self.clock)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the connections; calls under way fail. Closing twice does nothing."""

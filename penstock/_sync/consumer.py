@@ -6,11 +6,12 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any
 
 import grpc
 
 from penstock._sync.connection import Connection
+from penstock.closing import Closing
 from penstock.consuming.consumption import Consumption, open_consumption
 from penstock.consuming.in_flight import Answered, InFlightCalls, open_at_once
 from penstock.consuming.key_query import KeyQuery
@@ -22,7 +23,7 @@ _log = logging.getLogger(__name__)
 _WAIT_MIN_S = 0.001
 
 
-class Consumer(Iterator[Record]):
+class Consumer(Iterator[Record], Closing):
     """Records of a topic's queues, one by one; made by `Client.consume`, used by one thread.
 
     With a group and ``auto_commit`` the consumer commits the group's offsets while it iterates, and on
@@ -42,12 +43,6 @@ class Consumer(Iterator[Record]):
         self._commit_at = self._monotonic() + options.commit_interval_ms / 1000
         self._closed = False
         open_at_once(self._opened)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __next__(self) -> Any:  # Record, of a consumer by ranges RecordRange
         if self._closed:

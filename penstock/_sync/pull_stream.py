@@ -16,7 +16,7 @@ from penstock.channel import (
     failure_of,
     is_cancellation,
 )
-from penstock.consuming.closing import Closing
+from penstock.closing import Closing
 from penstock.errors import Cancelled, ClientClosed
 from penstock.proxies import Way, way_to
 from penstock.values import PullResult

@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 from penstock._sync.connection import Connection
 from penstock._sync.lease_keeper import LeaseKeeper
 from penstock._sync.receiver import Receiver
-from penstock.consuming.closing import Closing
+from penstock.closing import Closing
 from penstock.consuming.handlers import Handlers
 from penstock.consuming.options import SubscribeOptions
 from penstock.errors import DataLoss, InvalidArgument

@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 from penstock._sync.connection import Connection
 from penstock._sync.consumer import Consumer
 from penstock._sync.pull_stream import PullStream
 from penstock._sync.subscription import Subscription
 from penstock.calls import offsets, produce, records, topics
-from penstock.consuming.closing import Closing
+from penstock.closing import Closing
 from penstock.consuming.damaged import OnDamaged, damage_error
 from penstock.consuming.options import ConsumeOptions, SubscribeOptions
 from penstock.leased import LeasedBatch
@@ -197,80 +198,92 @@ class TableCalls(Connection):
         return send.stored
 
 
-class ArrowStream(Iterator["pa.RecordBatch"], Closing):
-    """Batches that the reader sends ahead; made by `Client.pull_arrow`, used by one thread.
+class ArrowBatches(Iterator["pa.RecordBatch"], Closing):
+    """Answers as Arrow batches: one each, or several where bodies unpack to more than 64 MiB."""
 
-    ``next_offset`` is where to go on after the batch that was handed out last.
-    """
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self._answer: Any = None  # that is not in pieces yet
+        self._pieces: list[pa.RecordBatch] = []
+
+    @property
+    def _has_current(self) -> bool:
+        """Whether all of the answer that was taken last is handed out."""
+        return not self._pieces and self._answer is None
+
+    @abstractmethod
+    def _next_answer(self) -> Any:
+        """Return the next answer, which has ``records``; raises at the end, and what a read does."""
+
+    @abstractmethod
+    def _on_pieces(self, answer: Any) -> None:
+        """Take in that the batches of an answer are made; after an interrupt it is called again."""
+
+    def __next__(self) -> pa.RecordBatch:
+        while not self._pieces:
+            if self._answer is None:
+                self._answer = self._next_answer()
+            pieces = batches_of(self._answer.records, self.schema)
+            self._on_pieces(self._answer)
+            # No call from here on: an interrupt finds the answer as it came, or all of its pieces.
+            self._pieces = pieces
+            self._answer = None
+        batch = self._pieces[0]
+        del self._pieces[0]
+        return batch
+
+
+class ArrowStream(ArrowBatches):
+    """Batches that the reader sends ahead; made by `Client.pull_arrow`, used by one thread."""
 
     def __init__(
         self, stream: PullStream, topic: str, queue_id: int, offset: int, schema: pa.Schema
     ) -> None:
-        self.next_offset = offset
+        super().__init__(schema)
         self._stream = stream
         self._topic = topic
         self._queue_id = queue_id
-        self.schema = schema
-        self._result: PullResult | None = None  # that is not in pieces yet
-        self._pieces: list[pa.RecordBatch] = []
-        self._after = offset
+        self._before = self._after = offset  # the answer that was taken last
         self._damaged: deque[Damage] = deque()
+
+    @property
+    def next_offset(self) -> int:
+        """Where to go on after the batch that was handed out last."""
+        return self._after if self._has_current and not self._damaged else self._before
 
     def close(self) -> None:
         """Read no more: the iteration ends. Closing twice does nothing."""
         self._stream.close()
 
-    def __next__(self) -> pa.RecordBatch:
-        while not self._pieces:
-            self.next_offset = self._after
-            if self._damaged:
-                raise damage_error(
-                    self._damaged.popleft(),
-                    topic=self._topic,
-                    queue_id=self._queue_id,
-                    next_offset=self._after,
-                )
-            if self._result is None:
-                self._result = self._stream.__next__()
-            result, damaged = self._result, deque(self._result.damaged)
-            pieces = batches_of(result.records, self.schema)
-            # No call from here on: an interrupt finds the result as it came, or all of its pieces.
-            self._pieces, self._damaged, self._after = pieces, damaged, result.next_offset
-            self._result = None
-        batch = self._pieces[0]
-        del self._pieces[0]
-        if not self._pieces and not self._damaged:
-            self.next_offset = self._after
-        return batch
+    def _next_answer(self) -> PullResult:
+        self._before = self._after
+        if self._damaged:
+            raise damage_error(
+                self._damaged.popleft(),
+                topic=self._topic,
+                queue_id=self._queue_id,
+                next_offset=self._after,
+            )
+        return self._stream.__next__()
+
+    def _on_pieces(self, answer: PullResult) -> None:
+        self._damaged, self._after = deque(answer.damaged), answer.next_offset
 
 
-class ArrowConsumer(Iterator["pa.RecordBatch"]):
+class ArrowConsumer(ArrowBatches):
     """Batches of a topic's queues; made by `Client.consume_arrow`, used by one thread.
 
     Offsets, `commit` and the end are those of `Consumer`, with a batch in the place of a record.
     """
 
     def __init__(self, consumer: Consumer, schema: pa.Schema) -> None:
+        super().__init__(schema)
         self._consumer = consumer
-        self.schema = schema
-        self._pieces: list[pa.RecordBatch] = []
-        self._range: RecordRange | None = None  # that is not in pieces yet
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @property
     def positions(self) -> dict[int, int]:
         """The next offset to consume by queue id, with the current batch consumed."""
         return self._consumer._positions(with_current=self._has_current)
-
-    @property
-    def _has_current(self) -> bool:
-        """Whether all of the answer that was taken last is handed out."""
-        return not self._pieces and self._range is None
 
     @property
     def deleted_counts(self) -> dict[int, int]:
@@ -285,37 +298,28 @@ class ArrowConsumer(Iterator["pa.RecordBatch"]):
         """Stop pulling; with ``auto_commit`` commit the consumed batches. Closing twice does nothing."""
         self._consumer.close()
 
-    def __next__(self) -> pa.RecordBatch:
-        while not self._pieces:
-            if self._range is None:
-                self._range = self._consumer.__next__()
-            pieces = batches_of(self._range.records, self.schema)
-            self._pieces = pieces  # no call until the end: see `ArrowStream`
-            self._range = None
-        batch = self._pieces[0]
-        del self._pieces[0]
-        return batch
+    def _next_answer(self) -> RecordRange:
+        return self._consumer.__next__()  # type: ignore[no-any-return]
+
+    def _on_pieces(self, _: RecordRange) -> None:
+        pass
 
 
-class ArrowSubscription(Iterator["pa.RecordBatch"]):
+class ArrowSubscription(ArrowBatches):
     """Batches leased to this member of a group; made by `Client.subscribe_arrow`, used by one thread.
 
-    Leases, acknowledgements and the end are those of `Subscription`.
+    Leases, acknowledgements and the end are those of `Subscription`. ``current`` has the messages of the
+    batch that was handed out last.
     """
 
     def __init__(self, subscription: Subscription, max_messages: int, schema: pa.Schema) -> None:
+        super().__init__(schema)
         self._subscription = subscription
         self._batches = subscription.batches(max_messages)
-        self.schema = schema
-        self._leased: LeasedBatch | None = None  # that is not in pieces yet
-        self._pieces: list[pa.RecordBatch] = []
-        self.current: LeasedBatch | None = None  # the messages of the batch handed out last
+        self.current: LeasedBatch | None = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, *rest: object) -> None:
-        unseen = bool(self._pieces) or self._leased is not None  # then all of it is given back
+    def __exit__(self, kind: object = None, *rest: object) -> None:
+        unseen = not self._has_current  # then all of it is given back
         self._subscription.__exit__(kind or unseen or None, *rest)
 
     def stop(self) -> None:
@@ -326,14 +330,8 @@ class ArrowSubscription(Iterator["pa.RecordBatch"]):
         """Send the outcomes of settled messages and give the rest back. Closing twice does nothing."""
         self._subscription.close()
 
-    def __next__(self) -> pa.RecordBatch:
-        while not self._pieces:
-            if self._leased is None:
-                self._leased = self._batches.__next__()
-            pieces = batches_of(self._leased.records, self.schema)
-            self._pieces = pieces  # no call until the end: see `ArrowStream`
-            self.current = self._leased
-            self._leased = None
-        batch = self._pieces[0]
-        del self._pieces[0]
-        return batch
+    def _next_answer(self) -> LeasedBatch:
+        return self._batches.__next__()
+
+    def _on_pieces(self, answer: LeasedBatch) -> None:
+        self.current = answer

@@ -13,6 +13,7 @@ from penstock.background import Background
 from penstock.batch import NO_PROPERTIES, Keys, RecordBatch
 from penstock.calls import transactions
 from penstock.channel import CALL_FAILED, failure_of
+from penstock.closing import Closing
 from penstock.errors import (
     ClientClosed,
     PenstockError,
@@ -151,7 +152,7 @@ class Transaction:
             _log.warning("transaction %s is not rolled back: %s", self.transaction_id, error)
 
 
-class TransactionChecker:
+class TransactionChecker(Closing):
     """Answers checks about topics beside the caller's work, until it is closed; a context manager."""
 
     def __init__(
@@ -169,9 +170,6 @@ class TransactionChecker:
     def __enter__(self) -> Self:
         self._background.start(self._run)
         return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Answer no more. Closing twice does nothing."""

@@ -51,11 +51,16 @@ def test_both_clients_have_the_same_methods_with_the_same_arguments(
 
 
 def surface(kind: type) -> dict[str, list[tuple[str, object, object]] | None]:
-    """What users call of a class: for each public name its parameters, None of a property."""
+    """What users call of a class: for each public name its parameters, None of a property.
+
+    Only what is asynchronous has ``aclose``, as asynchronous generators do.
+    """
     methods = {
         name: [(each.name, each.kind, each.default) for each in signature.parameters.values()]
         for name, method in inspect.getmembers(kind, inspect.isfunction)
-        if not name.startswith("_") and (signature := inspect.signature(method))
+        if not name.startswith("_")
+        and name != "aclose"
+        and (signature := inspect.signature(method))
     }
     properties = inspect.getmembers(kind, lambda member: isinstance(member, property))
     return methods | {name: None for name, _ in properties}

@@ -192,7 +192,7 @@ class FaultyPenstock(grpc.GenericRpcHandler):
             pull.max_messages = min(pull.max_messages or 32, self.pull_records_max)
             request = pull.SerializeToString()
         with self.lock:
-            call = stub.future(request, timeout=context.time_remaining())
+            call = stub.future(request, timeout=_left_s(context))
         if not context.add_callback(call.cancel):
             call.cancel()
         answer: bytes = _passed_on(call.result, context)
@@ -201,7 +201,7 @@ class FaultyPenstock(grpc.GenericRpcHandler):
 
     def _stream(self, stub: Any, request: bytes, context: Any) -> Iterator[bytes]:
         self._meet_fault("PullStream", context)
-        call = stub(request, timeout=context.time_remaining())
+        call = stub(request, timeout=_left_s(context))
         context.add_callback(call.cancel)
         while answer := _passed_on(partial(next, call, b""), context):
             yield answer
@@ -229,6 +229,11 @@ class FaultyPenstock(grpc.GenericRpcHandler):
         finally:
             with self._guard:
                 self._batches_unanswered -= 1
+
+
+def _left_s(context: grpc.ServicerContext) -> float:
+    """Return how long a caller waits; one that waits for ever, for more seconds than grpc can add to a time, an hour."""
+    return min(context.time_remaining() or 3_600, 3_600)
 
 
 def _passed_on(answer: Callable[[], Any], context: grpc.ServicerContext) -> Any:
