@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from storage.clock import SystemClock
 from storage.errors import StoreBusy, UnsupportedFormat
-from storage.files.kept_reads import KeptReads
 from storage.tables.checked_json import (
     MISSING,
     NOT_WHOLE,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from storage.config import StoreConfig
-    from storage.files.filesystem import FileSystem, ReadFileSystem
+    from storage.files.filesystem import FileStatus, FileSystem, ReadFileSystem
 
 FORMAT_VERSION: Final = 3
 _BACKUP: Final = ".bak"
@@ -155,14 +155,22 @@ class SettingsFile:
     def __init__(self, filesystem: ReadFileSystem, paths: StorePaths) -> None:
         self._filesystem = filesystem
         self._paths = paths
-        self._reads = KeptReads(filesystem, lambda _: load_settings(filesystem, paths))
+        self._kept: tuple[FileStatus, StoreSettings] | None = None
 
     def load(self) -> StoreSettings:
         """Return what ``load_settings`` returns now."""
-        try:
-            return self._reads.get(self._paths.settings)
+        try:  # first: what changes after it is seen the next time
+            status = self._filesystem.status(self._paths.settings)
         except (FileNotFoundError, NotADirectoryError):
             return load_settings(self._filesystem, self._paths)  # of its .bak
+        kept = self._kept
+        if kept is not None and kept[0] == status:
+            return kept[1]
+        settings = load_settings(self._filesystem, self._paths)
+        # Nothing is kept of what changed a moment ago: it may change again without its status doing so.
+        has_settled = status.has_settled(SystemClock().now_ms())
+        self._kept = (status, settings) if has_settled else None
+        return settings
 
     def orders(self) -> ProgressOrders:
         """Return what whoever keeps groups' offsets is to do; a deletion that is not done is not among it."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +20,15 @@ import numpy.typing as npt
 from storage.files.mapped_file_queue import FileEntry
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.format.names import LIGHT_QUEUE_PREFIX, file_name
+from storage.kernels.columns import COMMIT_OFFSET, QUEUE_OFFSET, SIZE
 from storage.view.incarnations import Incarnations
 from storage.view.log.boundary import record_starts
+from storage.view.log.parts import record_runs
 from storage.view.pieces import LogPiece, QueuePiece, StorePiece, Target
 from storage.view.queues.checked_units import CheckedUnits
 from storage.view.queues.queue_files import QueueFiles
-from storage.view.queues.record_queues import QueueKey
+from storage.view.queues.record_queues import QueueGrouper, QueueKey, is_queued
 from storage.view.queues.time_search import QueueTimes, search
-from storage.view.unqueued import NO_RECORDS, UnqueuedRecords, unqueued_records
 
 if TYPE_CHECKING:
     from storage.view.store_view import StoreView
@@ -35,6 +36,18 @@ if TYPE_CHECKING:
 SCAN_SHARE: Final = 0.25  # of the log's bytes: from there on the log is read as it lies
 UNITS_AT_ONCE: Final = 1 << 16
 NO_OFFSET: Final = (1 << 63) - 1
+Int64s = npt.NDArray[np.int64]
+
+
+class UnqueuedRecords(NamedTuple):
+    """Those of one queue, in order."""
+
+    queue_offsets: Int64s
+    commit_offsets: Int64s
+    sizes: Int64s
+
+
+NO_RECORDS: Final = UnqueuedRecords(*np.empty((3, 0), np.int64))
 
 
 @dataclass(frozen=True)
@@ -314,3 +327,23 @@ def _within(
         return (None,)
     mine = tuple(t for t in targets if t.begin < end and t.end > begin)
     return (mine,) if mine else None
+
+
+def unqueued_records(
+    store: StoreView, incarnations: Incarnations, begin_offset: int
+) -> dict[QueueKey, UnqueuedRecords]:
+    """Walk the log from ``begin_offset`` to where it may be read; return what there is, by queue.
+
+    Records of a topic that were stored before it was deleted are in no queue.
+    """
+    parts: dict[QueueKey, list[Int64s]] = {}
+    grouper = QueueGrouper()
+    for run in record_runs(store.log, begin_offset, store.bounds.end_offset):
+        queued = is_queued(run.rows)
+        for group, key in enumerate(grouper.group(run.data, run.rows)):
+            counted = queued & (run.rows[:, COMMIT_OFFSET] >= incarnations.of(key[0]))
+            mine = counted & (grouper.group_of[: len(run.rows)] == group)
+            if key[0] != incarnations.deleting_topic and np.any(mine):
+                part = run.rows[mine][:, (QUEUE_OFFSET, COMMIT_OFFSET, SIZE)].T
+                parts.setdefault(key, []).append(part)
+    return {key: UnqueuedRecords(*np.concatenate(found, axis=1)) for key, found in parts.items()}

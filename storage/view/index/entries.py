@@ -10,8 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.format.index import (
-    ENTRY,
-    ENTRY_SIZE,
     HEADER_SIZE,
     SLOT_SIZE,
     IndexHeader,
@@ -54,7 +52,11 @@ class IndexEntries:
 
     def header_bytes(self) -> bytes:
         """Return the first 40 bytes, fewer of a file that is cut off."""
-        return self._read(0, HEADER_SIZE)
+        file = self.filesystem.open(self.path, writable=False)
+        try:
+            return file.pread(HEADER_SIZE, 0)
+        finally:
+            file.close()
 
     def header(self) -> IndexHeader:
         """Return the header as it is now; a blank one of a file that is cut off before its end."""
@@ -64,31 +66,6 @@ class IndexEntries:
     def counted(self, header: IndexHeader) -> int:
         """Return how many entries the header counts, as many as there can be at most."""
         return min(header.next_entry - 1, self.capacity)
-
-    def written(self) -> int:
-        """Return how many entries from number 1 on are written; the others are zeros."""
-        low, high = 0, self.capacity
-        while low < high:
-            middle = (low + high + 1) // 2
-            if any(self._entry(middle)):
-                low = middle
-            else:
-                high = middle - 1
-        return low
-
-    def commit_offset(self, entry: int) -> int:
-        """Return where the record of an entry lies."""
-        return int(ENTRY.unpack(self._entry(entry))[1])
-
-    def _entry(self, entry: int) -> bytes:
-        return self._read(entry_position(self.slot_count, entry), ENTRY_SIZE)
-
-    def _read(self, position: int, length: int) -> bytes:
-        file = self.filesystem.open(self.path, writable=False)
-        try:
-            return file.pread(length, position)
-        finally:
-            file.close()
 
     def data(self) -> ByteArray:
         """Return all of the file's bytes."""
