@@ -1,6 +1,6 @@
 """The blocks of the journal of leases, ``leases/<generation>`` (``storage.format.journal``).
 
-The file's first block is a KEY: the version, i32, and 16 bytes, the key of receipt handles. NAMES are JSON.
+The file's first block is a HEAD: the version, i64. NAMES are JSON.
 ``queues`` has lists of number, group, topic, the topic that the queue is of, queue id, incarnation, whether
 it is orderly, and where the group began at the latest message, else 0; ``owners`` lists of number, client id
 and until when it has renewed. EVENTS are 56 bytes each, little-endian::
@@ -23,10 +23,10 @@ from struct import Struct
 from typing import Any, Final
 
 LEASE_DIRECTORY: Final = "leases"
-VERSION: Final = 2
-KEY_PAYLOAD: Final = Struct("<i16s4x")
+VERSION: Final = 3
+HEAD_PAYLOAD: Final = Struct("<q")
 
-KEY: Final = 1
+HEAD: Final = 1
 NAMES: Final = 2
 EVENTS: Final = 3
 
@@ -45,16 +45,3 @@ def encode_names(names: Mapping[str, Any]) -> bytes:
     """Return the payload of a NAMES block."""
     text = json.dumps(names).encode()
     return text + b" " * (-len(text) % 8)
-
-
-def encode_key(key: bytes) -> bytes:
-    """Return the payload of a KEY block."""
-    return KEY_PAYLOAD.pack(VERSION, key)
-
-
-def decode_key(payload: memoryview) -> tuple[int, bytes]:
-    """Return the version and the key of receipt handles. Raises ValueError if it is neither."""
-    if len(payload) != KEY_PAYLOAD.size:
-        raise ValueError("not a key of receipt handles")
-    version, key = KEY_PAYLOAD.unpack(payload)
-    return version, bytes(key)

@@ -9,19 +9,19 @@ URL-safe base64 of 30 bytes, big-endian::
     4       4     i32   queue_id
     8       8     i64   queue_offset
     16      6     u48   leased_at     Unix ms
-    22      8     u64   mac           SipHash-2-4 of the 22 bytes before, by a key of the group and topic
+    22      8     i64   check         31 bits of CRC-32 of the bytes before, XOR ``salt_of`` group and topic
     30
 """
 
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from hashlib import sha256
 from typing import Final
 
-VERSION: Final = 1
+VERSION: Final = 2
 HANDLE_SIZE: Final = 40
 PACKED_SIZE: Final = 30
-SIGNED_SIZE: Final = 22
 ATTEMPT_MAX: Final = 0xFFFF
 
 KIND_POSITION: Final = 1
@@ -29,10 +29,16 @@ ATTEMPT_POSITION: Final = 2
 QUEUE_ID_POSITION: Final = 4
 QUEUE_OFFSET_POSITION: Final = 8
 LEASED_AT_POSITION: Final = 16
-MAC_POSITION: Final = 22
+CHECK_POSITION: Final = 22
 
 _LETTERS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 _FORGED: Final = b"A" * HANDLE_SIZE  # of version 0
+
+
+def salt_of(group: str, topic: str) -> int:
+    """Return what tells handles of a group in a topic from all others."""
+    digest = sha256(f"{group}\0{topic}".encode()).digest()
+    return int.from_bytes(digest[:8], signed=True)
 
 
 def encode_handles(packed: bytes) -> bytes:

@@ -1,7 +1,6 @@
 """Loops over leases: receipt handles sealed and opened, the records of a pull, runs of messages as bitmaps.
 
-A handle's MAC is SipHash-2-4, a keyed hash that nobody without the key can make. 64 adjacent queue offsets
-are a block, and some messages of it a mask.
+64 adjacent queue offsets are a block, and some messages of it a mask.
 """
 
 from __future__ import annotations
@@ -15,12 +14,11 @@ from storage.format.properties import SHARDING_KEY
 from storage.format.receipt_handle import (
     ATTEMPT_MAX,
     ATTEMPT_POSITION,
+    CHECK_POSITION,
     KIND_POSITION,
     LEASED_AT_POSITION,
-    MAC_POSITION,
     PACKED_SIZE,
     QUEUE_ID_POSITION,
-    SIGNED_SIZE,
     VERSION,
 )
 from storage.format.receipt_handle import QUEUE_OFFSET_POSITION as OFFSET_IN_HANDLE
@@ -42,6 +40,7 @@ from storage.kernels.primitives.big_endian import (
     write_i32,
     write_i64,
 )
+from storage.kernels.primitives.crc import masked_crc
 from storage.kernels.primitives.jit import (
     BYTES,
     INT64S,
@@ -64,65 +63,12 @@ _u64: Any = np.uint64
 
 
 @inner
-def rotated(value: Any, bits: int) -> Any:
-    """The bits of an unsigned number, turned to the left."""
-    return (value << _u64(bits)) | (value >> _u64(64 - bits))
-
-
-@inner
-def turned(v0: Any, v1: Any, v2: Any, v3: Any) -> Any:
-    """One round."""
-    v0 = v0 + v1
-    v1 = rotated(v1, 13) ^ v0
-    v0 = rotated(v0, 32)
-    v2 = v2 + v3
-    v3 = rotated(v3, 16) ^ v2
-    v0 = v0 + v3
-    v3 = rotated(v3, 21) ^ v0
-    v2 = v2 + v1
-    v1 = rotated(v1, 17) ^ v2
-    v2 = rotated(v2, 32)
-    return v0, v1, v2, v3
-
-
-@inner
-def siphash(data: Any, position: int, size: int, key_low: int, key_high: int) -> int:
-    """Hash of ``data[position : position + size]``, as a signed number; the range must exist."""
-    low = _u64(key_low)
-    high = _u64(key_high)
-    v0 = low ^ _u64(0x736F6D6570736575)
-    v1 = high ^ _u64(0x646F72616E646F6D)
-    v2 = low ^ _u64(0x6C7967656E657261)
-    v3 = high ^ _u64(0x7465646279746573)
-    at = position
-    left = size
-    while left >= 8:
-        word = _u64(0)
-        for i in range(8):
-            word |= _u64(data[uintp(at + i)]) << _u64(8 * i)
-        v3 ^= word
-        v0, v1, v2, v3 = turned(v0, v1, v2, v3)
-        v0, v1, v2, v3 = turned(v0, v1, v2, v3)
-        v0 ^= word
-        at += 8
-        left -= 8
-    word = _u64(size & 0xFF) << _u64(56)
-    for i in range(left):
-        word |= _u64(data[uintp(at + i)]) << _u64(8 * i)
-    v3 ^= word
-    v0, v1, v2, v3 = turned(v0, v1, v2, v3)
-    v0, v1, v2, v3 = turned(v0, v1, v2, v3)
-    v0 ^= word
-    v2 ^= _u64(0xFF)
-    for _ in range(4):
-        v0, v1, v2, v3 = turned(v0, v1, v2, v3)
-    return i64(v0 ^ v1 ^ v2 ^ v3)
-
-
-@kernel(int64(BYTES, int64, int64))
-def hash_of(data: Any, key_low: int, key_high: int) -> int:
-    """SipHash-2-4 of ``data`` with a key of two little-endian halves."""
-    return i64(siphash(data, i64(0), i64(data.size), key_low, key_high))
+def text_hash(data: Any, position: int, size: int) -> int:
+    """FNV-1a of ``data[position : position + size]``, 64 bits; the range must exist."""
+    value = _u64(0xCBF29CE484222325)
+    for i in range(size):
+        value = (value ^ _u64(data[uintp(position + i)])) * _u64(0x100000001B3)
+    return i64(value)
 
 
 # of opened handles
@@ -132,13 +78,13 @@ HANDLE_QUEUE_ID: Final = 2
 HANDLE_ATTEMPT: Final = 3
 HANDLE_LEASED_AT: Final = 4
 HANDLE_COLUMNS: Final = 5
-FORGED_KIND: Final = -1  # of one that is not of this key
+FORGED_KIND: Final = -1  # of one that is not of this group and topic
 
 
-@kernel(int64(WRITABLE_BYTES, int64, INT64S, INT64S, int64, int64, int64, int64, int64))
+@kernel(int64(WRITABLE_BYTES, int64, INT64S, INT64S, int64, int64, int64, int64))
 def seal_handles(
     packed: Any, position: int, queue_offsets: Any, attempts: Any, kind: int, queue_id: int,
-    leased_at: int, key_low: int, key_high: int,
+    leased_at: int, salt: int,
 ) -> int:  # fmt: skip
     """Write handles of one queue from a position on; return the position after the last, -1 if there is no room."""
     count = queue_offsets.size
@@ -151,14 +97,14 @@ def seal_handles(
         write_i32(packed, position + QUEUE_ID_POSITION, queue_id)
         write_i64(packed, position + OFFSET_IN_HANDLE, queue_offsets[i])
         write_i64(packed, position + LEASED_AT_POSITION, leased_at << 16)
-        mac = siphash(packed, position, i64(SIGNED_SIZE), key_low, key_high)
-        write_i64(packed, position + MAC_POSITION, mac)
+        check = masked_crc(packed, position, i64(CHECK_POSITION)) ^ salt
+        write_i64(packed, position + CHECK_POSITION, check)
         position += PACKED_SIZE
     return i64(position)
 
 
-@kernel(int64(BYTES, int64, int64, WRITABLE_ROWS))
-def open_handles(packed: Any, key_low: int, key_high: int, opened: Any) -> int:
+@kernel(int64(BYTES, int64, WRITABLE_ROWS))
+def open_handles(packed: Any, salt: int, opened: Any) -> int:
     """Read handles to lines of ``opened``; one that is forged has FORGED_KIND and zeros.
 
     Returns how many there are, -1 if there is no room.
@@ -171,8 +117,9 @@ def open_handles(packed: Any, key_low: int, key_high: int, opened: Any) -> int:
         for column in range(HANDLE_COLUMNS):
             opened[i, column] = 0
         opened[i, HANDLE_KIND] = FORGED_KIND
-        mac = siphash(packed, position, i64(SIGNED_SIZE), key_low, key_high)
-        if read_u8(packed, position) != VERSION or read_i64(packed, position + MAC_POSITION) != mac:
+        check = masked_crc(packed, position, i64(CHECK_POSITION)) ^ salt
+        held = read_i64(packed, position + CHECK_POSITION)
+        if read_u8(packed, position) != VERSION or held != check:
             continue
         opened[i, HANDLE_OFFSET] = read_i64(packed, position + OFFSET_IN_HANDLE)
         opened[i, HANDLE_KIND] = read_u8(packed, position + KIND_POSITION)
@@ -227,7 +174,7 @@ def walk_records(data: Any, with_groups: int, records: Any, row: int) -> int:
                 data, scratch[0, PROPERTIES_POSITION], scratch[0, PROPERTIES_LENGTH], _NAME
             )
             if at >= 0:
-                group = siphash(data, at, length, i64(0), i64(0)) | 1
+                group = text_hash(data, at, length) | 1
         records[row, RECORD_GROUP] = group
         records[row, IS_CHOSEN] = 1
         position += size

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from storage.config import LeaseConfig
 from storage.errors import GroupInUse
-from storage.format.receipt_handle import ATTEMPT_MAX, HANDLE_SIZE, decode_handles
+from storage.format.receipt_handle import ATTEMPT_MAX, HANDLE_SIZE, decode_handles, salt_of
 from storage.kernels.leases import (
     BLOCK_SIZE,
     FORGED_KIND,
@@ -22,17 +22,19 @@ from storage.kernels.leases import (
 )
 from storage.leases.journal import Changes, JournaledQueue
 from storage.leases.leased_queue import LeasedQueue
-from storage.leases.new_records import (
+from storage.leases.owners import Owners
+from storage.leases.queues import NOWHERE, StoreQueues
+from storage.leases.ranges import LEASED, NEVER, NO_OWNER, WAITING, Messages, State, offsets_in
+from storage.leases.receive_answer import (
+    PREDICATE_UNITS,
     PULLED_BYTES_MIN,
     PULLED_MIN,
+    ReceiveAnswer,
+    ReceivedPart,
     choose,
     last_place,
     records_of,
 )
-from storage.leases.owners import Owners
-from storage.leases.queues import NOWHERE, StoreQueues
-from storage.leases.ranges import LEASED, NEVER, NO_OWNER, WAITING, Messages, State, offsets_in
-from storage.leases.receive_answer import PREDICATE_UNITS, ReceiveAnswer, ReceivedPart
 from storage.leases.values import (
     DeadMessages,
     HandleProblem,
@@ -68,15 +70,14 @@ class GroupTopic:
     """
 
     def __init__(
-        self, group: str, topic: str, *, key: tuple[int, int], store: StoreQueues, owners: Owners,
-        config: LeaseConfig,
+        self, group: str, topic: str, *, store: StoreQueues, owners: Owners, config: LeaseConfig
     ) -> None:  # fmt: skip
         self.group = group
         self.topic = topic
         self.queues: list[LeasedQueue] = []
         self.shape: object = None  # what its queues were taken from; ``QueueSets``
         self.looked_at: object = None  # the tables' state when that was compared last
-        self._key = key
+        self._salt = salt_of(group, topic)
         self._store = store
         self._owners = owners
         self._config = config
@@ -135,7 +136,7 @@ class GroupTopic:
         if question.attempt_id and group.orderly:
             again = self._again(question.attempt_id, answer.now_ms)
             if again is not None:
-                return again.batch(self._key)
+                return again.batch(self._salt)
         self._turn += 1
         due = [
             number
@@ -160,7 +161,7 @@ class GroupTopic:
             self._attempts.move_to_end(question.attempt_id)
             while len(self._attempts) > self._config.attempt_ids_max:
                 self._attempts.popitem(last=False)
-        return answer.batch(self._key)
+        return answer.batch(self._salt)
 
     def _again(self, attempt_id: str, now_ms: int) -> ReceiveAnswer | None:
         """Return what is still leased of what an attempt was given; None if nothing is."""
@@ -299,7 +300,7 @@ class GroupTopic:
     ) -> tuple[list[Refusal], list[tuple[LeasedQueue, Messages]]]:
         """Do the same to all messages that receipt handles name; return the refused handles, and what is settled."""
         opened = np.empty((len(sealed) // HANDLE_SIZE, HANDLE_COLUMNS), np.int64)
-        open_handles(np.frombuffer(decode_handles(sealed), np.uint8), *self._key, opened)
+        open_handles(np.frombuffer(decode_handles(sealed), np.uint8), self._salt, opened)
         refused: list[Refusal] = []
         settled: list[tuple[LeasedQueue, Messages]] = []
         nearest_ms: dict[LeasedQueue, int] = {}

@@ -17,13 +17,13 @@ from storage.format.lease_journal import (
     EVENT,
     EVENTS,
     FORGOTTEN,
-    KEY,
+    HEAD,
+    HEAD_PAYLOAD,
     KIND_BITS,
     NAMES,
     NEXT,
     SET,
     VERSION,
-    decode_key,
     encode_names,
 )
 from storage.journal.journal_file import JournalEnd, generations
@@ -155,9 +155,8 @@ def _state(packed: int, visible_at: int, leased_at: int) -> State:
 class LoadedJournal:
     """What a journal says; ``problem`` is what is wrong after its end."""
 
-    def __init__(self, end: JournalEnd, key: bytes) -> None:
+    def __init__(self, end: JournalEnd) -> None:
         self.end = end
-        self.key = key
         self.queues: dict[int, JournaledQueue] = {}
         self.owners: dict[int, tuple[str, int]] = {}  # client id, and until when it has renewed
         self.problem = ""
@@ -259,15 +258,15 @@ def _load(filesystem: FileSystem, path: Path, generation: int) -> LoadedJournal:
         file.close()
     blocks = blocks_in(array.data)
     first = next(blocks, None)
-    if first is None or first.kind != KEY:
-        raise ValueError("it does not begin with a key")
-    version, key = decode_key(first.payload)
+    if first is None or first.kind != HEAD or len(first.payload) != HEAD_PAYLOAD.size:
+        raise ValueError("it does not begin with its version")
+    (version,) = HEAD_PAYLOAD.unpack(first.payload)
     if version != VERSION:
         raise UnsupportedFormat(
             f"{path.parent.name}/{path.name}: version {version} of the journal of leases;"
             f" this code reads {VERSION}"
         )
-    loaded = LoadedJournal(JournalEnd(generation), key)
+    loaded = LoadedJournal(JournalEnd(generation))
     loaded.end.note(first)
     for block in blocks:
         try:

@@ -19,7 +19,6 @@ from storage.kernels.leases import (
     runs_of,
 )
 from storage.leases.journal import Changes, JournaledQueue, LeasedQueueName
-from storage.leases.new_records import chosen_slices
 from storage.leases.owners import Owners
 from storage.leases.queues import NOWHERE, Place, StoreQueues
 from storage.leases.ranges import (
@@ -33,7 +32,11 @@ from storage.leases.ranges import (
     State,
     offsets_in,
 )
-from storage.leases.receive_answer import ReceiveAnswer, ReceivedPart
+from storage.leases.receive_answer import (
+    ReceiveAnswer,
+    ReceivedPart,
+    chosen_slices,
+)
 from storage.leases.values import DeadMessages, LeaseTrack, QueueLeases, TrackState
 from storage.message import PullResult
 from storage.tables.groups import GroupConfig

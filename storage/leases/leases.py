@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import logging
-import secrets
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
-
-import numpy as np
 
 from storage.clock import Clock, SteadyClock, SystemClock
 from storage.config import LeaseConfig
@@ -23,12 +20,18 @@ from storage.errors import (
     TopicNotFound,
 )
 from storage.files.filesystem import FileSystem, OsFileSystem
-from storage.format.lease_journal import EVENT, FORGOTTEN, KEY, LEASE_DIRECTORY, encode_key
+from storage.format.lease_journal import (
+    EVENT,
+    FORGOTTEN,
+    HEAD,
+    HEAD_PAYLOAD,
+    LEASE_DIRECTORY,
+    VERSION,
+)
 from storage.format.names import RETRY_PREFIX, consumer_group_problem
 from storage.format.receipt_handle import HANDLE_SIZE
 from storage.journal.journal import Journal
 from storage.journal.journal_file import JournalEnd, generations, remove_others
-from storage.kernels.leases import hash_of
 from storage.leases.broker_orders import BrokerOrders
 from storage.leases.group_topic import Become, GroupTopic
 from storage.leases.journal import Changes, load_journal
@@ -55,7 +58,7 @@ from storage.tables.groups import GroupConfig
 from storage.view.layout import StorePaths
 
 _LOG: Final = logging.getLogger(__name__)
-KEY_SIZE: Final = 16
+_HEAD_BLOCK: Final = (HEAD, HEAD_PAYLOAD.pack(VERSION))
 Listener = Callable[[str, str], None]
 
 
@@ -92,7 +95,6 @@ class Leases:
         self._guard = threading.Lock()  # of all that follows
         self._saving = threading.Lock()  # of groups' offsets; it is taken before the other one
         self._journal: Journal | None = None
-        self._key = b""
         self._topics: dict[tuple[str, str], GroupTopic] = {}
         self._live_count = 0  # of messages, as of the last save of offsets
         self._closed = False
@@ -127,10 +129,8 @@ class Leases:
             journal = Journal(
                 self._filesystem, self._directory, JournalEnd(max(files)[0] if files else 0)
             )
-            self._key = secrets.token_bytes(KEY_SIZE)
-            journal.replace([(KEY, encode_key(self._key))])
+            journal.replace([_HEAD_BLOCK])
             return journal
-        self._key = loaded.key
         self._owners, self._topics = Owners(self.config.renewed_max_ms), {}
         for number, (client_id, until_ms) in loaded.owners.items():
             self._owners.restore(number, client_id, until_ms)
@@ -161,8 +161,7 @@ class Leases:
 
     def _new(self, group: str, topic: str) -> GroupTopic:
         return GroupTopic(
-            group, topic, key=_key_of(self._key, group, topic), store=self.queues,
-            owners=self._owners, config=self.config,
+            group, topic, store=self.queues, owners=self._owners, config=self.config
         )  # fmt: skip
 
     @contextmanager
@@ -587,14 +586,4 @@ class Leases:
                 owners.update(state.owner for _, _, state in queue.ranges.all())
         self._owners.keep(owners, self.clock.now_ms())
         changes.own(self._owners.names())
-        journal.replace([(KEY, encode_key(self._key)), *changes.blocks()])
-
-
-def _key_of(key: bytes, group: str, topic: str) -> tuple[int, int]:
-    """Return the two halves of the key for receipt handles of a group and topic."""
-    low, high = np.frombuffer(key, "<i8").tolist()
-    name = f"{group}\0{topic}\0".encode()
-    return (
-        int(hash_of(np.frombuffer(name + b"\0", np.uint8), low, high)),
-        int(hash_of(np.frombuffer(name + b"\1", np.uint8), low, high)),
-    )
+        journal.replace([_HEAD_BLOCK, *changes.blocks()])

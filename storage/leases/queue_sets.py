@@ -18,10 +18,13 @@ from storage.leases.broker_orders import BrokerOrder, BrokerOrders
 from storage.leases.group_topic import GroupTopic
 from storage.leases.journal import Changes, JournaledQueue, LeasedQueueName
 from storage.leases.leased_queue import LeasedQueue
-from storage.leases.new_records import last_place, records_of
 from storage.leases.queues import NOWHERE, Place, StoreQueues, retry_topics
 from storage.leases.ranges import NO_OWNER, LeasedRanges
-from storage.leases.receive_answer import ReceiveAnswer
+from storage.leases.receive_answer import (
+    ReceiveAnswer,
+    last_place,
+    records_of,
+)
 from storage.leases.values import ReceiveQuestion
 from storage.message import PullResult
 from storage.tables.groups import GroupConfig

@@ -7,6 +7,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,12 +16,13 @@ from storage.format.stage import safe_name
 from storage.staged.ledger import (
     Intent,
     Ledger,
+    Outcome,
     intent_name,
     ledger_name,
     load_intents,
     load_ledgers,
 )
-from storage.staged.open_commit import OpenCommit, load_open, remove_open
+from storage.staged.open_commit import OpenCommit, OpenCommitState, load_open, remove_open
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
@@ -37,6 +39,20 @@ class Application:
         self.ledger = ledger
         self.open: dict[int, OpenCommit] = {}
         self.committing = threading.Lock()  # held for a whole commit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplicationState:
+    """One application: its highest committed version (-1: none) and its open staged commits.
+
+    ``problem`` says why it is refused, empty if it is not; ``app_id`` is then its directory's name.
+    """
+
+    app_id: str
+    last_version: int
+    last: Outcome | None
+    open: tuple[OpenCommitState, ...]
+    problem: str = ""
 
 
 def version_directory(directory: Path, version: int) -> Path:

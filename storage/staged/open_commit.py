@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -156,6 +156,44 @@ class OpenCommit:
             else:
                 self._note(commit_offset, commit_offset + prepared.placed_size)
                 return
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageState:
+    """One staged attempt."""
+
+    attempt: str
+    record_count: int
+    byte_count: int
+    created_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenCommitState:
+    """One staged commit under way; ``problem`` says why a decided one is not."""
+
+    version: int
+    decided: bool
+    problem: str
+    stages: tuple[StageState, ...]
+
+    @classmethod
+    def of(cls, commit: OpenCommit) -> OpenCommitState:
+        """Return the state of a commit."""
+        return cls(
+            version=commit.version,
+            decided=commit.intent is not None,
+            problem=commit.problem,
+            stages=tuple(
+                StageState(
+                    attempt=attempt,
+                    record_count=stage.seal.record_count,
+                    byte_count=stage.seal.byte_count,
+                    created_ms=stage.header.created_ms,
+                )
+                for attempt, stage in sorted(commit.stages.items())
+            ),
+        )
 
 
 def records_of_stages(

@@ -42,15 +42,15 @@ from storage.errors import (
 from storage.format.stage import StageHeader, safe_name
 from storage.staged.application import (
     Application,
+    ApplicationState,
     forget,
     load_applications,
     version_directory,
 )
 from storage.staged.ledger import Intent, Ledger, Outcome, needed_offset, save_intent, save_ledger
-from storage.staged.open_commit import OpenCommit, remove_open
+from storage.staged.open_commit import OpenCommit, OpenCommitState, remove_open
 from storage.staged.stages import DIRECTORY, Stage, StageWriter
 from storage.staged.staging import Failing, StagingAttempt, check_ids
-from storage.staged.status import ApplicationState, OpenCommitState
 
 if TYPE_CHECKING:
     from storage.clock import Clock

@@ -16,7 +16,7 @@ from storage.errors import StoreFailed, StoreFull, UnsupportedFormat
 from storage.files.filesystem import OsFileSystem
 from storage.format.config_json import decode_config, encode_config
 from storage.format.journal import blocks_in, encode_block
-from storage.format.lease_journal import KEY, KEY_PAYLOAD, VERSION
+from storage.format.lease_journal import HEAD, HEAD_PAYLOAD, VERSION
 from storage.leases.upkeep import LeaseUpkeep
 from storage.leases.values import HandleProblem
 from storage.offline.checks.leases import lease_journal
@@ -89,18 +89,19 @@ def test_without_its_journal_a_group_goes_on_at_its_offset(store: LeaseStore) ->
     store.acknowledge(batch.receipt_handles[: 5 * HANDLE] + batch.receipt_handles[-HANDLE:])
     stop(store)
     flip(journal_of(store), 0)
-    assert found(store) == ["cannot be read: it does not begin with a key"]
+    assert found(store) == ["cannot be read: it does not begin with its version"]
+    store.clock.pass_ms(1)
     store.open()
 
     again = store.receive(40)
 
     assert bodies(again) == list(range(5, 40))
     assert store.acknowledge(batch.receipt_handles[5 * HANDLE : 6 * HANDLE]) == [
-        (0, HandleProblem.FORGED)
+        (0, HandleProblem.EXPIRED)
     ]
 
 
-def damage_key(path: Path) -> None:
+def damage_version(path: Path) -> None:
     flip(path, 30)
 
 
@@ -127,7 +128,7 @@ def write_unknown_block(path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (damage_key, "it does not begin with a key"),
+        (damage_version, "it does not begin with its version"),
         (lambda path: os.truncate(path, 0), "it is empty"),
         (Path.unlink, "no journal is there: groups go on at their offsets"),
         (damage_end, "bytes that are not whole blocks"),
@@ -135,7 +136,7 @@ def write_unknown_block(path: Path) -> None:
         (damage_first_events, "bytes that are not whole blocks"),
         (write_unknown_block, "is not understood: a block of kind 77"),
     ],
-    ids=["key", "empty", "gone", "last block", "cut", "block between", "unknown"],
+    ids=["version", "empty", "gone", "last block", "cut", "block between", "unknown"],
 )
 def test_each_damage_of_the_journal_is_found_and_costs_no_message(
     store: LeaseStore, caplog: pytest.LogCaptureFixture,
@@ -163,8 +164,8 @@ def test_each_damage_of_the_journal_is_found_and_costs_no_message(
 @pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
 def test_a_journal_of_another_version_is_refused_by_name(store: LeaseStore, version: int) -> None:
     (store.directory / "leases").mkdir()
-    payload = KEY_PAYLOAD.pack(version, b"k" * 16)
-    (store.directory / "leases" / f"{1:020d}").write_bytes(encode_block(KEY, 0, payload, 0)[0])
+    payload = HEAD_PAYLOAD.pack(version)
+    (store.directory / "leases" / f"{1:020d}").write_bytes(encode_block(HEAD, 0, payload, 0)[0])
 
     with pytest.raises(UnsupportedFormat, match=f"version {version} of the journal of leases"):
         store.receive(1)
