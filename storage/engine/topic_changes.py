@@ -43,8 +43,6 @@ STORES_OWN: Final = MappingProxyType(
     }
 )
 """Topics that are not deleted, and what they hold."""
-INSISTED_TIMES: Final = 25
-INSISTED_S: Final = 0.02
 NAMED_MAX: Final = 8  # of the queues in a refusal
 
 
@@ -158,7 +156,7 @@ class TopicChanges:
         except (StoreFull, StoreBusy):
             # Taken back, or the next start would delete what has been stored since.
             with self._failing():
-                self._insist_on(before)
+                self._save(before)
             raise
         self._publish()
         with suppress(StoreFull, StoreBusy):  # it is decided; the next change of topics finishes it
@@ -179,14 +177,6 @@ class TopicChanges:
             engine.checkpointer.checkpoint(always=True)
         with self._failing(StoreFull, StoreBusy):
             self._save(replace(self._settings, deleting_topic=""))
-
-    def _insist_on(self, settings: StoreSettings) -> None:
-        """Save settings although there may be no descriptor to be had for a moment."""
-        for _ in range(INSISTED_TIMES):
-            with suppress(StoreBusy):
-                return self._save(settings)
-            threading.Event().wait(INSISTED_S)
-        return self._save(settings)
 
     def _save(self, settings: StoreSettings) -> None:
         engine = self._engine
