@@ -1,26 +1,20 @@
-"""Putting new directories of a store in the place of old ones, each in one step.
+"""Putting new directories of a store in the place of old ones.
 
-The kernel exchanges two names at once, so a crash leaves the old directory or the new one, whole, under
-the name that counts; what is left under the other name is removed by the next job.
+Two renames: killed between them, a store has no directory of that name, which the next start rebuilds from
+the log. What is left under another name is removed by the next job.
 """
 
 from __future__ import annotations
 
-import ctypes
-import errno
-import os
 import secrets
 import shutil
 from pathlib import Path
 from typing import Final
 
-from pipeline.errors import PipelineError
 from pipeline.jobs.new_directory import sync_path, sync_tree
 from storage.stopped.files import make_work_directory
 
 SUFFIX: Final = ".rebuilt"
-RENAME_EXCHANGE: Final = 2
-AT_FDCWD: Final = -100
 
 
 def beside(directory: Path) -> Path:
@@ -30,54 +24,21 @@ def beside(directory: Path) -> Path:
     """
     for left in directory.parent.glob(f"{directory.name}.*{SUFFIX}"):
         shutil.rmtree(left)
-    work = directory.with_name(f"{directory.name}.{secrets.token_hex(4)}{SUFFIX}")
+    work = _beside(directory)
     make_work_directory(work)
     return work
 
 
-def check_exchange(root: Path) -> None:
-    """Raise PipelineError if the file system of ``root`` cannot exchange directories."""
-    first, second = root / f"exchange.a{SUFFIX}", root / f"exchange.b{SUFFIX}"
-    try:
-        for path in (first, second):
-            path.mkdir(exist_ok=True)
-        _exchange(first, second)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
-            raise
-        raise PipelineError(
-            f"{root}: its file system cannot exchange two directories in one step; rebuild to a new"
-            " directory instead of in place"
-        ) from error
-    finally:
-        for path in (first, second):
-            if path.exists():
-                path.rmdir()
-
-
 def put_in_place(work: Path, directory: Path) -> None:
-    """Make ``work`` durable and give it the name of ``directory``, whose content goes; durable.
-
-    Killed before, the old content is there; killed after, the new one.
-    """
+    """Make ``work`` durable and give it the name of ``directory``, whose content goes; durable."""
     sync_tree(work)
+    old = _beside(directory)
     if directory.exists():
-        _exchange(work, directory)
-    else:
-        work.rename(directory)
+        directory.rename(old)
+    work.rename(directory)
     sync_path(directory.parent)
-    if work.exists():
-        shutil.rmtree(work)
+    shutil.rmtree(old, ignore_errors=True)
 
 
-def _exchange(first: Path, second: Path) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    renameat2 = getattr(libc, "renameat2", None)
-    if renameat2 is None:
-        raise OSError(errno.ENOSYS, "no renameat2", str(first))
-    done = renameat2(
-        AT_FDCWD, os.fsencode(first), AT_FDCWD, os.fsencode(second), ctypes.c_uint(RENAME_EXCHANGE)
-    )
-    if done != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), str(first))
+def _beside(directory: Path) -> Path:
+    return directory.with_name(f"{directory.name}.{secrets.token_hex(4)}{SUFFIX}")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 from pipeline.errors import InvalidOption, PipelineError
 from pipeline.jobs.new_directory import new_directory
 from pipeline.jobs.progress import job_progress
-from pipeline.jobs.rebuild.in_place import beside, check_exchange, put_in_place
+from pipeline.jobs.rebuild.in_place import beside, put_in_place
 from pipeline.jobs.rebuild.index import index_shape
 from pipeline.jobs.rebuild.passes import StoreWork, finish_queues, first_pass, make_index_files
 from pipeline.jobs.work import (
@@ -99,8 +99,8 @@ def rebuild_stores(
     """Rebuild the consume queues, index files or both (``what``) of each store; durable on return.
 
     Written to ``target/NAME``, NAME being that of the store's directory; or ``in_place``, where a store
-    that is in use is refused, and one that was killed meanwhile has its old files or the new ones. The
-    files are a broker's, byte for byte, from the first record on that the log still has. Raises
+    that is in use is refused. A job that is killed leaves the old files or the new ones; between the two
+    there are none for a moment, and the next start rebuilds them. The files are a broker's, byte for byte, from the first record on that the log still has. Raises
     StoreLocked, NotAStore, and PipelineError: InvalidOption, or where ``target`` exists.
     """
     opened = open_stores(stores)
@@ -187,7 +187,6 @@ def _open(
     plan = StorePlan(files)
     pieces = pieces_of(plan, piece_bytes)
     if in_place:
-        check_exchange(target)
         root, make = target, beside
     else:
         root, make = stack.enter_context(new_directory(target)), _made
