@@ -6,6 +6,8 @@ StoreLocked.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from storage.errors import NotAStore as NotAStore
 from storage.errors import PicklableError
 from storage.errors import StoreError as StoreError
@@ -23,6 +25,12 @@ class InvalidOption(PipelineError):
     def __init__(self, option: str, problem: str) -> None:
         super().__init__(f"option {option!r}: {problem}")
         self.option = option
+
+
+def unknown_topic(where: str, name: str, known: Collection[str], verb: str = "is named") -> str:
+    """Return what is wrong with the name of a topic that is not there, with some that are."""
+    some = ", ".join(sorted(known)[:10]) or "none"
+    return f"{where}: no topic {verb} {name!r}; topics: {some}"
 
 
 class DataLost(PipelineError):

@@ -75,18 +75,18 @@ def merge(
         slices = cut_slices(spark, sources.plans, chosen, piece_bytes)
         cost = sum(log_slice.cost for log_slice in slices)
         with job_progress(spark, "merge", total_bytes=2 * cost, show=show_progress) as progress:
-            result = write_logs(
+            logs, damaged = write_logs(
                 spark, slices, ServedRecords(), RecordChange(), [work],
                 file_size=sources.sizes.commit_log_file_size, keep_offsets=True,
                 watched=watched_places(sources.configs), progress=progress,
             )  # fmt: skip
             make_queues_and_index(spark, work, [work], sources.sizes, progress)
-            made = finish_store(work, result.logs[0], sources, chosen)
+            made = finish_store(work, logs[0], sources, chosen)
     return MergeReport(
         store=made.at(target),
         stores=tuple(map(str, stores)),
         log_bytes=cost,
-        damage=tuple((str(stores[store]), each) for store, each in result.damage),
+        damage=tuple((str(stores[store]), each) for store, each in damaged),
         seconds=perf_counter() - began,
     )
 

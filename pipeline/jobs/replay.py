@@ -216,7 +216,7 @@ def _to_store(
         slices = cut_slices(spark, sources.plans, outputs.__contains__, piece_bytes)
         cost = sum(log_slice.cost for log_slice in slices)
         with job_progress(spark, "replay", total_bytes=2 * cost, show=show_progress) as progress:
-            result = write_logs(
+            logs, _ = write_logs(
                 spark, slices, wanted, Marked(to_topic or ""), [work],
                 file_size=sources.sizes.commit_log_file_size, keep_offsets=False, watched={},
                 progress=progress,
@@ -224,10 +224,10 @@ def _to_store(
             make_queues_and_index(spark, work, [work], sources.sizes, progress)
             topics = None
             if to_topic is not None:
-                count = max((queue_id for _, queue_id in result.logs[0].queues.queues), default=0)
+                count = max((queue_id for _, queue_id in logs[0].queues.queues), default=0)
                 topics = {to_topic: new_topic(to_topic, count + 1)}
             made = finish_store(
-                work, result.logs[0], sources, outputs.__contains__, topics=topics, carry=False
+                work, logs[0], sources, outputs.__contains__, topics=topics, carry=False
             )
     return made.at(target)
 

@@ -64,7 +64,7 @@ def split(
         slices = cut_slices(spark, sources.plans, outputs.__contains__, piece_bytes)
         cost = sum(log_slice.cost for log_slice in slices)
         with job_progress(spark, "split", total_bytes=2 * cost, show=show_progress) as progress:
-            result = write_logs(
+            logs, damaged = write_logs(
                 spark, slices, ServedRecords(outputs), RecordChange(), [work / name for name, _ in groups],
                 file_size=sources.sizes.commit_log_file_size, keep_offsets=True,
                 watched=watched_places(sources.configs), progress=progress,
@@ -75,12 +75,12 @@ def split(
                 finish_store(work / name, log, sources, _belongs(names, log.light_queues)).at(
                     Path(target) / name
                 )
-                for (name, names), log in zip(groups, result.logs, strict=True)
+                for (name, names), log in zip(groups, logs, strict=True)
             ]
     return SplitReport(
         stores=tuple(made),
         log_bytes=cost,
-        damage=tuple(each for _, each in result.damage),
+        damage=tuple(each for _, each in damaged),
         seconds=perf_counter() - began,
     )
 

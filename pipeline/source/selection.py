@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple, Protocol, TypeVar
 
-from pipeline.errors import DataLost, InvalidOption
+from pipeline.errors import DataLost, InvalidOption, unknown_topic
 from pipeline.source.options import EARLIEST, LATEST, Point, ReadOptions, Selection
 
 
@@ -45,12 +45,8 @@ def check_topics(chosen: Selection, known: Collection[str], where: str) -> None:
         option, topics = "assign", tuple(chosen.assigned)
     for topic in topics:
         if topic not in known:
-            some = ", ".join(sorted(known)[:10]) or "none"
-            raise InvalidOption(
-                option,
-                f"{where}: no topic is named {topic!r}; topics: {some}. To wait for one to come,"
-                " use subscribePattern",
-            )
+            problem = unknown_topic(where, topic, known)
+            raise InvalidOption(option, f"{problem}. To wait for one to come, use subscribePattern")
 
 
 def select(
@@ -60,15 +56,11 @@ def select(
 
     Raises InvalidOption for a topic or queue that does not exist; ``where`` names the store.
     """
-
-    def no_topic(wanted: str, verb: str) -> str:
-        some = ", ".join(sorted(topics)[:10]) or "none"
-        return f"{where}: no topic {verb} {wanted!r}; topics: {some}"
-
     if chosen.pattern is not None:
         matches = [queue for queue in queues.values() if re.fullmatch(chosen.pattern, queue.topic)]
         if not matches and not any(re.fullmatch(chosen.pattern, name) for name in topics):
-            raise InvalidOption("subscribePattern", no_topic(chosen.pattern, "matches"))
+            problem = unknown_topic(where, chosen.pattern, topics, "matches")
+            raise InvalidOption("subscribePattern", problem)
         return matches
     if chosen.assigned is not None:
         wanted = [(topic, i) for topic, ids in chosen.assigned.items() for i in ids]
@@ -78,7 +70,7 @@ def select(
         return [queues[key] for key in wanted]
     for topic in chosen.topics:
         if topic not in topics:
-            raise InvalidOption("subscribe", no_topic(topic, "is named"))
+            raise InvalidOption("subscribe", unknown_topic(where, topic, topics))
     return [
         queue for queue in queues.values() if chosen.is_everything or queue.topic in chosen.topics
     ]

@@ -11,25 +11,21 @@ from pyspark.sql.types import StructType
 
 from pipeline.errors import InvalidOption
 from pipeline.source.options import ReadOptions, parse_options
-from pipeline.source.pieces import Piece
 from pipeline.source.plan import plan_messages
 from pipeline.source.schemas import columns_of, ddl
-from storage.view.store_view import StoreLocation
-
-
-def declared_columns(options: ReadOptions) -> dict[str, str]:
-    """Return the columns that a read without a schema of the user's has."""
-    return columns_of(
-        options.table,
-        kafka=options.kafka_columns,
-        headers=options.include_headers,
-        store=options.several,
-    )
 
 
 def declared_schema(given: dict[str, str]) -> str:
-    """Return the schema for the options, in SQL."""
-    return ddl(declared_columns(parse_options(given, streaming=None)))
+    """Return the schema, in SQL, of a read for which a user gives none."""
+    options = parse_options(given, streaming=None)
+    return ddl(
+        columns_of(
+            options.table,
+            kafka=options.kafka_columns,
+            headers=options.include_headers,
+            store=options.several,
+        )
+    )
 
 
 def wanted_columns(options: ReadOptions, schema: StructType) -> Any:
@@ -65,14 +61,6 @@ def make_reader(given: dict[str, str], schema: StructType) -> DataSourceReader:
     return TableReader(options, schema)
 
 
-class Task(InputPartition):
-    """What one task reads; everything it needs is in here."""
-
-    def __init__(self, pieces: tuple[Piece, ...]) -> None:
-        super().__init__(pieces)
-        self.pieces = pieces
-
-
 class MessageReader(DataSourceReader):
     """Reads messages."""
 
@@ -82,24 +70,14 @@ class MessageReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Plan the read; the ends of all stores are fixed here."""
-        return [Task(pieces) for pieces in plan_messages(self.options)]
+        return [InputPartition(pieces) for pieces in plan_messages(self.options)]
 
     def read(self, partition: InputPartition | None) -> Iterator[Any]:
         """Yield the batches of one task. A read of nothing has one task without a partition."""
-        if not isinstance(partition, Task):
-            return
-        from pipeline.source.read import Reader
+        if partition is not None:
+            from pipeline.source.read import Reader
 
-        yield from Reader(self.options, self.columns).read(partition.pieces)
-
-
-class TablePart(InputPartition):
-    """A part of another table than messages."""
-
-    def __init__(self, store: StoreLocation | str, part: Any) -> None:
-        super().__init__((store, part))
-        self.store = store
-        self.part = part
+            yield from Reader(self.options, self.columns).read(partition.value)
 
 
 class TableReader(DataSourceReader):
@@ -114,22 +92,21 @@ class TableReader(DataSourceReader):
         from pipeline.source.tables import parts_of
 
         if self.options.endpoint:
-            return [TablePart(self.options.endpoint, None)]
+            return [InputPartition((self.options.endpoint, None))]
         return [
-            TablePart(store, part)
+            InputPartition((store, part))
             for store in self.options.stores
             for part in parts_of(store, self.options.table)
         ]
 
     def read(self, partition: InputPartition | None) -> Iterator[Any]:
         """Yield the batches of one part."""
-        if not isinstance(partition, TablePart):
+        if partition is None:
             return
+        store, part = partition.value
         from pipeline.source.tables import batch_of, read_part, remote_queues
 
         if self.options.endpoint:
-            yield batch_of(remote_queues(self.options), str(partition.store), self.columns)
+            yield batch_of(remote_queues(self.options), str(store), self.columns)
             return
-        yield from read_part(
-            StoreLocation.of(partition.store), self.options.table, partition.part, self.columns
-        )
+        yield from read_part(store, self.options.table, part, self.columns)

@@ -101,23 +101,23 @@ def compact(
             pieces = [
                 piece for log_slice in slices for _, pieces in log_slice.parts for piece in pieces
             ]
-            found = find_latest(
+            keys, tombstones = find_latest(
                 spark, pieces, winners, compacted,
                 keep_tombstones=keep_tombstones, counter=progress.counter,
             )  # fmt: skip
             selection = Latest(dict.fromkeys(taken, 0), str(winners), compacted, keyless == "keep")
             made: NewStore | None = None
             if format == "store":
-                result = write_logs(
+                logs, damaged = write_logs(
                     spark, slices, selection, RecordChange(), [work],
                     file_size=sources.sizes.commit_log_file_size, keep_offsets=False,
                     watched=watched_places(sources.configs), progress=progress,
                 )  # fmt: skip
                 shutil.rmtree(winners)
                 make_queues_and_index(spark, work, [work], sources.sizes, progress)
-                made = finish_store(work, result.logs[0], sources, taken.__contains__)
+                made = finish_store(work, logs[0], sources, taken.__contains__)
                 made = made.at(target)
-                records, damage = made.records, [each for _, each in result.damage]
+                records, damage = made.records, [each for _, each in damaged]
             else:
                 records, damage = _write_table(spark, slices, selection, work, progress)
                 shutil.rmtree(winners)
@@ -125,8 +125,8 @@ def compact(
         target=str(target),
         store=made,
         records=records,
-        keys=found.keys,
-        tombstones=found.tombstones,
+        keys=keys,
+        tombstones=tombstones,
         log_bytes=cost,
         damage=tuple(damage),
         seconds=perf_counter() - began,

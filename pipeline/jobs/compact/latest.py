@@ -79,14 +79,6 @@ def _winners_of(directory: str, begin: int) -> Longs:
     return np.load(path) if path.exists() else np.empty(0, np.int64)
 
 
-@dataclass(frozen=True)
-class KeyTotals:
-    """How many distinct keys there are, and how many of them end in a tombstone."""
-
-    keys: int
-    tombstones: int
-
-
 def find_latest(
     spark: SparkSession,
     pieces: Sequence[LogPiece],
@@ -95,13 +87,15 @@ def find_latest(
     *,
     keep_tombstones: bool,
     counter: Any,
-) -> KeyTotals:
-    """Write the winners of each piece to ``directory``, for :class:`Latest` to selection by.
+) -> tuple[int, int]:
+    """Write the winners of each piece to ``directory``, for :class:`Latest` to choose by.
+
+    Returns how many distinct keys there are, and how many of them end in a tombstone.
 
     Raises TaskFailed.
     """
     if not pieces:
-        return KeyTotals(0, 0)
+        return 0, 0
     slots = max(1, spark.sparkContext.defaultParallelism)
     buckets = max(slots, -(-sum(piece.cost for piece in pieces) // BUCKET_BYTES))
     begins = np.array([piece.begin for piece in pieces], np.int64)
@@ -118,7 +112,7 @@ def find_latest(
             .map(partial(_save, directory=str(directory)))
             .collect()
         )
-    return KeyTotals(sum(keys for keys, _ in saved), sum(dead for _, dead in saved))
+    return sum(keys for keys, _ in saved), sum(dead for _, dead in saved)
 
 
 def _same(bucket: int) -> int:

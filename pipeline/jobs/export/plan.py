@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pipeline.errors import DataLost, InvalidOption
+from pipeline.errors import DataLost, InvalidOption, unknown_topic
 from pipeline.jobs.export.known_stores import ExportedStore, check_incarnations
 from pipeline.jobs.export.manifest import Manifest, QueueOfStore, Ranges
 from pipeline.source.pieces import Piece
@@ -77,8 +77,7 @@ def choose_queues(
     known = {topic for store in stores for topic in store.plan.topics}
     for topic in choice.topics:
         if topic not in known:
-            some = ", ".join(sorted(known)[:10]) or "none"
-            raise InvalidOption("topic", f"no store has a topic {topic!r}; topics: {some}")
+            raise InvalidOption("topic", unknown_topic("the stores", topic, known))
     try:
         pattern = re.compile(choice.pattern) if choice.pattern is not None else None
     except re.error as error:

@@ -68,14 +68,6 @@ class NewLog:
     moved: Moved
 
 
-@dataclass(frozen=True)
-class NewLogs:
-    """All new logs, in the order asked for, and the damage that was left out, by store."""
-
-    logs: list[NewLog]
-    damage: list[tuple[int, DamagedRange]]
-
-
 def write_logs(
     spark: SparkSession,
     slices: Sequence[LogSlice],
@@ -87,8 +79,10 @@ def write_logs(
     keep_offsets: bool,
     watched: Watched,
     progress: JobProgress,
-) -> NewLogs:
+) -> tuple[list[NewLog], list[tuple[int, DamagedRange]]]:
     """Write one new log for each directory; nothing is durable before the directory is synced.
+
+    Returns the logs, in the order asked for, and the damage that was left out, by store.
 
     Without ``keep_offsets`` every queue begins at 0. ``watched`` are places in old queues to find
     again in the new ones. Raises PipelineError for records that fit into no file, and for light
@@ -132,7 +126,7 @@ def write_logs(
             for place, offset in moved.items():
                 known = logs[output].moved.get(place, offset)
                 logs[output].moved[place] = min(known, offset)
-    return NewLogs(logs, [each for _, damage in measured for each in damage])
+    return logs, [each for _, damage in measured for each in damage]
 
 
 def _measure_slice(

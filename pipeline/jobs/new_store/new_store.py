@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pipeline.errors import InvalidOption
+from pipeline.errors import InvalidOption, unknown_topic
 from pipeline.jobs.new_store.joined_tables import (
     Offsets,
     carry_offsets,
@@ -107,8 +107,7 @@ class Sources:
         known = self.topics()
         for name in names:
             if name not in known:
-                some = ", ".join(sorted(known)[:10]) or "none"
-                raise InvalidOption(option, f"no store has a topic {name!r}; topics: {some}")
+                raise InvalidOption(option, unknown_topic("the stores", name, known))
 
 
 def _sizes_for(store: StoreView) -> FileSizes:

@@ -26,7 +26,7 @@ from pyspark.sql.types import StructType
 from pipeline.errors import InvalidOption
 from pipeline.source.options import ReadOptions, parse_options
 from pipeline.source.pieces import tasks_of
-from pipeline.source.source import Task, wanted_columns
+from pipeline.source.source import wanted_columns
 from pipeline.source.stream.log_view import LogView, Look
 from pipeline.source.stream.offsets import StoreOffset, StreamOffset
 from pipeline.source.stream.progress import Backlog, Caps, StreamProgress
@@ -159,14 +159,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ),
             self.options,
         )
-        return [Task(pieces) for pieces in tasks]
+        return [InputPartition(pieces) for pieces in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the batches of one task."""
-        assert isinstance(partition, Task)
         from pipeline.source.read import Reader
 
-        yield from Reader(self.options, self.columns).read(partition.pieces)
+        yield from Reader(self.options, self.columns).read(partition.value)
 
     def stop(self) -> None:
         """Let go of the stores."""
