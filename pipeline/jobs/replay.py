@@ -29,7 +29,8 @@ from pipeline.jobs.new_store.new_store import NewStore, Sources, finish_store, m
 from pipeline.jobs.progress import job_progress
 from pipeline.jobs.work import PIECE_BYTES, task_failures_raised
 from pipeline.session.session import read_messages
-from pipeline.source.endpoints import tls_options
+from pipeline.sink.write_options import WRITER
+from pipeline.source.endpoints import check_endpoint, tls_options
 from storage.arrow.record_columns import RecordColumns
 from storage.format.names import LIGHT_QUEUE_PREFIX, topic_name_problem
 from storage.format.properties import NAME_END, PROPERTY_END
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 MARK: Final = "REPLAY_OF"
 VERSION: Final = 0
 TIME_MAX: Final = 1 << 62
+ASKED_S: Final = 10.0  # a writer, before Spark starts
+UNREACHABLE_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,10 +172,12 @@ def replay(
         )  # fmt: skip
     assert endpoint is not None and to_topic is not None
     replay_id = replay_id or _identity(sources.plans[0].store, wanted, names, to_topic)
-    from pipeline.sink.write import is_committed, queue_count_of
+    from pipeline.sink.writer_connection import WriterConnection
 
-    queue_count = queue_count_of(endpoint, tls, to_topic)
-    already = is_committed(endpoint, tls, replay_id, VERSION)
+    check_endpoint(endpoint, WRITER)
+    with WriterConnection(endpoint, tls, timeout_s=ASKED_S, unreachable_s=UNREACHABLE_S) as writer:
+        queue_count = writer.queue_count(to_topic)
+        already = writer.is_committed(replay_id, VERSION)
     count = 0
     if not already:
         count = _to_writer(

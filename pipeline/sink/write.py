@@ -18,19 +18,15 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from penstock.tls import TLS
 from pipeline.errors import InvalidOption, WriteFailed
 from pipeline.sink.staged import StagedRows, new_run, run_of
-from pipeline.sink.write_options import WRITER, WriteOptions, parse_write
+from pipeline.sink.write_options import WriteOptions, parse_write
 from pipeline.sink.writer_connection import WriterConnection
-from pipeline.source.endpoints import check_endpoint
 
 CALL_TIMEOUT_S: Final = 120.0
 PLANNING_TIMEOUT_S: Final = 10.0
 BATCH_ID: Final = "streaming.sql.batchId"
 QUERY_ID: Final = "sql.streaming.queryId"
-QUESTION_TIMEOUT_S: Final = 10.0
-QUESTION_UNREACHABLE_S: Final = 0.5
 
 
 def make_writer(given: dict[str, str], schema: StructType, *, overwrite: bool) -> MessageWriter:
@@ -168,25 +164,3 @@ def _commit(
 def _abort(options: WriteOptions, run: str) -> None:
     with WriterConnection(options.endpoint, options.tls, timeout_s=options.timeout_s) as writer:
         writer.abort(run)
-
-
-def is_committed(endpoint: str, tls: TLS | None, app_id: str, version: int) -> bool:
-    """Return whether a staged commit, or a later one of its application, is stored.
-
-    Raises InvalidOption, WriteFailed.
-    """
-    with _asked(endpoint, tls) as writer:
-        return writer.is_committed(app_id, version)
-
-
-def queue_count_of(endpoint: str, tls: TLS | None, topic: str) -> int:
-    """Return how many queues of a topic can be written. Raises InvalidOption, WriteFailed."""
-    with _asked(endpoint, tls) as writer:
-        return writer.queue_count(topic)
-
-
-def _asked(endpoint: str, tls: TLS | None) -> WriterConnection:
-    check_endpoint(endpoint, WRITER)
-    return WriterConnection(
-        endpoint, tls, timeout_s=QUESTION_TIMEOUT_S, unreachable_s=QUESTION_UNREACHABLE_S
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from pipeline.source.options import ReadOptions, open_store
 from pipeline.source.remote import Endpoint
-from pipeline.source.schemas import STORE
+from pipeline.source.schemas import STORE, TABLES
+from pipeline.source.selection import HasRange
 from storage.format.consume_entry import UNIT_SIZE
 from storage.view.index.entries import IndexEntries
 from storage.view.queues.units import as_units
@@ -111,43 +112,34 @@ def _checkpoint(store: StoreView, _part: Any) -> Iterator[Table]:
 
 
 def _queues(store: StoreView, _part: Any) -> Iterator[Table]:
-    queues = [queue for _, queue in sorted(StorePlan(store).queues.items())]
-    filled = [queue.end > queue.begin for queue in queues]
-    yield {
-        "topic": [queue.topic for queue in queues],
-        "queueId": [queue.queue_id for queue in queues],
-        "minOffset": [queue.begin for queue in queues],
-        "maxOffset": [queue.end for queue in queues],
-        "messages": [queue.end - queue.begin for queue in queues],
-        "minPhysicalOffset": [
-            queue.place(queue.begin)[0] if some else None
-            for queue, some in zip(queues, filled, strict=True)
-        ],
-        "maxPhysicalOffset": [
-            sum(queue.place(queue.end - 1)) if some else None
-            for queue, some in zip(queues, filled, strict=True)
-        ],
-    }
+    rows = []
+    for _, queue in sorted(StorePlan(store).queues.items()):
+        places: tuple[int | None, int | None] = None, None
+        if queue.end > queue.begin:
+            places = queue.place(queue.begin)[0], sum(queue.place(queue.end - 1))
+        rows.append(_queue_row(queue, *places))
+    yield _table("queues", rows)
 
 
 def remote_queues(options: ReadOptions) -> Table:
     """Return the table ``queues`` of a reader service."""
     with Endpoint(options) as endpoint:
         queues = sorted(endpoint.list_queues().queues.values())
-    return {
-        "topic": [queue.topic for queue in queues],
-        "queueId": [queue.queue_id for queue in queues],
-        "minOffset": [queue.begin for queue in queues],
-        "maxOffset": [queue.end for queue in queues],
-        "messages": [queue.end - queue.begin for queue in queues],
-        "minPhysicalOffset": [queue.commit_begin for queue in queues],
-        "maxPhysicalOffset": [queue.commit_end for queue in queues],
-    }
+    return _table(
+        "queues", [_queue_row(queue, queue.commit_begin, queue.commit_end) for queue in queues]
+    )
+
+
+def _queue_row(
+    queue: HasRange, commit_begin: int | None, commit_end: int | None
+) -> tuple[Any, ...]:
+    count = queue.end - queue.begin
+    return queue.topic, queue.queue_id, queue.begin, queue.end, count, commit_begin, commit_end
 
 
 def _files(store: StoreView, _part: Any) -> Iterator[Table]:
     where = store.filesystem.location
-    found: list[tuple[str, str | None, int | None, int, int, str]] = [
+    found: list[tuple[Any, ...]] = [
         ("commitlog", None, None, file.start_offset, file.size, where(file.path))
         for file in store.files(store.paths.commit_log)
         if file.size
@@ -159,8 +151,11 @@ def _files(store: StoreView, _part: Any) -> Iterator[Table]:
         ]
     for file in store.index_files():
         found.append(("index", None, None, int(file.name), file.size, where(file.path)))
-    names = ("kind", "topic", "queueId", "startOffset", "size", "path")
-    yield {name: [row[at] for row in found] for at, name in enumerate(names)}
+    yield _table("files", found)
+
+
+def _table(name: str, rows: Sequence[tuple[Any, ...]]) -> Table:
+    return {column: [row[at] for row in rows] for at, column in enumerate(TABLES[name])}
 
 
 READERS: Final = {
