@@ -11,7 +11,7 @@ import numpy as np
 from pipeline.source.options import Selection, open_store
 from pipeline.source.pieces import Piece
 from pipeline.source.selection import check_topics, wants
-from pipeline.source.stream.log_view import WHOLE_LOG, Look, Span
+from pipeline.source.stream.look import WHOLE_LOG, Look, Span
 from storage.format.store_time import NO_TIME
 from storage.kernels.columns import COMMIT_OFFSET, SIZE
 from storage.view.log.boundary import next_record
@@ -24,7 +24,10 @@ from storage.view.store_watch import StoreWatch
 
 
 class FileView:
-    """A LogView of a directory on this machine, or one that all machines share."""
+    """A directory on this machine, or one that all machines share, in the driver; of one thread at a time.
+
+    Every offset that a method takes lies within the last look. Methods raise NotAStore when the store is gone.
+    """
 
     def __init__(self, store: StoreLocation | Path | str, selection: Selection) -> None:
         view = open_store(store)
@@ -42,7 +45,7 @@ class FileView:
         return os.path.abspath(self.root)  # noqa: PTH100  not resolved: it is the user's name for it
 
     def look(self) -> Look:
-        """Return what can be read now."""
+        """Return what can be read now: the same object, for next to nothing, while nothing changed."""
         files = self._watch.poll()
         if self._look is None or files is not self._files:
             while True:
@@ -143,7 +146,10 @@ class FileView:
         return span.end
 
     def after_bytes(self, key: QueueKey, span: Span, size: int) -> tuple[int, int]:
-        """Return the offset after the first records that fit; of the log, to the next record's edge."""
+        """Return the offset after the first records that fit into ``size`` bytes, and what they take.
+
+        May be none. In the log the end is the next record's edge: one that begins within the size fits.
+        """
         if key == WHOLE_LOG:
             end = span.end
             if span.begin + size < span.end:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from pipeline.errors import WrongCheckpoint
-from pipeline.source.stream.log_view import WHOLE_LOG
+from pipeline.source.stream.look import WHOLE_LOG
 from storage.view.queues.record_queues import QueueKey
 
 VERSION: Final = 1

@@ -5,14 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pipeline.errors import DataLost, InvalidOption, WrongCheckpoint
 from pipeline.source.options import EARLIEST, LATEST, ReadOptions
 from pipeline.source.selection import QueueBounds, resolve_point, wants
-from pipeline.source.stream.log_view import WHOLE_LOG, LogView, Look, Span, queue_text
+from pipeline.source.stream.look import WHOLE_LOG, Look, Span, queue_text
 from pipeline.source.stream.offsets import StoreOffset, StreamOffset
 from storage.view.queues.record_queues import QueueKey
+
+if TYPE_CHECKING:
+    from pipeline.source.stream.file_view import FileView
+    from pipeline.source.stream.remote_view import RemoteView
 
 LOG: Final = logging.getLogger(__name__)
 StoreQueue = tuple[str, QueueKey]
@@ -46,7 +50,7 @@ class Caps:
 class StreamProgress:
     """Plans the batches of one query over its stores."""
 
-    def __init__(self, options: ReadOptions, views: Sequence[LogView]) -> None:
+    def __init__(self, options: ReadOptions, views: Sequence[FileView | RemoteView]) -> None:
         self.options = options
         self.views = {view.name: view for view in views}
         self._warned: set[str] = set()

@@ -10,7 +10,7 @@ from pipeline.source.options import ReadOptions
 from pipeline.source.pieces import Piece
 from pipeline.source.remote import Endpoint, Listing, RemoteQueue
 from pipeline.source.selection import check_topics, wants
-from pipeline.source.stream.log_view import Look, Span
+from pipeline.source.stream.look import Look, Span
 from storage.clock import SystemClock
 from storage.view.queues.record_queues import QueueKey
 
@@ -18,7 +18,7 @@ SETTLE_S: Final = 0.05
 
 
 class RemoteView:
-    """A LogView of a reader service; without a selection, of all of its queues."""
+    """A reader service, without a selection all of its queues; has the methods of FileView."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._endpoint = Endpoint(options)

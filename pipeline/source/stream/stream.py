@@ -27,9 +27,11 @@ from pipeline.errors import InvalidOption
 from pipeline.source.options import ReadOptions, parse_options
 from pipeline.source.pieces import tasks_of
 from pipeline.source.source import wanted_columns
-from pipeline.source.stream.log_view import LogView, Look
+from pipeline.source.stream.file_view import FileView
+from pipeline.source.stream.look import Look
 from pipeline.source.stream.offsets import StoreOffset, StreamOffset
 from pipeline.source.stream.progress import Backlog, Caps, StreamProgress
+from pipeline.source.stream.remote_view import RemoteView
 from storage.clock import SystemClock
 
 Offset = dict[str, Any]
@@ -47,11 +49,8 @@ def make_stream_reader(given: dict[str, str], schema: StructType) -> StreamReade
     return StreamReader(options, schema)
 
 
-def open_views(options: ReadOptions) -> list[LogView]:
+def open_views(options: ReadOptions) -> Sequence[FileView | RemoteView]:
     """Return a view of every store that the options name. Raises NotAStore, InvalidOption."""
-    from pipeline.source.stream.file_view import FileView
-    from pipeline.source.stream.remote_view import RemoteView
-
     if options.endpoint:
         return [RemoteView(options)]
     for store in options.stores:
