@@ -107,18 +107,6 @@ class _Audited(NamedTuple):
     end_offset: int
 
 
-class _AuditTask(NamedTuple):
-    """Pieces of logs, or an index file of a store."""
-
-    pieces: tuple[LogPiece, ...] = ()
-    index_file: tuple[str, IndexFileCheck] | None = None
-
-
-class _Done(NamedTuple):
-    checks: dict[str, RangeCheck]
-    findings: dict[str, Finding]
-
-
 class AuditOptions(TypedDict, total=False):
     """What both functions take."""
 
@@ -155,30 +143,28 @@ def audit_stores(
     opened = {str(view): _open(view, index) for view in open_stores(stores)}
     out = None if findings_to is None else _new_directory(findings_to)
     pieces = {name: pieces_of(store.plan, piece_bytes) for name, store in opened.items()}
-    work = [
-        _AuditTask(pieces=group)
-        for group in in_tasks(spark, [each for some in pieces.values() for each in some])
-    ]
-    work += [
-        _AuditTask(index_file=(name, file))
-        for name, store in opened.items()
-        for file in store.index_files
-    ]
+    work = in_tasks(spark, [each for some in pieces.values() for each in some])
+    files = [(name, file) for name, store in opened.items() for file in store.index_files]
     compared = {
         name: _Audited(store.view, store.topics, store.checked().compared_end)
         for name, store in opened.items()
     }
     total = sum(piece.cost for some in pieces.values() for piece in some)
     with job_progress(spark, "audit", total_bytes=total, show=show_progress) as progress:
-        run = partial(_run, stores=compared, count=progress.counter.add)
-        done = run_tasks(spark, work, run)
+        walk = partial(_walk, stores=compared, count=progress.counter.add)
+        walked = run_tasks(spark, work, walk)
+        found_in = run_tasks(spark, files, partial(_look_at, stores=compared))
     checks: dict[str, RangeCheck] = defaultdict(RangeCheck)
-    for each in done:
-        for name, check in each.checks.items():
+    for each in walked:
+        for name, check in each.items():
             checks[name].add(check)
     reports = []
     for name, store in opened.items():
-        of_index = [each.findings[name] for each in done if name in each.findings]
+        of_index = [
+            finding
+            for (owner, _), finding in zip(files, found_in, strict=True)
+            if owner == name and finding is not None
+        ]
         found = _findings(store, checks[name], of_index if index else None)
         lines = (each.as_line(name) for each in found if each.is_wrong)
         count, named = _keep(lines, limit, out, name)
@@ -219,22 +205,24 @@ def _new_directory(target: str | Path) -> Path:
     return path
 
 
-def _run(task: _AuditTask, *, stores: dict[str, _Audited], count: Callable[[int], None]) -> _Done:
-    done = _Done({}, {})
-    if task.index_file is not None:
-        name, file = task.index_file
-        finding = file.finding(stores[name].view.log)
-        if finding is not None:
-            done.findings[name] = finding
-    for name in dict.fromkeys(str(piece.store) for piece in task.pieces):
+def _walk(
+    pieces: Sequence[LogPiece], *, stores: dict[str, _Audited], count: Callable[[int], None]
+) -> dict[str, RangeCheck]:
+    """Compare the records of pieces with the queues; return what was met, by store."""
+    checks: dict[str, RangeCheck] = defaultdict(RangeCheck)
+    for name in dict.fromkeys(str(piece.store) for piece in pieces):
         view, topics, end_offset = stores[name]
         held = cache(lambda key, view=view: view.queue(*key).units)
-        check = done.checks[name] = RangeCheck()
-        for piece in task.pieces:
+        for piece in pieces:
             if str(piece.store) == name:
-                check.add(check_range(walk_piece(piece), held, topics, end_offset))
+                checks[name].add(check_range(walk_piece(piece), held, topics, end_offset))
                 count(piece.cost)
-    return done
+    return dict(checks)
+
+
+def _look_at(item: tuple[str, IndexFileCheck], *, stores: dict[str, _Audited]) -> Finding | None:
+    name, file = item
+    return file.finding(stores[name].view.log)
 
 
 def _findings(
