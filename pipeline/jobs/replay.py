@@ -193,17 +193,14 @@ def replay(
 
 def _identity(store: StoreView, wanted: Wanted, topics: Sequence[str], to_topic: str) -> str:
     """Name a replay by what it is; the same arguments give the same name, wherever they are given."""
-    known = store.settings.store_id.hex() or _place_name(store)
+    place = store if store.location.is_url else store.paths.root.resolve()
+    known = store.settings.store_id.hex() or str(place)
     definition = [
         known, sorted(topics), to_topic, wanted.begin_ms, wanted.end_ms, sorted(wanted.tags),
         wanted.key,
     ]  # fmt: skip
     digest = hashlib.sha256(json.dumps(definition).encode()).hexdigest()
     return f"replay-{digest[:32]}"
-
-
-def _place_name(store: StoreView) -> str:
-    return str(store if store.location.is_url else store.paths.root.resolve())
 
 
 def _to_store(

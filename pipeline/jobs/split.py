@@ -72,9 +72,9 @@ def split(
             roots = [work / name for name, _ in groups]
             make_queues_and_index(spark, work, roots, sources.sizes, progress)
             made = [
-                finish_store(work / name, log, sources, _belongs(names, log.light_queues)).at(
-                    Path(target) / name
-                )
+                finish_store(
+                    work / name, log, sources, frozenset((*names, *log.light_queues)).__contains__
+                ).at(Path(target) / name)
                 for (name, names), log in zip(groups, logs, strict=True)
             ]
     return SplitReport(
@@ -83,16 +83,6 @@ def split(
         damage=tuple(each for _, each in damaged),
         seconds=perf_counter() - began,
     )
-
-
-class _belongs:  # noqa: N801  a predicate
-    """Knows the topics of one store, and the light queues that its messages are in."""
-
-    def __init__(self, topics: Sequence[str], light_queues: Sequence[str]) -> None:
-        self._names = frozenset((*topics, *light_queues))
-
-    def __call__(self, topic: str) -> bool:
-        return topic in self._names
 
 
 def _groups(

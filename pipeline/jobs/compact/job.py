@@ -12,14 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pipeline.errors import InvalidOption
 from pipeline.jobs.compact.latest import Latest, find_latest
+from pipeline.jobs.compact.table import write_parquet
 from pipeline.jobs.new_directory import new_directory
 from pipeline.jobs.new_store.joined_tables import watched_places
 from pipeline.jobs.new_store.log_layout import RecordChange
-from pipeline.jobs.new_store.log_slices import LogSlice, cut_slices
+from pipeline.jobs.new_store.log_slices import cut_slices
 from pipeline.jobs.new_store.new_logs import write_logs
 from pipeline.jobs.new_store.new_store import (
     INTERNAL_PREFIXES,
@@ -119,7 +120,10 @@ def compact(
                 made = made.at(target)
                 records, damage = made.records, [each for _, each in damaged]
             else:
-                records, damage = _write_table(spark, slices, selection, work, progress)
+                progress.step = "writing"
+                records, damage = write_parquet(
+                    spark, slices, selection, work, counter=progress.counter
+                )
                 shutil.rmtree(winners)
     return CompactReport(
         target=str(target),
@@ -136,12 +140,3 @@ def compact(
 def _check(option: str, value: str, allowed: Sequence[str]) -> None:
     if value not in allowed:
         raise InvalidOption(option, f"{value!r} is not one of {', '.join(allowed)}")
-
-
-def _write_table(
-    spark: SparkSession, slices: Sequence[LogSlice], selection: Latest, work: Path, progress: Any
-) -> tuple[int, list[DamagedRange]]:
-    from pipeline.jobs.compact.table import write_parquet
-
-    progress.step = "writing"
-    return write_parquet(spark, slices, selection, work, counter=progress.counter)
