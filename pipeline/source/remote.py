@@ -181,7 +181,7 @@ class Endpoint:
         from penstock.errors import NotFound
 
         at, clock = begin, SystemClock()
-        until: float | None = None  # somebody waits, for an answer that brings on the read
+        until: float | None = None  # patience ends; None while answers bring the read on
         while at < end:
             failure: PenstockError | None = None
             call = pull_stream(
