@@ -73,8 +73,8 @@ class MessageReader(DataSourceReader):
         return [InputPartition(pieces) for pieces in plan_messages(self.options)]
 
     def read(self, partition: InputPartition | None) -> Iterator[Any]:
-        """Yield the batches of one task. A read of nothing has one task without a partition."""
-        if partition is not None:
+        """Yield the batches of one task. A read of nothing has one task, for the partition None."""
+        if partition is not None and partition.value is not None:
             from pipeline.source.read import Reader
 
             yield from Reader(self.options, self.columns).read(partition.value)
@@ -101,7 +101,7 @@ class TableReader(DataSourceReader):
 
     def read(self, partition: InputPartition | None) -> Iterator[Any]:
         """Yield the batches of one part."""
-        if partition is None:
+        if partition is None or partition.value is None:
             return
         store, part = partition.value
         from pipeline.source.tables import batch_of, read_part, remote_queues
