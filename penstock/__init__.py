@@ -49,13 +49,37 @@ if TYPE_CHECKING:
         Transaction as Transaction,
         TransactionChecker as TransactionChecker,
     )
-    from penstock.account_values import (
+    from penstock.batch import RecordBatch as RecordBatch
+    from penstock.calls.accounts import (
         Limits as Limits,
         NewSecret as NewSecret,
         Policy as Policy,
         User as User,
     )
-    from penstock.batch import RecordBatch as RecordBatch
+    from penstock.calls.dead_letters import DeadLetterCount as DeadLetterCount
+    from penstock.calls.groups import (
+        ConnectedClient as ConnectedClient,
+        ExponentialBackoff as ExponentialBackoff,
+        Group as Group,
+        GroupDescription as GroupDescription,
+        GroupQueue as GroupQueue,
+        QueueReset as QueueReset,
+    )
+    from penstock.calls.leases import MessageTrack as MessageTrack
+    from penstock.calls.status import (
+        GroupLag as GroupLag,
+        GroupLeases as GroupLeases,
+        LeaseStatus as LeaseStatus,
+        OutTraffic as OutTraffic,
+        SentTraffic as SentTraffic,
+        StoredTraffic as StoredTraffic,
+    )
+    from penstock.calls.transactions import (
+        EndedTransaction as EndedTransaction,
+        PendingTransaction as PendingTransaction,
+        PendingTransactions as PendingTransactions,
+        TransactionCheck as TransactionCheck,
+    )
     from penstock.errors import (
         BatchFull as BatchFull,
         Cancelled as Cancelled,
@@ -94,18 +118,6 @@ if TYPE_CHECKING:
         UserExists as UserExists,
         UserNotFound as UserNotFound,
     )
-    from penstock.group_values import (
-        ConnectedClient as ConnectedClient,
-        DeadLetterCount as DeadLetterCount,
-        ExponentialBackoff as ExponentialBackoff,
-        Group as Group,
-        GroupDescription as GroupDescription,
-        GroupLeases as GroupLeases,
-        GroupQueue as GroupQueue,
-        LeaseStatus as LeaseStatus,
-        MessageTrack as MessageTrack,
-        QueueReset as QueueReset,
-    )
     from penstock.leased import (
         LeasedBatch as LeasedBatch,
         LeasedRecord as LeasedRecord,
@@ -119,18 +131,6 @@ if TYPE_CHECKING:
     from penstock.table_source import read_table as read_table
     from penstock.tables import MissingArrow as MissingArrow
     from penstock.tls import TLS as TLS, BadTlsFile as BadTlsFile
-    from penstock.traffic_values import (
-        GroupLag as GroupLag,
-        OutTraffic as OutTraffic,
-        SentTraffic as SentTraffic,
-        StoredTraffic as StoredTraffic,
-    )
-    from penstock.transaction_values import (
-        EndedTransaction as EndedTransaction,
-        PendingTransaction as PendingTransaction,
-        PendingTransactions as PendingTransactions,
-        TransactionCheck as TransactionCheck,
-    )
     from penstock.values import (
         Committed as Committed,
         Damage as Damage,
@@ -170,8 +170,13 @@ _NAMES: Final = {
     "penstock._sync.subscription": "Subscription",
     "penstock._sync.tables": "ArrowConsumer ArrowStream ArrowSubscription",
     "penstock._sync.transactions": "Transaction TransactionChecker",
-    "penstock.account_values": "Limits NewSecret Policy User",
     "penstock.batch": "RecordBatch",
+    "penstock.calls.accounts": "Limits NewSecret Policy User",
+    "penstock.calls.dead_letters": "DeadLetterCount",
+    "penstock.calls.groups": "ConnectedClient ExponentialBackoff Group GroupDescription GroupQueue QueueReset",
+    "penstock.calls.leases": "MessageTrack",
+    "penstock.calls.status": "GroupLag GroupLeases LeaseStatus OutTraffic SentTraffic StoredTraffic",
+    "penstock.calls.transactions": "EndedTransaction PendingTransaction PendingTransactions TransactionCheck",
     "penstock.errors": (
         "BatchFull Cancelled ClientClosed DataLoss DeadlineExceeded DeliveryFailed "
         "FailedPrecondition GroupExists GroupNotFound IndexDamaged InvalidArgument "
@@ -181,10 +186,6 @@ _NAMES: Final = {
         "Unauthenticated Unavailable Unimplemented UnknownOutcome UnreadableBody UsedElsewhere "
         "UserExists UserNotFound"
     ),
-    "penstock.group_values": (
-        "ConnectedClient DeadLetterCount ExponentialBackoff Group GroupDescription GroupLeases "
-        "GroupQueue LeaseStatus MessageTrack QueueReset"
-    ),
     "penstock.leased": "LeasedBatch LeasedRecord Received RefusedHandle",
     "penstock.producing.tasks": "AsyncHandle AsyncProducer",
     "penstock.producing.threads": "Handle Producer",
@@ -193,8 +194,6 @@ _NAMES: Final = {
     "penstock.table_source": "read_table",
     "penstock.tables": "MissingArrow",
     "penstock.tls": "BadTlsFile TLS",
-    "penstock.traffic_values": "GroupLag OutTraffic SentTraffic StoredTraffic",
-    "penstock.transaction_values": "EndedTransaction PendingTransaction PendingTransactions TransactionCheck",
     "penstock.values": (
         "Committed Damage GroupOffset IndexerStatus Message OffsetRange OpenStagedCommit "
         "PullResult PullStatus QueueRange ReaderStatus RetentionReport RunningSettings Staged "

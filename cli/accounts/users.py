@@ -14,7 +14,7 @@ from cli.times import parsed
 
 if TYPE_CHECKING:
     from cli.session import Session
-    from penstock.account_values import Limits, UserKind
+    from penstock.calls.accounts import Limits, UserKind
 
 app = typer.Typer(
     help="Create, list, change and delete users. PENSTOCK_ACCESS_KEY and PENSTOCK_SECRET_KEY say who asks.",

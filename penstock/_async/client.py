@@ -25,14 +25,13 @@ from penstock.calls.staged_commits import StagedCommitOperations
 from penstock.calls.status import StatusOperations
 from penstock.calls.timers import TimerOperations
 from penstock.calls.topics import TopicOperations
-from penstock.calls.transactions import TransactionOperations
+from penstock.calls.transactions import TransactionCheck, TransactionOperations
 from penstock.consuming.damaged import OnDamaged
 from penstock.consuming.key_query import KeyQuery, OnUncovered
 from penstock.consuming.options import ConsumeOptions, SubscribeOptions
 from penstock.producing.options import ProducerOptions
 from penstock.producing.tasks import AsyncProducer
 from penstock.requests import FRAME_OVERHEAD_MAX
-from penstock.transaction_values import TransactionCheck
 
 
 class AsyncClient(

@@ -11,6 +11,7 @@ from penstock._async.connection import AsyncConnection
 from penstock.background import AsyncBackground
 from penstock.batch import NO_PROPERTIES, Keys, RecordBatch
 from penstock.calls import transactions
+from penstock.calls.transactions import EndedTransaction, TransactionCheck
 from penstock.channel import CALL_FAILED, failure_of
 from penstock.closing import AsyncClosing
 from penstock.errors import (
@@ -21,7 +22,6 @@ from penstock.errors import (
     TransactionRefused,
 )
 from penstock.requests import key_tuple
-from penstock.transaction_values import EndedTransaction, TransactionCheck
 
 _log = logging.getLogger(__name__)
 _WATCH_AGAIN_S: Final = 1.0

@@ -18,13 +18,12 @@ from penstock.addresses import (
 )
 from penstock.calls import status
 from penstock.calls.call import Attempts, Call, Plan
-from penstock.calls.topics import describe_topic
+from penstock.calls.topics import QueueCounts, describe_topic
 from penstock.channel import CALL_FAILED, Lane, ServiceChannels, failure_of
 from penstock.closing import Closing
 from penstock.credentials import given_credentials
 from penstock.errors import ClientClosed, PenstockError, Unavailable
 from penstock.proxies import Way, way_to
-from penstock.queue_counts import QueueCounts
 from penstock.requests import REQUEST_BYTES_MAX
 from penstock.retry import RetryPolicy
 from penstock.sequences import Sequences

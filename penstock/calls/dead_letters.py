@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from penstock.calls import groups, leases, offsets, produce, topics
 from penstock.calls.call import Call, Plan
 from penstock.calls.operation import operation
 from penstock.errors import GroupExists, InvalidArgument
-from penstock.group_values import DeadLetterCount
 from penstock.record import Record
 from penstock.values import Message, Stored
 from storage.format.names import DLQ_PREFIX, RETRY_PREFIX
@@ -19,6 +19,15 @@ RESENDER: Final = "penstock-dlq-resend"
 _RETRIES: Final = 1_000_000  # the most there is: what is given up would count as sent
 _LEASE_MS: Final = 60_000
 _BATCH_MESSAGES: Final = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterCount:
+    """The dead letters of a group that are kept, and those of them that were not sent again."""
+
+    group: str
+    messages: int
+    to_resend: int
 
 
 class DeadLetterOperations:

@@ -3,30 +3,97 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from penstock import wire
 from penstock.calls.call import Call
 from penstock.calls.offsets import timestamp_ms
 from penstock.calls.operation import operation, operation_of
 from penstock.errors import InvalidArgument
-from penstock.group_values import (
-    Begin,
-    ConnectedClient,
-    ExponentialBackoff,
-    Group,
-    GroupDescription,
-    GroupQueue,
-    QueueReset,
-    ResetTo,
-)
 from penstock.requests import build, each, nothing, value_of
 from penstock.retry import Repeat
 from penstock.v1 import gateway_pb2, groups_pb2
+from storage.format.backoff import ExponentialBackoff as ExponentialBackoff
 
+Begin: TypeAlias = Literal["earliest", "latest"]
+ResetTo: TypeAlias = Begin | int | datetime
+"""The earliest or latest message, a queue offset, or the first message stored at or after a time."""
 _BEGINS = {"earliest": groups_pb2.FROM_EARLIEST, "latest": groups_pb2.FROM_LATEST}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Settings of a consumer group.
+
+    A message is handed out once and then up to ``retry_max_times`` times again. ``backoff`` has the delays
+    after the first attempt, the second, and so on; the last one is for all others.
+    """
+
+    name: str
+    retry_max_times: int
+    orderly: bool
+    paused: bool
+    backoff: tuple[int, ...] | ExponentialBackoff
+    begin: Begin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupQueue:
+    """Progress of a group in one queue.
+
+    Messages before ``group_offset`` are done; those from ``next_offset`` on were never delivered. Between
+    them some are leased, and some wait for their next delivery or, in an orderly group, for an earlier one of
+    their message group. ``lag`` counts all that are not done.
+    """
+
+    topic: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    group_offset: int
+    next_offset: int
+    leased: int
+    waiting: int
+    lag: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDescription:
+    """A group and its progress, by topic and queue id."""
+
+    group: Group
+    queues: tuple[GroupQueue, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectedClient:
+    """What a client of RocketMQ's said of itself to the gateway, and for how long it has been silent.
+
+    ``kind`` is ``producer``, ``push_consumer`` or ``simple_consumer``; what it did not say is empty.
+    """
+
+    client_id: str
+    kind: str
+    group: str
+    topics: tuple[str, ...]
+    language: str
+    version: str
+    peer: str
+    silent_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueReset:
+    """A reset's effect on one queue."""
+
+    topic: str
+    queue_id: int
+    from_offset: int
+    to_offset: int
+    lag_before: int
+    lag_after: int
 
 
 def create_group(

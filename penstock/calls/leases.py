@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
 
 from penstock import wire
 from penstock.calls.call import Call
 from penstock.calls.operation import operation, operation_of
 from penstock.calls.records import damages
 from penstock.framing import WithRecords
-from penstock.group_values import MessageTrack, TrackState
 from penstock.leased import Received, RefusedHandle
 from penstock.record import Records
 from penstock.requests import build, value_of
 from penstock.v1 import leases_pb2
 from penstock.wire import Method
 
+TrackState: TypeAlias = Literal["ready", "in_flight", "waiting", "done", "before_begin", "dead"]
+"""Not handed out yet, or its time has come again; under a lease; handed out, and waiting for its next attempt or for
+an earlier one of its message group; acknowledged, or passed over by a filter, a reset or a commit; stored before the
+group began; given up.
+"""
 _STATES: Final[Mapping[int, TrackState]] = {
     leases_pb2.READY: "ready",
     leases_pb2.IN_FLIGHT: "in_flight",
@@ -31,6 +36,24 @@ _SETTLED_BY: Final[Mapping[Action, tuple[Method, Any]]] = {
     "change": (wire.CHANGE_LEASES, leases_pb2.ChangeLeasesRequest),
     "dead-letter": (wire.DEAD_LETTER, leases_pb2.DeadLetterRequest),
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageTrack:
+    """What a consumer group did with one message.
+
+    ``attempts`` counts how often it was handed out, as far as its leases say. ``until_ms``, Unix milliseconds, is
+    when a lease in flight ends, or when a waiting message is handed out again; 0 if no time says that. ``client_id``
+    names the client that renews the lease, if one does. A dead letter has the commit offset of its copy in
+    ``%DLQ%group``, for `Client.message`, once it is stored.
+    """
+
+    group: str
+    state: TrackState
+    attempts: int
+    until_ms: int
+    client_id: str
+    dead_letter_commit_offset: int | None
 
 
 def receive(

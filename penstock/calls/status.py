@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from grpc_health.v1 import health_pb2
@@ -11,9 +12,7 @@ from penstock import wire
 from penstock.addresses import Service
 from penstock.calls.call import Call
 from penstock.calls.operation import operation, operation_of
-from penstock.group_values import GroupLeases, LeaseStatus
 from penstock.requests import build, each, value, value_of
-from penstock.traffic_values import GroupLag, OutTraffic, SentTraffic, StoredTraffic
 from penstock.v1 import (
     indexer_pb2,
     leases_pb2,
@@ -40,6 +39,76 @@ HEALTH_NAMES: Final[Mapping[Service, str]] = {
     "reader": "penstock.v1.Reader",
     "indexer": "penstock.v1.Indexer",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLeases:
+    """Messages that a group was handed in all its topics and that are not done; as in `GroupQueue`."""
+
+    group: str
+    leased: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseStatus:
+    """The journal of leases, and the leased messages by group.
+
+    ``problem`` is why leases and acknowledgements are refused until the reader starts again; "" if none.
+    """
+
+    journal_bytes: int
+    problem: str
+    groups: tuple[GroupLeases, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTraffic:
+    """Messages that were stored in a topic since the writer's start, and the bytes of their records."""
+
+    topic: str
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentTraffic:
+    """Messages of a topic that the consumers of a group were sent since the reader's start, and the answers' bytes.
+
+    ``group`` is "" for pulls, which name none.
+    """
+
+    topic: str
+    group: str
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLag:
+    """A group in all queues of a topic.
+
+    ``lag`` counts the messages that are not done: of these ``leased`` are under a lease, and ``ready`` were never
+    handed out. ``done`` is the sum of the offsets before which all is done. ``oldest_ms``, Unix milliseconds, is when the
+    oldest message that is not done was stored; 0 if there is none, or if that is not known.
+    """
+
+    group: str
+    topic: str
+    lag: int
+    leased: int
+    ready: int
+    done: int
+    oldest_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutTraffic:
+    """What consumers were sent, and where groups were at ``lags_at_ms``, Unix milliseconds."""
+
+    sent: tuple[SentTraffic, ...]
+    lags: tuple[GroupLag, ...]
+    lags_at_ms: int
 
 
 def health(service: Service) -> Call[bool]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from penstock import wire
 from penstock.calls.call import Call
 from penstock.calls.operation import operation, operation_of
 from penstock.errors import TopicNotFound
-from penstock.queue_counts import QueueCounts
 from penstock.requests import build, each, value, value_of
 from penstock.retry import Repeat
 from penstock.v1 import reader_pb2, writer_pb2
 from penstock.values import StoredQueue, Topic, TopicDescription
+from storage.clock import Clock
+
+KEPT_S: Final = 30.0
 
 
 def describe_topic(name: str, *, timeout_s: float | None = None) -> Call[TopicDescription]:
@@ -54,6 +56,28 @@ def queues_to_read(name: str) -> Call[tuple[int, ...]]:
 
     request = build(reader_pb2.ListQueuesRequest, topics=[name])
     return Call(wire.LIST_QUEUES, request, queue_ids)
+
+
+class QueueCounts:
+    """Numbers of queues that take writes, each good for KEPT_S seconds."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._known: dict[str, tuple[int, float]] = {}
+
+    def known(self, topic: str) -> int | None:
+        """Return a topic's number of queues, None if it must be asked for."""
+        count, until = self._known.get(topic, (0, float("-inf")))
+        return count if self._clock.monotonic() < until else None
+
+    def learn(self, topic: str, count: int) -> int:
+        """Take an answer in and return it."""
+        self._known[topic] = (count, self._clock.monotonic() + KEPT_S)
+        return count
+
+    def forget(self, topic: str) -> None:
+        """Ask again the next time: the topic was changed."""
+        self._known.pop(topic, None)
 
 
 class TopicOperations:

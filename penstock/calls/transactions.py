@@ -2,28 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from penstock import wire
 from penstock.calls.call import Call
 from penstock.calls.operation import operation, operation_of
 from penstock.errors import TransactionRefused
-from penstock.record import Records
+from penstock.record import Record, Records
 from penstock.requests import build, check_size, value_of
 from penstock.retry import Repeat
-from penstock.transaction_values import (
-    EndedTransaction,
-    PendingTransaction,
-    PendingTransactions,
-    TransactionCheck,
-)
 from penstock.v1 import transactions_pb2 as pb
+from storage.transactions.values import PendingTransaction as PendingTransaction
+from storage.transactions.values import PendingTransactions as PendingTransactions
 
 _STATES: Final = {
     number: name.removeprefix("TRANSACTION_").lower().replace("_", " ")
     for name, number in pb.TransactionState.items()
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedTransaction:
+    """The outcome of a request to end a transaction.
+
+    ``state`` is ``committed``, ``rolled back``, ``given up``, ``not found``, ``other topic``, ``topic gone``
+    or ``damaged``; with the last three it is still pending. ``already``: an earlier call had ended it.
+    """
+
+    transaction_id: str
+    state: str
+    message_count: int
+    already: bool = False
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionCheck:
+    """The question whether to commit a transaction. ``records`` are its messages, as stored."""
+
+    transaction_id: str
+    topics: tuple[str, ...]
+    check_count: int
+    records: tuple[Record, ...]
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self.records)
 
 
 def prepare(

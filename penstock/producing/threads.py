@@ -17,13 +17,13 @@ import grpc
 from penstock import wire
 from penstock.addresses import Service
 from penstock.batch import NO_PROPERTIES, Keys
+from penstock.calls.topics import QueueCounts
 from penstock.channel import Home, ServiceChannels
 from penstock.errors import ClientClosed, DeadlineExceeded, PenstockError, RpcError
 from penstock.producing.batches import ProducerBatch
 from penstock.producing.options import ProducerOptions
 from penstock.producing.state import ABANDONED, ProducerState, has_met_missing_queue
 from penstock.proxies import Way
-from penstock.queue_counts import QueueCounts
 from penstock.retry import RetryPolicy
 from penstock.values import Stored
 from storage.clock import Clock

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any, cast
 
+from penstock import TransactionCheck
 from penstock._async.transactions import AsyncTransactionChecker
-from penstock.transaction_values import TransactionCheck
 
 
 class SilentStream:

@@ -9,8 +9,7 @@ from frame_outcomes import outcomes_of
 from messaging_bed import message
 from users import make_users
 
-from penstock import Limits, Policy, RecordBatch
-from penstock.account_values import User
+from penstock import Limits, Policy, RecordBatch, User
 from penstock.credentials import Credentials
 from penstock.v1 import reader_pb2, writer_pb2
 from services.config.settings import ReaderSettings, WriterSettings

@@ -233,7 +233,7 @@ class FaultyPenstock(grpc.GenericRpcHandler):
 
 def _left_s(context: grpc.ServicerContext) -> float:
     """Return how long a caller waits; one that waits for ever, for more seconds than grpc can add to a time, an hour."""
-    return min(context.time_remaining() or 3_600, 3_600)
+    return min(context.time_remaining(), 3_600)
 
 
 def _passed_on(answer: Callable[[], Any], context: grpc.ServicerContext) -> Any:
