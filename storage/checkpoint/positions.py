@@ -12,7 +12,6 @@ that are gone, and only the durable slots count. After a broker's run on the dir
 
 from __future__ import annotations
 
-import os
 import secrets
 from enum import Enum
 from typing import TYPE_CHECKING, Final
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 CHECKPOINT_FILE: Final = "checkpoint"
 
 _FLAG_WRITABLE: Final = 1
-_FLAG_RUNNING: Final = 1
 
 
 class Role(Enum):
@@ -84,12 +82,10 @@ class CheckpointFile:
     """The mapped page. Loads are safe from any thread; each store has one thread at a time."""
 
     _writer_magic = _writer_word("magic")
-    _writer_version = _writer_word("version")
     _writer_boot_low = _writer_word("boot_id_low")
     _writer_boot_high = _writer_word("boot_id_high")
     writer_session = _writer_word("session")
     """Changes with every start of the writer."""
-    _writer_process_id = _writer_word("process_id")
     min_commit_offset = _writer_word("min_commit_offset")
     """Start of the oldest record."""
     appended_offset = _writer_word("appended_offset")
@@ -107,15 +103,12 @@ class CheckpointFile:
     _writer_flags = _writer_word("flags")
 
     _indexer_magic = _indexer_word("magic")
-    _indexer_version = _indexer_word("version")
     _indexer_boot_low = _indexer_word("boot_id_low")
     _indexer_boot_high = _indexer_word("boot_id_high")
     indexer_session = _indexer_word("session")
     """Changes with every start of an indexer, and whenever one goes back in the log."""
-    _indexer_process_id = _indexer_word("process_id")
     indexed_offset = _indexer_word("indexed_offset")
     """End of the records that queries by key cover."""
-    _indexer_flags = _indexer_word("flags")
 
     def __init__(self, file: File, role: Role, boot_id: bytes) -> None:
         self.role = role
@@ -212,10 +205,8 @@ class CheckpointFile:
         self.confirm_offset = end_offset
         self.dispatched_offset = dispatched_offset
         self.config_generation = config_generation
-        self._writer_version = layout.VERSION
         self._writer_boot_low = self._boot_low
         self._writer_boot_high = self._boot_high
-        self._writer_process_id = os.getpid()
         self.writer_session = secrets.randbits(63) | 1
         self._writer_flags = _FLAG_WRITABLE
         self._writer_magic = layout.WRITER_LIVE_MAGIC
@@ -290,9 +281,6 @@ class CheckpointFile:
         """Begin an indexer session; one of the same boot stays valid until then."""
         # A reader that found none in between would take the files that are there for all.
         self.indexed_offset = indexed_offset
-        self._indexer_version = layout.VERSION
-        self._indexer_process_id = os.getpid()
-        self._indexer_flags = _FLAG_RUNNING
         self.indexer_session = secrets.randbits(63) | 1
         # Last: a sector of another boot counts from here on, one that never was any with its magic.
         self._indexer_boot_low = self._boot_low
@@ -303,11 +291,6 @@ class CheckpointFile:
     def publish_indexed(self, commit_offset: int) -> None:
         """Say that everything up to here is found by key, and wake who waits for it."""
         self.indexed_offset = commit_offset
-        self._indexer_wake.bump()
-
-    def stop_indexer(self) -> None:
-        """Say that the indexer has stopped, and wake who waits."""
-        self._indexer_flags = 0
         self._indexer_wake.bump()
 
     @property

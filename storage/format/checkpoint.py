@@ -19,37 +19,32 @@ Writer live sector, native words, at byte 512::
 
     offset  size  type  field
     0       8     i64   magic
-    8       8     i64   version
-    16      8     i64   boot_id_low
-    24      8     i64   boot_id_high
-    32      8     i64   session            random, one for each run of the writer
-    40      8     i64   process_id
-    48      8     i64   min_commit_offset  start of the oldest record
-    56      8     i64   appended_offset    end of what is appended, the pool included
-    64      8     i64   committed_offset   end of what is in the page cache
-    72      8     i64   flushed_offset     end of what is durable
-    80      8     i64   confirm_offset     end of what followers and readers may read
-    88      8     i64   dispatched_offset  end of what the consume queues cover
-    96      8     i64   config_generation  changes with the topic table
-    104     8     i64   flags              bit 0: writable
-    112     4     u32   wake_word          futex, bumped with confirm and dispatched offset
-    116     4     u32   reserved
-    120
+    8       8     i64   boot_id_low
+    16      8     i64   boot_id_high
+    24      8     i64   session            random, one for each run of the writer
+    32      8     i64   min_commit_offset  start of the oldest record
+    40      8     i64   appended_offset    end of what is appended, the pool included
+    48      8     i64   committed_offset   end of what is in the page cache
+    56      8     i64   flushed_offset     end of what is durable
+    64      8     i64   confirm_offset     end of what followers and readers may read
+    72      8     i64   dispatched_offset  end of what the consume queues cover
+    80      8     i64   config_generation  changes with the topic table
+    88      8     i64   flags              bit 0: writable
+    96      4     u32   wake_word          futex, bumped with confirm and dispatched offset
+    100     4     u32   reserved
+    104
 
 Indexer live sector, native words, at byte 1024::
 
     offset  size  type  field
     0       8     i64   magic
-    8       8     i64   version
-    16      8     i64   boot_id_low
-    24      8     i64   boot_id_high
-    32      8     i64   session
-    40      8     i64   process_id
-    48      8     i64   indexed_offset     end of what queries by key cover
-    56      8     i64   flags              bit 0: running
-    64      4     u32   wake_word          futex, bumped with indexed_offset
-    68      4     u32   reserved
-    72
+    8       8     i64   boot_id_low
+    16      8     i64   boot_id_high
+    24      8     i64   session
+    32      8     i64   indexed_offset     end of what queries by key cover
+    40      4     u32   wake_word          futex, bumped with indexed_offset
+    44      4     u32   reserved
+    48
 
 Writer slots, little-endian, at bytes 1536 and 2048::
 
@@ -103,20 +98,20 @@ BROKER_SIZE: Final = 40
 INDEX_TIMESTAMP_POSITION: Final = 16  # the indexer's; the writer owns the other four
 
 WRITER_LIVE_POSITION: Final = 512
-WRITER_LIVE_LAYOUT: Final = Struct("<14qII")
+WRITER_LIVE_LAYOUT: Final = Struct("<12qII")
 WRITER_LIVE_WORDS: Final = (
-    "magic", "version", "boot_id_low", "boot_id_high", "session", "process_id",
+    "magic", "boot_id_low", "boot_id_high", "session",
     "min_commit_offset", "appended_offset", "committed_offset", "flushed_offset",
     "confirm_offset", "dispatched_offset", "config_generation", "flags", "wake_word",
 )  # fmt: skip
-WRITER_LIVE_MAGIC: Final = 0x314C52574B545350  # "PSTKWRL1" read little-endian
+WRITER_LIVE_MAGIC: Final = 0x324C52574B545350  # "PSTKWRL2" read little-endian
 INDEXER_LIVE_POSITION: Final = 1024
-INDEXER_LIVE_LAYOUT: Final = Struct("<8qII")
+INDEXER_LIVE_LAYOUT: Final = Struct("<5qII")
 INDEXER_LIVE_WORDS: Final = (
-    "magic", "version", "boot_id_low", "boot_id_high", "session", "process_id",
-    "indexed_offset", "flags", "wake_word",
+    "magic", "boot_id_low", "boot_id_high", "session",
+    "indexed_offset", "wake_word",
 )  # fmt: skip
-INDEXER_LIVE_MAGIC: Final = 0x314C58494B545350
+INDEXER_LIVE_MAGIC: Final = 0x324C58494B545350
 
 WRITER_SLOT_POSITIONS: Final = (1536, 2048)
 WRITER_SLOT_LAYOUT: Final = Struct("<qiiq16sqqq32s32sI")

@@ -274,7 +274,6 @@ class IndexBuilder:
                 pass
         if self._follower is not None:
             self._leave(self._follower)
-            self._checkpoint.stop_indexer()
 
     def _leave(self, follower: IndexFollower) -> None:
         """Sync all, and checkpoint it: at once where the writer has stopped, else when it has flushed."""

@@ -63,7 +63,7 @@ def slot_of(directory: Path) -> IndexerSlot:
 
 def live_flushed_offset(directory: Path) -> int:
     page = (directory / "checkpoint").read_bytes()
-    return int(WRITER_LIVE_LAYOUT.unpack_from(page, WRITER_LIVE_POSITION)[9])
+    return int(WRITER_LIVE_LAYOUT.unpack_from(page, WRITER_LIVE_POSITION)[7])
 
 
 def blank(directory: Path, *positions: int) -> None:

@@ -53,7 +53,7 @@ def change_page(store: Path, position: int, data: bytes) -> None:
 
 
 def reboot(store: Path) -> None:
-    change_page(store, layout.WRITER_LIVE_POSITION + 16, bytes(16))
+    change_page(store, layout.WRITER_LIVE_POSITION + 8, bytes(16))
 
 
 def run_a_broker(store: Path, longer: Path) -> None:
