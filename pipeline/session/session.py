@@ -54,11 +54,14 @@ def build_session(
     from pyspark.sql import SparkSession
 
     from pipeline.session.java import find_java_home
+    from pipeline.session.scripts import cache_directory, quick_python
 
     _refuse_other_spark(pyspark.__version__)
     if SparkSession.getActiveSession() is None:
         home = find_java_home(os.environ)  # noqa: TID251  Spark's own variables
-        python = _python_for(master)
+        # A script of this machine is of use to executors on it alone.
+        own = master.startswith(OWN_MACHINE)
+        python = quick_python(cache_directory(os.environ)) if own else sys.executable  # noqa: TID251
         os.environ.update(  # noqa: TID251
             {
                 "PYSPARK_PYTHON": python,
@@ -72,15 +75,6 @@ def build_session(
     spark = builder.getOrCreate()
     register(spark)
     return spark
-
-
-def _python_for(master: str) -> str:
-    """Return the workers' Python; a script of this machine is of use to executors on it alone."""
-    from pipeline.session.scripts import cache_directory, quick_python
-
-    if not master.startswith(OWN_MACHINE):
-        return sys.executable
-    return quick_python(cache_directory(os.environ))  # noqa: TID251  the user's own directory
 
 
 def defaults_of(master: str) -> Mapping[str, str]:

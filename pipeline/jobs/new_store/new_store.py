@@ -80,7 +80,9 @@ class Sources:
         Raises NotAStore, and PipelineError where one is named twice.
         """
         files = open_stores(stores)
-        sizes = _sizes_for(files[0])
+        sizes = files[0].sizes
+        pages = -(-sizes.commit_log_file_size // LOG_PAGE)
+        sizes = sizes._replace(commit_log_file_size=pages * LOG_PAGE)
         if log_file_size is not None:
             if log_file_size < LOG_PAGE or log_file_size % LOG_PAGE:
                 raise InvalidOption(
@@ -108,13 +110,6 @@ class Sources:
         for name in names:
             if name not in known:
                 raise InvalidOption(option, unknown_topic("the stores", name, known))
-
-
-def _sizes_for(store: StoreView) -> FileSizes:
-    """Return the sizes for files like those of a store: whole pages of log, whole units."""
-    sizes = store.sizes
-    pages = -(-sizes.commit_log_file_size // LOG_PAGE)
-    return sizes._replace(commit_log_file_size=pages * LOG_PAGE)
 
 
 def make_queues_and_index(
