@@ -16,6 +16,7 @@ from penstock import Client, StoredQueue
 from services.bodies import hex_dump
 from services.console.rates import KEPT, RATE_KEPT, Rates
 from services.console.topic_mix import topic_mix
+from services.testing import RunningStore
 
 BAD_BODIES = {
     b"<script>alert(1)</script>": "<script>alert(1)</script>",
@@ -136,11 +137,17 @@ def test_a_page_of_dead_letters_asks_for_itself_anew(browser: Any, client: Clien
     assert 'hx-get="/topics/%25DLQ%25accounts?page=1"' in shown
 
 
-def test_read_queues_in_use_go_only_by_force(browser: Any, client: Client) -> None:
+def test_read_queues_in_use_go_only_by_force(
+    browser: Any, client: Client, store: RunningStore
+) -> None:
     client.create_topic("narrow", queues=2)
     client.create_group("reads-narrow")
     client.receive("narrow", group="reads-narrow")
     client.produce("narrow", b"left", queue_id=1)
+    saved = store.directory / "config" / "consumerOffset.json"
+    until(
+        lambda: saved.exists() and b"reads-narrow" in saved.read_bytes()
+    )  # the writer looks there
     refused = browser.post("/topics/narrow/update", write_queues="1", read_queues="1")
 
     assert refused.status_code == 409

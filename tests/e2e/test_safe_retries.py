@@ -159,11 +159,11 @@ class LossyPath:
         self.link.mute_count = EVERY_CONNECTION
         calling = threading.Thread(target=lambda: results.append(action()))
         calling.start()
-        until(lambda: self.observer.writer_status().flushed_offset > before, 20)
+        until(lambda: self.observer.writer_status().flushed_offset > before, PATIENCE_S)
         self.writer.kill()
         self.link.mute_count = 0
         self.writer.start()
-        calling.join(30)
+        calling.join(PATIENCE_S)
         [result] = results
         return result
 
@@ -201,7 +201,7 @@ def test_what_the_gateway_sends_again_after_a_lost_answer_and_a_kill_is_in_the_l
 
     def send(*bodies: bytes) -> list[int]:
         request = service_pb2.SendMessageRequest(messages=[message(topic, b) for b in bodies])
-        answer = gateway.SendMessage(request, metadata=CLIENT, timeout=30)
+        answer = gateway.SendMessage(request, metadata=CLIENT, timeout=PATIENCE_S)
         assert answer.status.code == v2.OK
         return [entry.offset for entry in answer.entries]
 
@@ -224,7 +224,7 @@ def test_a_half_message_and_its_end_whose_answers_are_lost_count_once_through_th
     ended = service_pb2.EndTransactionRequest(
         topic=topic, message_id=key, transaction_id=key, resolution=resolution
     )
-    options = {"metadata": CLIENT, "timeout": 30}
+    options = {"metadata": CLIENT, "timeout": PATIENCE_S}
     gateway.SendMessage(service_pb2.SendMessageRequest(messages=[first]), **options)  # connects
     assert path.call(lambda: gateway.SendMessage(sent, **options)).status.code == v2.OK
     unknown = service_pb2.EndTransactionRequest(

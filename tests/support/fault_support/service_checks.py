@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from fault_ledger import Ledger, Verdict, judge, require
 from service_load import ServiceLoad
 from service_trio import ServiceTrio
@@ -16,9 +18,9 @@ def require_documented(trio: ServiceTrio, load: ServiceLoad) -> None:
     require("Traceback" not in output, output[-4000:])
 
 
-def require_kept(trio: ServiceTrio, ledger: Ledger) -> None:
+def require_kept(store: Path, ledger: Ledger) -> None:
     """Raise FaultFound unless stopped services left all that was acknowledged and seen, and nothing else."""
-    with StoreReader.open(trio.store) as reader:
+    with StoreReader.open(store) as reader:
         verdict = judge(reader, ledger)
     require(verdict == Verdict(), verdict)
 
@@ -30,4 +32,4 @@ def finish(trio: ServiceTrio, load: ServiceLoad) -> None:
     load.stop()
     trio.stop()
     require_documented(trio, load)
-    require_kept(trio, load.ledger)
+    require_kept(trio.store, load.ledger)

@@ -138,7 +138,7 @@ def cut_under_services(mount: LoopMount, root: Path, mode: str) -> tuple[int, in
         with Client(**trio.addresses, timeout_s=60) as client:
             client.wait_indexed(client.writer_status().appended_offset, timeout_s=60)
         trio.stop()
-    require_kept(trio, before)
+    require_kept(trio.store, before)
     return len(before.entries), load.acknowledged - len(before.entries)
 
 
