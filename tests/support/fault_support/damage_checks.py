@@ -9,19 +9,16 @@ import re
 import shutil
 from pathlib import Path
 
-from engine_store import small_config
 from fault_ledger import FaultFound, require
 from fault_life import LOG_FILE_SIZE, FaultLife
 from flip_bed import FlipBed
 from lease_store import GROUP, TOPIC, LeaseStore, put
-from staged_records import stage
 
-from storage.errors import DamagedStage, StoreError
+from storage.errors import StoreError
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.journal import HEAD, blocks_in
 from storage.format.receipt_handle import HANDLE_SIZE
 from storage.reader import StoreReader
-from storage.writer import StoreWriter
 
 SIZE_BITS = range(8 * 8, 8 * 12)  # of a unit
 
@@ -136,19 +133,3 @@ def no_flip_of_a_lease_journal_is_believed(root: Path) -> None:
         store.leases.close()
         store.reader.close()
         shutil.rmtree(root)
-
-
-def no_damaged_stage_is_taken_for_none(root: Path) -> None:
-    with StoreWriter.open(root, small_config()) as writer:
-        writer.create_topic("t", 1)
-        stage(writer.staged, "app", 0, "a", [[b"x"]])
-    (path,) = (root / "staged").rglob("*.stage")
-    path.write_bytes(path.read_bytes()[:-1])
-    with StoreWriter.open(root, small_config()) as writer:
-        try:
-            writer.staged.commit("app", 0, ["a"])
-        except DamagedStage:
-            return
-        except StoreError as error:
-            raise FaultFound(f"a damaged stage is taken for none: {error}") from error
-    raise FaultFound("a damaged stage is committed")

@@ -35,7 +35,7 @@ from storage.queues.queue_files import OpenQueueFiles
 from storage.queues.queue_repair import QueueRepair
 from storage.queues.queue_table import QueueTable, UnitCount
 from storage.recovery import recover
-from storage.staged import open_commit, staged_commits
+from storage.staged import staged_commits
 from storage.staged.open_commit import OpenCommit
 from storage.tables import table_files
 from storage.testing import SimulatedDisk
@@ -404,10 +404,6 @@ DEFECTS = [
             lambda view, offset: (int.from_bytes(view.bytes_at(offset, 4), "big"), STOP_END),
         ),
         damage_checks.no_flip_of_a_record_is_served,
-    ),
-    PlantedDefect(
-        "a damaged stage is removed", _set(open_commit, "damaged_stages", lambda *_: []),
-        damage_checks.no_damaged_stage_is_taken_for_none,
     ),
     PlantedDefect(
         "a staged commit does not look for what is in the log",
