@@ -31,7 +31,6 @@ BATCH_BYTES_MAX: Final = 8 << 20
 INVISIBLE_MS_MIN: Final = 10_000
 INVISIBLE_MS_MAX: Final = 12 * 3_600_000
 WAIT_SECONDS_MAX: Final = 60.0
-WAIT_STEP_MS: Final = 100  # less than what the answer of a call has left of its time
 ENTRIES_MAX: Final = 4_096
 GIVEN_BACK_MS: Final = 1_000  # until a message is delivered again that its client did not wait for
 _CALL_SECONDS: Final = 10.0
@@ -149,7 +148,7 @@ class Receiving:
         until = self._loop.time() + asked.wait_ms / 1e3
 
         async def ask() -> leases_pb2.ReceiveResponse:
-            asked.wait_ms = _stepped_ms(until - self._loop.time())
+            asked.wait_ms = max(0, math.ceil((until - self._loop.time()) * 1e3))
             return await self._ask(asked, context)
 
         answer = await self._lines.ask(kind, until, ask)
@@ -161,7 +160,7 @@ class Receiving:
         until = self._loop.time() + seconds_left(context, WAIT_SECONDS_MAX + _CALL_SECONDS)
 
         def call(left: float) -> Awaitable[bytes]:
-            asked.wait_ms = min(asked.wait_ms, _stepped_ms(left))
+            asked.wait_ms = min(asked.wait_ms, max(0, math.ceil(left * 1e3)))
             return self._waiting.call(
                 f"{LEASES}Receive",
                 asked,
@@ -258,8 +257,3 @@ def _wait_ms(request: service_pb2.ReceiveMessageRequest, context: Context) -> in
         polling = request.long_polling_timeout
         left = min(left, max(0.0, polling.seconds + polling.nanos / 1e9))
     return int(left * 1_000)
-
-
-def _stepped_ms(seconds: float) -> int:
-    """Return about so many milliseconds: the reader checks requests once that are equal to the byte."""
-    return max(0, math.ceil(seconds * 1e3 / WAIT_STEP_MS) * WAIT_STEP_MS)

@@ -6,8 +6,7 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from penstock.v1 import leases_pb2
 from services import wire
@@ -34,18 +33,8 @@ HANDLES_MAX: Final = 4_096
 CLIENTS_MAX: Final = 4_096
 CLIENT_ID_MAX: Final = 512  # a gateway adds to a client's own, which has up to 255
 ATTEMPT_ID_MAX: Final = 255
-KEPT_MAX: Final = 1_024  # requests whose check is kept
-KEPT_SIZE_MAX: Final = 512
 _TURNS_TO_CANCEL: Final = 3  # of the loop, until a cancellation that has come is raised in a call
 _EMPTY: Final = leases_pb2.ReceiveResponse().SerializeToString()
-
-
-class Asked(NamedTuple):
-    """A checked receive."""
-
-    key: LineKey
-    question: ReceiveQuestion
-    wait_seconds: float
 
 
 class LeaseServicer:
@@ -78,18 +67,13 @@ class LeaseServicer:
         self._bytes_max = bytes_max
         self._wait_ms_max = wait_ms_max
         self._loop = asyncio.get_running_loop()
-        self._asked: dict[bytes, Asked] = {}
         self._reading_filter = asyncio.Lock()
 
-    @raw
-    async def receive(self, request: bytes, context: Context) -> bytes:
+    async def receive(self, request: leases_pb2.ReceiveRequest, context: Context) -> bytes:
         """Lease messages of a topic, waiting for the first one if asked to."""
-        asked = self._asked.get(request)
-        if asked is None:
-            asked = await self._check(request)
-        key, question, wait_seconds = asked
+        key, question = LineKey(request.group, request.topic), await self._question(request)
         pending = self._catch_up.pending()
-        until = self._loop.time() + wait_seconds
+        until = self._loop.time() + min(max(request.wait_ms, 0), self._wait_ms_max) / 1e3
         remaining = context.time_remaining()
         if remaining is not None:
             until = min(until, self._loop.time() + remaining - DEADLINE_MARGIN_SECONDS)
@@ -193,27 +177,6 @@ class LeaseServicer:
         count = await self._calls.run(self._leases.release, list(request.client_ids), request.group)
         return leases_pb2.ReleaseLeasesResponse(released_count=count)
 
-    async def _check(self, data: bytes) -> Asked:
-        """Check a request, and keep what it asks: a consumer asks the same again and again.
-
-        But for the id of the attempt, which is another one each time.
-        """
-        request = leases_pb2.ReceiveRequest.FromString(data)
-        if attempt_id := request.attempt_id:
-            _check_length("attempt_id", attempt_id, ATTEMPT_ID_MAX)
-            request.attempt_id = ""
-            same = request.SerializeToString()
-            asked = self._asked.get(same) or await self._check(same)
-            return asked._replace(question=replace(asked.question, attempt_id=attempt_id))
-        wait_ms = min(max(request.wait_ms, 0), self._wait_ms_max)
-        key = LineKey(request.group, request.topic)
-        asked = Asked(key, await self._question(request), wait_ms / 1e3)
-        if len(data) <= KEPT_SIZE_MAX:
-            if len(self._asked) >= KEPT_MAX:
-                self._asked.clear()
-            self._asked[data] = asked
-        return asked
-
     async def _question(self, request: leases_pb2.ReceiveRequest) -> ReceiveQuestion:
         for name in ("max_messages", "max_bytes"):
             value = getattr(request, name)
@@ -226,9 +189,11 @@ class LeaseServicer:
         if request.auto_renew and not request.client_id:
             raise InvalidArgument("client_id", "is needed with auto_renew")
         _check_length("client_id", request.client_id, CLIENT_ID_MAX)
+        _check_length("attempt_id", request.attempt_id, ATTEMPT_ID_MAX)
         if request.sql_expression and request.tag_expression not in ("", "*"):
             raise InvalidArgument("sql_expression", "cannot be given together with tag_expression")
-        TagFilter(request.tag_expression)  # one that is wrong is refused before anything is leased
+        if request.tag_expression not in ("", "*"):
+            TagFilter(request.tag_expression)  # a wrong one is refused before anything is leased
         return ReceiveQuestion(
             max_messages=min(request.max_messages or MESSAGES_DEFAULT, MESSAGES_MAX),
             max_bytes=min(request.max_bytes or BYTES_DEFAULT, self._bytes_max),
@@ -236,6 +201,7 @@ class LeaseServicer:
             tag_expression=request.tag_expression,
             predicate=await self._predicate(request.sql_expression),
             client_id=request.client_id if request.auto_renew else "",
+            attempt_id=request.attempt_id,
             queue_ids=tuple(request.queue_ids),
         )
 
