@@ -166,94 +166,35 @@ class CallHandlers:
         counts: MethodCounts | None = None
         if self._counts is not None:
             counts = self._counts.of(called.service, called.name, is_stream=called.is_stream)
-        wraps: dict[tuple[bool, bool], Callable[[str, Behaviour, MethodCounts | None], Any]] = {
-            (False, False): self._unary,
-            (False, True): self._answer_stream,
-            (True, False): self._request_stream,
-            (True, True): self._both_stream,
-        }
-        wrap = wraps[method.client_streaming, method.server_streaming]
-        return Handler(
-            method.client_streaming, wrap(method.name, behaviour, counts), called.is_brief
-        )
+        behaviour = self._counted(called, behaviour, counts)
+        return Handler(called.takes_stream, behaviour, called.is_brief)
 
-    def _unary(
-        self, method: str, behaviour: Behaviour, counts: MethodCounts | None
-    ) -> Callable[[bytes, Context], Coroutine[Any, Any, bytes]]:
-        running = self._running
-        slow_is_usual = method in WAITING_METHODS
+    def _counted(
+        self, method: CalledMethod, behaviour: Behaviour, counts: MethodCounts | None
+    ) -> Callable[..., Coroutine[Any, Any, bytes | None]]:
+        """Return what serves a call, counts and logs it and makes statuses of what is raised."""
+        name, running = method.name, self._running
+        slow_is_usual = method.is_stream or name in WAITING_METHODS
 
-        async def call(data: bytes, context: Context) -> bytes:
+        async def call(*arguments: Any) -> bytes | None:
             started = time.perf_counter()
+            context = arguments[-1]
             if counts is not None:
                 counts.under_way += 1
             try:
-                answer = await behaviour(data, context)
+                answer = await behaviour(*arguments)
             except AnsweredRefusal as refused:
-                return self._answered(method, context, refused, counts, started) or b""
+                return self._answered(name, context, refused, counts, started)
             except BaseException as error:  # noqa: BLE001  the status table decides
-                await self._refuse(method, context, error, counts, started)
+                await self._refuse(name, context, error, counts, started)
             seconds = time.perf_counter() - started
             if counts is not None:
                 counts.end("OK", seconds)
             if running.logs_all or (seconds >= running.slow_s and not slow_is_usual):
-                self._log_call(method, context, "OK", started)
-            return answer if type(answer) is bytes else answer.SerializeToString()
+                self._log_call(name, context, "OK", started)
+            return answer.SerializeToString() if isinstance(answer, Message) else answer
 
         return call
-
-    def _answer_stream(
-        self, method: str, behaviour: Behaviour, counts: MethodCounts | None
-    ) -> Callable[[bytes, Context], Coroutine[Any, Any, bytes | None]]:
-        async def call(data: bytes, context: Context) -> bytes | None:
-            last: bytes | None = await self._stream(
-                method, context, lambda: behaviour(data, context), counts
-            )
-            return last
-
-        return call
-
-    def _request_stream(
-        self, method: str, behaviour: Behaviour, counts: MethodCounts | None
-    ) -> Callable[[Context], Coroutine[Any, Any, bytes]]:
-        async def call(context: Context) -> bytes:
-            requests = requests_of(context)
-            answer = await self._stream(
-                method, context, lambda: behaviour(requests, context), counts
-            )
-            return bytes(answer.SerializeToString())
-
-        return call
-
-    def _both_stream(
-        self, method: str, behaviour: Behaviour, counts: MethodCounts | None
-    ) -> Callable[[Context], Coroutine[Any, Any, None]]:
-        async def call(context: Context) -> None:
-            await self._stream(method, context, lambda: behaviour(context), counts)
-
-        return call
-
-    async def _stream(
-        self,
-        method: str,
-        context: Context,
-        run: Callable[[], Awaitable[Any]],
-        counts: MethodCounts | None,
-    ) -> Any:
-        started = time.perf_counter()
-        if counts is not None:
-            counts.under_way += 1
-        try:
-            answer = await run()
-        except AnsweredRefusal as refused:
-            return self._answered(method, context, refused, counts, started)
-        except BaseException as error:  # noqa: BLE001  the status table decides
-            await self._refuse(method, context, error, counts, started)
-        if counts is not None:
-            counts.end("OK", time.perf_counter() - started)
-        if self._running.logs_all:
-            self._log_call(method, context, "OK", started)
-        return answer
 
     async def _refuse(
         self, method: str, context: Context, error: BaseException,
@@ -338,7 +279,13 @@ def parsed(parse: Callable[[bytes], Any], data: bytes, bytes_max: int) -> Any:
 def _served(
     method: CalledMethod, behaviour: Behaviour, interceptors: Sequence[Interceptor]
 ) -> Behaviour:
-    """Return what serves a call as a servicer's method does, within the interceptors."""
+    """Return what serves a call as a servicer's method does, within the interceptors.
+
+    It takes the request's bytes and the call, or the call alone where requests are a stream.
+    """
+    if method.takes_stream and not method.answers_stream:
+        of_requests = behaviour
+        behaviour = lambda context: of_requests(requests_of(context), context)  # noqa: E731
     if not interceptors:
         if method.takes_stream or method.takes_bytes:
             return behaviour
@@ -346,16 +293,14 @@ def _served(
         return lambda data, context: behaviour(parsed(parse, data, bytes_max), context)
 
     def make(call: InterceptedCall) -> Awaitable[Any]:
-        if not method.takes_stream:
-            request = call.data if method.takes_bytes else call.take_request()
-            return behaviour(request, call.context)
-        if method.answers_stream:
+        if method.takes_stream:
             return behaviour(call.context)
-        return behaviour(requests_of(call.context), call.context)
+        request = call.data if method.takes_bytes else call.take_request()
+        return behaviour(request, call.context)
 
     proceed: Proceed = make
     for interceptor in reversed(interceptors):
         proceed = partial(interceptor, proceed=proceed)
     if method.takes_stream:
-        return lambda *arguments: proceed(InterceptedCall(method, None, arguments[-1]))
+        return lambda context: proceed(InterceptedCall(method, None, context))
     return lambda data, context: proceed(InterceptedCall(method, data, context))
