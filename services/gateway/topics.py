@@ -22,7 +22,6 @@ class KnownTopic:
     name: str
     read_queue_count: int
     write_queue_count: int
-    perm: int
     accepts: tuple[v2.MessageType, ...]
 
     @classmethod
@@ -32,7 +31,6 @@ class KnownTopic:
             topic.name,
             topic.read_queue_count if topic.perm & _READ else 0,
             topic.write_queue_count if topic.perm & _WRITE else 0,
-            topic.perm,
             accepted_types(topic.attributes),
         )
 
