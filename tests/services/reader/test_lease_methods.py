@@ -90,7 +90,8 @@ def in_line(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
     def noted(mine: receives.Receives, key: Any, question: Any, moment: int) -> Any:
         line_and_waiter = join(mine, key, question, moment)
-        joined.append(lambda: mine.has_nothing(key, question))
+        line, _ = line_and_waiter
+        joined.append(lambda: line.woken_at <= moment or mine.has_nothing(key, question))
         return line_and_waiter
 
     monkeypatch.setattr(receives.Receives, "_join", noted)
