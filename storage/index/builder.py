@@ -187,6 +187,8 @@ class IndexBuilder:
         self._looked_at = self._clock.monotonic()
         missing, paths = self._directory.missing(), self._directory.paths
         if paths and int(paths[-1].name) in missing:
+            for number in sorted(missing):
+                _LOG.warning("index file %s is missing", self._directory.path(number))
             self._follower = None
             return
         self._scrub.note_missing(missing)

@@ -81,9 +81,8 @@ def test_lost_files_are_reported_and_made_again_while_the_indexer_works(
         lost = sorted(set(before) - set(paths_of(directory)))
         work(indexer)
     told = [record.getMessage() for record in caplog.records]
-    assert len(told) == len(lost) and all(
-        str(path) in line for path, line in zip(lost, told, strict=True)
-    )
+    assert all(any(str(path) in line for line in told) for path in lost)
+    assert all(any(str(path) in line for path in lost) for line in told)
     assert contents(directory) == wanted
     kept = before.index(lost[0])
     assert paths_of(directory)[:kept] == before[:kept]

@@ -40,6 +40,10 @@ def metrics_page(used_store: LocalServices) -> MetricsPage:
     while True:
         page = MetricsPage.of(used_store.addresses["metrics"])
         behind = ("penstock_index_behind_bytes", "rocketmq_storage_flush_behind_bytes")
-        if not sum(map(page.value, behind)) or time.monotonic() > until:
+        has_looked = all(
+            page.value("penstock_event_loop_delay_seconds_count", service=service)
+            for service in ("writer", "reader", "indexer")
+        )
+        if (has_looked and not sum(map(page.value, behind))) or time.monotonic() > until:
             return page
         time.sleep(0.1)
