@@ -8,7 +8,6 @@ from typing import Final
 
 from penstock.v1 import (
     dead_letters_pb2,
-    gateway_pb2,
     retention_pb2,
     timers_pb2,
     traffic_pb2,
@@ -20,7 +19,6 @@ from services.accounts.opening import own_accounts
 from services.config.settings import WriterSettings
 from services.gateway.messaging import Messaging, Upstreams
 from services.gateway.sends.batch_stream import BatchCalls, HalfBatches
-from services.gateway.v2 import service_pb2
 from services.ports import ServicePorts
 from services.rpc.in_process import InProcessService
 from services.rpc.ports import check_free
@@ -28,7 +26,6 @@ from services.rpc.server import Contract
 from services.upstream import ServiceAddress, Upstream, WaitingCalls
 from services.writer.acks import Acks
 from services.writer.dead_letters import DeadLetterServicer
-from services.writer.full_disk import open_with_space
 from services.writer.loop_dispatch import LoopDispatch
 from services.writer.metrics import WriterCollector
 from services.writer.retention import RetentionServicer
@@ -50,10 +47,6 @@ _SERVICES: Final = {
         ("Traffic", traffic_pb2),
     )
 }
-_MESSAGING_SERVICES: Final = (
-    service_pb2.DESCRIPTOR.services_by_name["MessagingService"],
-    gateway_pb2.DESCRIPTOR.services_by_name["Gateway"],
-)  # with split routes
 _LOOK_SECONDS: Final = 1.0
 
 
@@ -71,23 +64,9 @@ async def serve(
     check_free(settings.listen)
     with ServicePorts(SERVICE, settings) as ports:
         accounts, accounts_contract = await asyncio.to_thread(own_accounts, settings)
-        served = [
-            accounts_contract.service,
-            *_SERVICES.values(),
-            *(_MESSAGING_SERVICES if settings.splits_routes else ()),
-        ]
-        store, listen = await open_with_space(
-            lambda: StoreWriter.open(
-                settings.store, settings.store_config(), waits_for_files=False
-            ),
-            served,
-            settings,
-            stop,
-            ready,
-            accounts.interceptors,
+        store = await asyncio.to_thread(
+            StoreWriter.open, settings.store, settings.store_config(), waits_for_files=False
         )
-        if store is None:
-            return
         messaging: Messaging | None = None
         try:
             acks = Acks(store)
@@ -120,7 +99,7 @@ async def serve(
                 contracts += messaging.contracts
                 ports.metrics.add(messaging.metrics)
             server = ports.server(contracts, accounts.interceptors)
-            address = await server.start(listen)
+            address = await server.start(settings.listen)
             server.set_serving(serving=store.writable)
             ready(address)
             while not stop.is_set():
