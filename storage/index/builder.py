@@ -136,6 +136,15 @@ class IndexBuilder:
 
         Raises StoreFull when the disk has no room; call it again.
         """
+        try:
+            return self._try_step()
+        except FileNotFoundError:
+            if not self._directory.missing():
+                raise
+            self._follower = None  # the next step begins as at a start
+            return True
+
+    def _try_step(self) -> bool:
         trust = self._look_at_page()
         if not trust.durable.trusted:
             self._follower = None  # a broker may be putting to the files

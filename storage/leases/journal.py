@@ -258,9 +258,9 @@ def _load(filesystem: FileSystem, path: Path, generation: int) -> LoadedJournal:
         file.close()
     blocks = blocks_in(array.data)
     first = next(blocks, None)
-    if first is None or first.kind != HEAD or len(first.payload) != HEAD_PAYLOAD.size:
+    if first is None or first.kind != HEAD or len(first.payload) < HEAD_PAYLOAD.size:
         raise ValueError("it does not begin with its version")
-    (version,) = HEAD_PAYLOAD.unpack(first.payload)
+    (version,) = HEAD_PAYLOAD.unpack_from(first.payload)
     if version != VERSION:
         raise UnsupportedFormat(
             f"{path.parent.name}/{path.name}: version {version} of the journal of leases;"

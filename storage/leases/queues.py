@@ -56,7 +56,7 @@ class ArrivedMessages:
             if self._arrived is None:
                 self._arrived = ArrivedQueues(self._reader.log)
             end_offset = self._reader.visible_offset
-            if end_offset != self._arrived.position or self._reader.positions is None:
+            if end_offset != self._arrived.position:
                 self._looks.append(self._arrived.look(end_offset))
                 self._look_count += 1
             missed = self._look_count - look

@@ -41,7 +41,7 @@ class OpenQueueFiles:
         self.sync_count = 0  # between two syncs a file that was written to stays dirty
         self.is_cut = False  # whether bytes of files went, or files: more than units were written
         self._open: OrderedDict[Path, File] = OrderedDict()
-        self._open_max = open_files.at_most(OPEN_FILES_MAX, share=2)
+        self._open_max = open_files.at_most(OPEN_FILES_MAX, share=4)
         self._closes_newest = False
         self._dirty_files: dict[Path, None] = {}  # in the order in which they became so
         self._dirty_directories: dict[Path, None] = {}

@@ -174,7 +174,7 @@ class ConsumerOffsets:
     def own(self) -> None:
         """Take the right to commit, which is kept until ``close``; StoreLocked if another commits here.
 
-        Settings and leases of groups belong to whoever has it, too.
+        Raises StoreFull where nothing says yet which deletions are done, and that cannot be written. Settings and leases of groups belong to whoever has it, too.
         """
         with self._guard:
             if self._lock is not None:
@@ -196,8 +196,8 @@ class ConsumerOffsets:
         """Do what a writer has left, save that, and note it: a kill in between repeats it."""
         if self._orders is None or (orders := self._orders()) == self._done:
             return
-        with suppress(StoreFull):  # the next look does it
-            known = self._known()
+        known = self._known()
+        try:
             if self._follow(orders, known):
                 self._commits += 1
                 self.save()
@@ -205,6 +205,9 @@ class ConsumerOffsets:
                 document = encode_checked(_note_of(orders))
                 self._filesystem.write_atomically(self._note_path, document, backup=False)
             self._done = orders
+        except StoreFull:  # the next look does it
+            if known is None:  # nobody could say later which deletions came before what is committed now
+                raise
 
     def _known(self) -> dict[str, Any] | None:
         """Return the note of what is done; None where nobody knows."""

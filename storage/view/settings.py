@@ -4,7 +4,7 @@ It is ours alone, with a checksum (``storage.tables.checked_json``), and twice, 
 without it: the first file that is whole counts, and each start writes both. A broker ignores it, and a
 directory that a broker made has none::
 
-    {"formatVersion": 3, "storeId": "32 hex digits", "commitLogFileSize": 1073741824,
+    {"formatVersion": 4, "storeId": "32 hex digits", "commitLogFileSize": 1073741824,
      "consumeQueueFileSize": 6000000, "indexSlotCount": 5000000, "indexEntryCount": 20000000,
      "flushMode": "async", "deletedTopics": {"name": commit offset of its deletion},
      "deletingTopic": "name of one whose deletion is decided and not done; else it is not there",
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from storage.config import StoreConfig
     from storage.files.filesystem import FileStatus, FileSystem, ReadFileSystem
 
-FORMAT_VERSION: Final = 3
+FORMAT_VERSION: Final = 4
 _BACKUP: Final = ".bak"
 
 _SIZE_FIELDS: Final = {

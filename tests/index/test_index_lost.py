@@ -121,3 +121,16 @@ def test_a_query_names_the_range_of_a_missing_file_until_it_is_rebuilt(
             with open_indexer(directory, CONFIG) as again:
                 work(again)
                 assert found("a3-1") == found("a199-2") == 1
+
+
+def test_a_directory_lost_in_the_middle_of_a_step_ends_no_indexer(
+    tmp_path: Path, writer: StoreWriter, indexer: StoreIndexer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "store"
+    monkeypatch.setattr(index_builder, "LOOK_S", 3600.0)
+    shutil.rmtree(directory / "index")
+    put(writer, 100, "b")
+    work(indexer)
+    assert indexer.indexed_offset == writer.appended_offset
+    with StoreReader.open(directory) as reader:
+        assert reader.query_by_key("t", "a3-1").record_count == 1
