@@ -206,7 +206,8 @@ class ConsumerOffsets:
                 self._filesystem.write_atomically(self._note_path, document, backup=False)
             self._done = orders
         except StoreFull:  # the next look does it
-            if known is None:  # nobody could say later which deletions came before what is committed now
+            # Without a note nobody could say later which deletions came before what is committed now.
+            if known is None:
                 raise
 
     def _known(self) -> dict[str, Any] | None:
