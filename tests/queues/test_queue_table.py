@@ -107,6 +107,37 @@ def test_a_start_after_a_kill_looks_at_each_queue_once(
     assert at_start.total() <= 3 * COUNT  # dispatch opens some before, on a busy machine all
 
 
+def test_queues_written_in_turn_find_most_of_their_files_open_where_not_all_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the oldest always went, each write would open a file again."""
+    monkeypatch.setattr(queue_files, "OPEN_FILES_MAX", 16)
+    filesystem = _Listings()
+    files = OpenQueueFiles(filesystem, tmp_path, file_size=100 * UNIT_SIZE)
+    queues = [ConsumeQueue(files, "wide", queue_id) for queue_id in range(18)]
+    units = [bytes([number]) * UNIT_SIZE for number in range(11)]
+    for unit in units:
+        for queue in queues:
+            if not queue.append_next(queue.next_offset, memoryview(unit)):
+                queue.append(unit)
+    assert _opened(filesystem).total() < len(queues) * len(units) / 2
+    assert {queue.read(0, len(units)) for queue in queues} == {b"".join(units)}
+    files.close()
+
+
+def test_a_file_that_is_closed_for_another_costs_only_its_queue_the_next_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_files, "OPEN_FILES_MAX", 2)
+    files = OpenQueueFiles(OsFileSystem(), tmp_path, file_size=100 * UNIT_SIZE)
+    queues = [ConsumeQueue(files, "wide", queue_id) for queue_id in range(3)]
+    unit = memoryview(bytes(UNIT_SIZE))
+    for queue in queues:
+        queue.append(unit)
+    assert sorted(queue.append_next(1, unit) for queue in queues) == [False, True, True]
+    files.close()
+
+
 def _opened(filesystem: _Listings) -> Counter[Path]:
     return Counter(path.parent for path in filesystem.opened if path.parts[-3] == "wide")
 

@@ -6,11 +6,18 @@ import asyncio
 import random
 import threading
 from collections import Counter
+from pathlib import Path
 
 import pytest
+from engine_store import small_config
 
 from services import arrivals as module
-from services.arrivals import Arrivals, Moment
+from services.arrivals import Arrivals, Moment, PageSteps
+from services.reader.queue_changes import QueueChanges
+from storage import MessageStore
+from storage.checkpoint.positions import Role
+from storage.message import Message
+from storage.reader import StoreReader
 
 
 class Changes:
@@ -98,3 +105,30 @@ async def test_a_change_that_was_looked_at_before_the_wait_is_not_waited_for() -
     assert not waiting.done()
     arrivals.close()
     assert not await waiting
+
+
+async def test_a_look_that_finds_nothing_wakes_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An idle store has its waiting pulls left asleep."""
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
+    with (
+        MessageStore.open(tmp_path / "store", small_config()) as store,
+        StoreReader.open(tmp_path / "store") as reader,
+    ):
+        store.create_topic("t", 2)
+        changes = QueueChanges(reader)
+        changes.look()  # the first may be about anything
+        arrivals = Arrivals(PageSteps(lambda: reader.positions, Role.WRITER), changes)
+        moment = arrivals.moment
+        waits = [
+            asyncio.create_task(arrivals.wait_for_key(("t", queue_id), moment, 60))
+            for queue_id in range(2)
+        ]
+        await asyncio.wait(waits, timeout=0.5)  # of fifty looks
+        assert not any(each.done() for each in waits)
+        await asyncio.to_thread(store.put, Message(topic="t", body=b"x", queue_id=0))
+        assert await asyncio.wait_for(waits[0], 30)
+        assert not waits[1].done()
+        arrivals.close()
+        await waits[1]
