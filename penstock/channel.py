@@ -157,7 +157,8 @@ class _OpenChannels(ABC, Generic[ChannelT]):
     def renew(self, method: Method, failed_stub: Any) -> None:
         """Move calls to a method's service to a new connection if ``failed_stub`` is of one that there is.
 
-        That one may be dead. Calls under way go on. Nothing is done while as many as RETIRED_CHANNELS_MAX may have calls under way.
+        That one may be dead. Calls under way go on. Nothing is done while as many as RETIRED_CHANNELS_MAX may
+        have calls under way.
         """
         now, service = self._clock.monotonic(), method.service
         with self._lock:

@@ -174,7 +174,8 @@ class ConsumerOffsets:
     def own(self) -> None:
         """Take the right to commit, which is kept until ``close``; StoreLocked if another commits here.
 
-        Raises StoreFull where nothing says yet which deletions are done, and that cannot be written. Settings and leases of groups belong to whoever has it, too.
+        Settings and leases of groups belong to whoever has it, too. Raises StoreFull where nothing says yet
+        which deletions are done, and that cannot be written.
         """
         with self._guard:
             if self._lock is not None:
