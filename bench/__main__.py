@@ -15,7 +15,19 @@ from typing import Any, Final
 
 import grpc
 
-from bench import append, kernels, leases, produce, producer, pull, restart, scrub, secure, trickle
+from bench import (
+    append,
+    idle,
+    kernels,
+    leases,
+    produce,
+    producer,
+    pull,
+    restart,
+    scrub,
+    secure,
+    trickle,
+)
 from bench.figures import Figure, keep, show
 from penstock.errors import PenstockError
 
@@ -31,6 +43,7 @@ BENCHES: Final[Mapping[str, Run]] = {
     "kernels": kernels.run,
     "restart": restart.run,
     "trickle": trickle.run,
+    "idle": idle.run,
     "scrub": scrub.run,
 }
 QUICK: Final[Mapping[Run, Mapping[str, Any]]] = {
@@ -43,6 +56,7 @@ QUICK: Final[Mapping[Run, Mapping[str, Any]]] = {
     kernels.run: {"rounds": 3},
     restart.run: {"gib": 0.25, "rounds": 1},
     trickle.run: {"rounds": 1, "seconds": 2},
+    idle.run: {"rounds": 1, "seconds": 5},
     scrub.run: {"rounds": 3},
 }
 
