@@ -1,9 +1,9 @@
 """A store at rest: ten consumers wait for one queue, and nobody sends.
 
-Counted are the wake-ups of writer, reader and indexer (voluntary context switches of all their threads), and the
-share of a core that the kernel's scheduler gave them. Three bare servers with the same consumers are the control:
-what gRPC's own threads do at rest. A wake-up costs what the machine makes of it: a kernel that takes pages of idle
-processes away can multiply the share, and changes no count.
+Counted are the wake-ups of writer, reader and indexer (voluntary context switches of all their threads), and
+the share of a core that the kernel's scheduler gave them. Three bare servers with the same consumers are the
+control: what gRPC's own threads do at rest. A wake-up costs what the machine makes of it: a kernel that takes
+pages of idle processes away can multiply the share, and changes no count.
 """
 
 from __future__ import annotations
