@@ -10,12 +10,12 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from storage.errors import StoreLocked
-from storage.files.record_locks import is_held
+from storage.files.record_locks import RecordLock, is_held
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from storage.files.filesystem import FileSystem, Lock
+    from storage.files.filesystem import FileSystem
 
 LOCK_FILE: Final = "lock"
 _CONTENT: Final = b"lock"
@@ -32,7 +32,7 @@ class LockRole(IntEnum):
 class DirectoryLock:
     """The right to act in one role on a store directory, held until ``release`` or process end."""
 
-    def __init__(self, lock: Lock, directory: Path, role: LockRole) -> None:
+    def __init__(self, lock: RecordLock, directory: Path, role: LockRole) -> None:
         self._lock = lock
         self.directory = directory
         self.role = role

@@ -14,7 +14,7 @@ Without a pool buffer ``write_array`` is ``array``, and appending is committing.
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,37 +25,9 @@ if TYPE_CHECKING:
         FileSystem,
         Region,
     )
+    from storage.files.transient_store_pool import PoolBuffer
 
 _REWRITE_STEP: Final = 1 << 20
-
-
-class WriteBuffer(Protocol):
-    """Memory that a file's appends go to first and that outlives the process (see the pool)."""
-
-    @property
-    def array(self) -> ByteArray:
-        """As long as the file; stores go here."""
-        ...
-
-    def reserve(self, end: int) -> None:
-        """Make stores below ``end`` safe; raises StoreFull."""
-        ...
-
-    def warm(self, begin: int, end: int) -> None:
-        """Reserve and fault in [begin, end) from another thread; doing less is no error."""
-        ...
-
-    def mark_appended(self, position: int) -> None:
-        """Record that bytes below ``position`` are whole."""
-        ...
-
-    def mark_committed(self, position: int) -> None:
-        """Record that bytes below ``position`` are in the file."""
-        ...
-
-    def release(self) -> None:
-        """Give the buffer back to its pool."""
-        ...
 
 
 class ReadOnlyMappedFile:
@@ -130,7 +102,7 @@ class MappedFile:
         self.flushed_position = 0
         self._file = file
         self._region = region
-        self._buffer: WriteBuffer | None = None
+        self._buffer: PoolBuffer | None = None
         self._warm_position = 0
         self._cached_position = 0
 
@@ -166,7 +138,7 @@ class MappedFile:
         self.appended_position = self.committed_position = self.flushed_position = position
         self._warm_position = position
 
-    def borrow(self, buffer: WriteBuffer) -> None:
+    def borrow(self, buffer: PoolBuffer) -> None:
         """Send appends from here on through a pool buffer; only while nothing is uncommitted."""
         if self.committed_position != self.appended_position:
             raise ValueError("a buffer can only be borrowed when all bytes are committed")

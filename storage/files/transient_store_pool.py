@@ -40,7 +40,7 @@ class Leftover(NamedTuple):
 
 
 class PoolBuffer:
-    """One borrowed buffer; the ``WriteBuffer`` of one MappedFile."""
+    """One borrowed buffer; what a MappedFile appends to."""
 
     def __init__(self, pool: TransientStorePool, file: File) -> None:
         self._pool = pool

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from storage.errors import StoreFull
-from storage.files.filesystem import OsFile, OsFileSystem
+from storage.files.filesystem import File, OsFileSystem
 from storage.testing.contents import DiskFile
 from storage.testing.tree import DiskTree
 
@@ -60,7 +60,7 @@ def _open_file_count() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
-class _WatchedFile(OsFile):
+class _WatchedFile(File):
     """An open file of the simulated disk."""
 
     def __init__(self, path: Path, descriptor: int, disk: SimulatedDisk, node: DiskFile) -> None:
@@ -254,7 +254,7 @@ class SimulatedDisk(OsFileSystem):
         """Return 16 bytes that change with every power cut."""
         return b"boot %11d" % self.boot_number
 
-    def _opened(self, path: Path, descriptor: int) -> OsFile:
+    def _opened(self, path: Path, descriptor: int) -> File:
         file = _WatchedFile(path, descriptor, self, self._tree.node_of(descriptor))
         self._open_files.add(file)
         return file

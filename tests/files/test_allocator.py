@@ -9,7 +9,7 @@ import pytest
 
 from storage.errors import StoreBusy, StoreFull
 from storage.files.allocator import MappedFileAllocator
-from storage.files.filesystem import OsFile, OsFileSystem
+from storage.files.filesystem import File, OsFileSystem
 from storage.files.transient_store_pool import TransientStorePool
 
 SIZE = 1 << 16
@@ -172,7 +172,7 @@ def test_a_file_that_could_not_be_mapped_can_be_had_later(allocator, filesystem,
     """Too many descriptors, say: the file that was made for it is gone again."""
     allocator.close()
     with monkeypatch.context() as patch:
-        patch.setattr(OsFile, "map", lambda *_, **__: (_ for _ in ()).throw(OSError(24, "EMFILE")))
+        patch.setattr(File, "map", lambda *_, **__: (_ for _ in ()).throw(OSError(24, "EMFILE")))
         with pytest.raises(OSError, match="EMFILE"):
             allocator.take(0)
     assert allocator.take(0).start_offset == 0

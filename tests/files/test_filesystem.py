@@ -15,7 +15,7 @@ import pytest
 
 from storage import modes
 from storage.files import libc
-from storage.files.filesystem import OsFile, OsFileSystem
+from storage.files.filesystem import File, OsFileSystem
 from storage.files.only_files import OnlyFile
 from storage.stopped.files import write_queue
 
@@ -36,13 +36,13 @@ def test_create_refuses_an_existing_file_and_leaves_it_alone(tmp_path):
 
 def test_a_file_has_its_head_when_it_gets_its_name(tmp_path, monkeypatch):
     named = []
-    give_name = OsFile.give_name
+    give_name = File.give_name
 
     def record(self, *place):
         named.append(self.pread(7, 0))
         give_name(self, *place)
 
-    monkeypatch.setattr(OsFile, "give_name", record)
+    monkeypatch.setattr(File, "give_name", record)
 
     file = FILESYSTEM.create(tmp_path / "f", 100, allocate=False, head=b"head")
 

@@ -12,7 +12,7 @@ from full_filesystem import full
 from steps_to_try import steps_to_try
 
 from storage.errors import StoreFull
-from storage.files.filesystem import OsFile, OsFileSystem
+from storage.files.filesystem import File, OsFileSystem
 from storage.format.journal import blocks_in
 from storage.journal import states as states_module
 from storage.journal.states import StateJournal, read_states
@@ -120,13 +120,13 @@ def test_a_full_disk_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     journal = StateJournal(OsFileSystem(), tmp_path / "journal")
 
     with monkeypatch.context() as broken:
-        broken.setattr(OsFile, "allocate", full)
+        broken.setattr(File, "allocate", full)
         with pytest.raises(StoreFull):
             journal.put({"a": b"1"})
         assert journal.get("a") == b""
     journal.put({"a": b"1"})
     with monkeypatch.context() as broken:
-        broken.setattr(OsFile, "allocate", full)
+        broken.setattr(File, "allocate", full)
         with pytest.raises(StoreFull):
             journal.put({"a": b"2" * (1 << 17)})
         journal.put({"b": b"fits into what is reserved"})
@@ -145,7 +145,7 @@ def test_a_put_after_an_error_begins_a_new_generation(
         raise OSError(errno.EIO, "broken")
 
     with monkeypatch.context() as broken:
-        broken.setattr(OsFile, call, fail)
+        broken.setattr(File, call, fail)
         for _ in range(2):
             with pytest.raises(OSError, match="broken"):
                 journal.put({"a": b"2"})

@@ -9,7 +9,7 @@ from real_processes import until
 
 from storage.clock import SystemClock
 from storage.errors import StoreFull
-from storage.files.filesystem import OsFile, OsFileSystem
+from storage.files.filesystem import File, OsFileSystem
 from storage.files.mapped_file_queue import MappedFileQueue
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.queues.consume_queue import as_units
@@ -60,7 +60,7 @@ def test_a_full_disk_moves_nothing_and_is_gone_on_from(tmp_path, log, monkeypatc
         raise StoreFull("no space left")
 
     with monkeypatch.context() as patched:
-        patched.setattr(OsFile, "pwrite", full)
+        patched.setattr(File, "pwrite", full)
         with pytest.raises(StoreFull):
             dispatcher.step(end)
         assert dispatcher.reached == (places[4], 4)
@@ -108,7 +108,7 @@ def test_truncating_zeroes_the_tail_and_removes_later_files(tmp_path):
 @contextmanager
 def full_from(position):
     """Have a disk without room for units at or after this place of a queue's file."""
-    write = OsFile.pwrite
+    write = File.pwrite
 
     def pwrite(file, data, at):
         if at >= position:
@@ -116,7 +116,7 @@ def full_from(position):
         return write(file, data, at)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(OsFile, "pwrite", pwrite)
+        patch.setattr(File, "pwrite", pwrite)
         yield
 
 
@@ -224,7 +224,7 @@ def test_a_failure_met_by_who_appended_is_the_workers(sleeping, log, monkeypatch
     def fail(*_):
         raise OSError("the device is gone")
 
-    monkeypatch.setattr(OsFile, "pwrite", fail)
+    monkeypatch.setattr(File, "pwrite", fail)
     said.limit = end
     assert not worker.dispatch_few(1 << 20)
     assert "device is gone" in str(worker.failure)

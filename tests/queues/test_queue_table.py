@@ -14,7 +14,7 @@ from penstock.batch import RecordBatch
 from storage import MessageStore
 from storage.files.filesystem import DirectoryEntry, OsFileSystem
 from storage.files.only_files import OnlyFile
-from storage.files.system.os_file import OsFile
+from storage.files.system.os_file import File
 from storage.format.consume_entry import UNIT_SIZE
 from storage.queues import queue_files
 from storage.queues.consume_queue import ConsumeQueue
@@ -32,7 +32,7 @@ class _Listings(OsFileSystem):
         self.listed: list[Path] = []
         self.opened: list[Path] = []
 
-    def open(self, path: Path, *, writable: bool) -> OsFile:
+    def open(self, path: Path, *, writable: bool) -> File:
         self.opened.append(path)
         return super().open(path, writable=writable)
 

@@ -35,7 +35,7 @@ from penstock.v1 import (
     traffic_pb2,
     writer_pb2,
 )
-from storage.files.filesystem import OsFile, OsFileSystem
+from storage.files.filesystem import File, OsFileSystem
 from storage.format.receipt_handle import HANDLE_SIZE
 from storage.leases.leases import Leases
 from storage.reader import StoreReader
@@ -282,11 +282,11 @@ def test_bytes_that_are_no_request_are_an_invalid_argument(
 
 def fail_below(monkeypatch: pytest.MonkeyPatch, store: Any, operation: str) -> None:
     """Make one kind of call below a store's directory fail as on a device that breaks."""
-    kind: Any = OsFile if hasattr(OsFile, operation) else OsFileSystem
+    kind: Any = File if hasattr(File, operation) else OsFileSystem
     original = getattr(kind, operation)
 
     def fail(self: Any, *arguments: Any, **options: Any) -> Any:
-        path = self.path if kind is OsFile else arguments[0]
+        path = self.path if kind is File else arguments[0]
         if str(store) in str(path):
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
         return original(self, *arguments, **options)

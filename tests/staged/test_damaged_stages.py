@@ -14,7 +14,7 @@ from steps_to_try import steps_to_try
 
 from storage.errors import DamagedLedger, DamagedStage, DeviceFailed, StageNotFound
 from storage.files.filesystem import OsFileSystem
-from storage.files.system.os_file import OsFile
+from storage.files.system.os_file import File
 from storage.offline.doctor import doctor
 from storage.writer import StoreWriter
 
@@ -165,15 +165,15 @@ def test_a_stage_that_the_device_does_not_give_stays(
         assert stage(writer.staged, "app", 0, "a", [[b"x"]])
         writer.staged.commit("whole", 0, [])
     (path,) = (tmp_path / "staged").rglob("*.stage")
-    read = OsFile.pread
+    read = File.pread
 
-    def failing(file: OsFile, length: int, position: int) -> bytes:
+    def failing(file: File, length: int, position: int) -> bytes:
         if file.path == path:
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
         return read(file, length, position)
 
     with monkeypatch.context() as patch:
-        patch.setattr(OsFile, "pread", failing)
+        patch.setattr(File, "pread", failing)
         with StoreWriter.open(tmp_path, small_config()) as writer:
             assert str(path) in " ".join(each.problem for each in writer.staged.status())
             with pytest.raises(DeviceFailed, match="could not read"):

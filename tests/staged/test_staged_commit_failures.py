@@ -22,7 +22,7 @@ from storage.errors import (
     TopicNotFound,
     VersionTooOld,
 )
-from storage.files.filesystem import OsFile
+from storage.files.filesystem import File
 from storage.offline.doctor import doctor
 from storage.staged.ledger import Ledger, Outcome
 from storage.testing import SteppedWorkers
@@ -145,8 +145,8 @@ def test_a_full_disk_refuses_a_stage_and_keeps_nothing_of_it(
             raise StoreFull("no space left")
         pwrite(file, data, position)
 
-    pwrite = OsFile.pwrite
-    monkeypatch.setattr(OsFile, "pwrite", refuse)
+    pwrite = File.pwrite
+    monkeypatch.setattr(File, "pwrite", refuse)
     staging = writer.staged.stage("app", 0, "a")
     with pytest.raises(StoreFull):
         staging.add(staged("app", 0, "a", big(1)))
@@ -169,9 +169,9 @@ def test_a_failed_sync_of_a_stage_or_a_state_ends_writing_until_a_restart(
             raise OSError(errno.EIO, "Input/output error")
         sync(file)
 
-    sync = OsFile.sync_all
+    sync = File.sync_all
     with monkeypatch.context() as patch:
-        patch.setattr(OsFile, "sync_all", fail)
+        patch.setattr(File, "sync_all", fail)
         error = OSError(errno.EIO, "Input/output error")
         with refused(monkeypatch, writer, name, error), pytest.raises(StoreFailed):
             if name == ".stage":

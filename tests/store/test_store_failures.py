@@ -11,7 +11,7 @@ from engine_store import LOG_FILE_SIZE, append, check_queues_match_log, record, 
 from storage import MessageStore
 from storage.clock import SystemClock
 from storage.errors import StoreBusy, StoreFailed, StoreFull
-from storage.files.filesystem import OsFile, OsFileSystem
+from storage.files.filesystem import File, OsFileSystem
 from storage.message import Message
 from storage.reader import StoreReader
 from storage.view.log.recovery_cases import Start
@@ -20,18 +20,18 @@ from storage.writer import StoreWriter
 
 def failing_sync(monkeypatch, name):
     """Make every sync of files whose path has ``name`` in it fail from now on."""
-    sync = OsFile.sync
+    sync = File.sync
 
     def fail(file):
         if name in str(file.path):
             raise OSError(errno.EIO, "Input/output error")
         sync(file)
 
-    monkeypatch.setattr(OsFile, "sync", fail)
+    monkeypatch.setattr(File, "sync", fail)
 
 
 def test_a_full_disk_under_the_queues_delays_dispatch_and_loses_nothing(tmp_path, monkeypatch):
-    pwrite = OsFile.pwrite
+    pwrite = File.pwrite
     full = threading.Event()
 
     def refuse(file, data, position):
@@ -39,7 +39,7 @@ def test_a_full_disk_under_the_queues_delays_dispatch_and_loses_nothing(tmp_path
             raise StoreFull("no space left")
         pwrite(file, data, position)
 
-    monkeypatch.setattr(OsFile, "pwrite", refuse)
+    monkeypatch.setattr(File, "pwrite", refuse)
     with StoreWriter.open(tmp_path / "store", small_config()) as writer:
         writer.create_topic("t", 4)
         full.set()
@@ -56,7 +56,7 @@ def test_a_full_disk_under_the_queues_delays_dispatch_and_loses_nothing(tmp_path
 def test_a_topic_ends_where_its_pulls_end_while_disks_are_full_and_after(
     tmp_path, monkeypatch, flush_mode
 ):
-    pwrite = OsFile.pwrite
+    pwrite = File.pwrite
     full = threading.Event()
 
     def refuse(file, data, position):
@@ -64,7 +64,7 @@ def test_a_topic_ends_where_its_pulls_end_while_disks_are_full_and_after(
             raise StoreFull("no space left")
         pwrite(file, data, position)
 
-    monkeypatch.setattr(OsFile, "pwrite", refuse)
+    monkeypatch.setattr(File, "pwrite", refuse)
     config = small_config(flush_mode=flush_mode)
     with StoreWriter.open(tmp_path / "store", config) as writer:
         writer.create_topic("t", 2)
@@ -194,7 +194,7 @@ def test_a_start_that_fails_leaves_no_thread_and_no_lock(tmp_path, monkeypatch):
         writer.create_topic("t", 1)
         append(writer, record())
     before = own_threads()
-    allocate = OsFile.allocate
+    allocate = File.allocate
 
     def refuse(file, position, length):
         if "shm" in str(file.path):
@@ -202,7 +202,7 @@ def test_a_start_that_fails_leaves_no_thread_and_no_lock(tmp_path, monkeypatch):
         allocate(file, position, length)
 
     with monkeypatch.context() as patch:
-        patch.setattr(OsFile, "allocate", refuse)
+        patch.setattr(File, "allocate", refuse)
         with pytest.raises(StoreFull):
             StoreWriter.open(directory, config)
     assert own_threads() == before

@@ -11,7 +11,7 @@ import time
 from engine_store import record, small_config
 
 from storage.errors import StoreBusy
-from storage.files.system.os_file import OsFile
+from storage.files.system.os_file import File
 from storage.log.commit_log import CommitLog
 from storage.writer import StoreWriter
 
@@ -22,7 +22,7 @@ def main() -> None:
     if "--never-commit" in sys.argv:
         CommitLog.commit = lambda log: log.committed_offset  # type: ignore[method-assign]
     if "--no-sync" in sys.argv:
-        OsFile.sync = OsFile.sync_all = lambda _: None  # type: ignore[method-assign]
+        File.sync = File.sync_all = lambda _: None  # type: ignore[method-assign]
     positions = "--positions" in sys.argv
     config = small_config(
         flush_mode=flush_mode,

@@ -1,4 +1,4 @@
-"""Open files of the operating system, and maps of them; the contracts are in ``storage.files.protocol``."""
+"""Open files of the operating system, and maps of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ZEROS: Final = bytes(1 << 20)
 _FEW_BYTES: Final = 4_096  # written while holding the GIL
 
 
-class OsRegion:
+class Region:
     """A map of an operating-system file."""
 
     def __init__(self, descriptor: int, size: int, protection: int) -> None:
@@ -40,13 +40,16 @@ class OsRegion:
 
     @property
     def array(self) -> ByteArray:
-        """The file's bytes."""
+        """The file's bytes; stores to it are seen by every process at once, durable by no means."""
         if self._array is None:
             raise ValueError("the map was closed")
         return self._array
 
     def populate(self, begin: int, end: int) -> None:
-        """Fault pages in for writing."""
+        """Fault the pages of [begin, end) in for writing without changing them, GIL released.
+
+        Safe beside stores to the same pages. Failing to warm is not an error.
+        """
         array = self.array
         begin = begin // PAGE_SIZE * PAGE_SIZE
         end = min(end, len(array))
@@ -54,7 +57,10 @@ class OsRegion:
             libc.populate_for_write(array.ctypes.data + begin, end - begin)
 
     def can_read(self, begin: int, end: int) -> bool:
-        """Return whether [begin, end) can be touched; False where that would be a signal."""
+        """Return whether [begin, end) can be touched; False where that would be a signal.
+
+        What a file holds always can. A hole of a file cannot on a full file system in memory, such as tmpfs.
+        """
         begin = begin // PAGE_SIZE * PAGE_SIZE
         return begin >= end or libc.can_read(self._address + begin, end - begin)
 
@@ -70,12 +76,12 @@ class OsRegion:
                 self._memory.madvise(mmap.MADV_WILLNEED, first, min(end, size) - first)
 
     def close(self) -> None:
-        """Let go of the array."""
+        """Let go of the array; the memory is unmapped when the last view of it is gone."""
         self._array = None
         self._memory = None
 
 
-class OsFile:
+class File:
     """An open file of the operating system; closed with its last reference at the latest."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
@@ -92,14 +98,14 @@ class OsFile:
         """Its length in bytes now."""
         return os.fstat(self._descriptor).st_size
 
-    def map(self, *, writable: bool) -> OsRegion:
-        """Map the length it has now."""
+    def map(self, *, writable: bool) -> Region:
+        """Map the length it has now; the map outlives ``close``."""
         protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
         with checking_room(self._path):
-            return OsRegion(self._descriptor, self.size, protection)
+            return Region(self._descriptor, self.size, protection)
 
     def pread(self, length: int, position: int) -> bytes:
-        """Read up to ``length`` bytes."""
+        """Read up to ``length`` bytes; shorter only at the end of the file."""
         data = os.pread(self._descriptor, length, position)
         if len(data) == length or not data:
             return data
@@ -113,11 +119,15 @@ class OsFile:
         return b"".join(parts)
 
     def read_uncached(self, into: ByteArray, position: int) -> int:
-        """Fill an array from a position, leaving the page cache as it is."""
+        """Fill an array from a position, GIL released; return how many bytes there were.
+
+        Of whole pages, into an array of ``aligned_array``, the device itself is read where the file system can do
+        that, and the page cache stays as it was.
+        """
         return read_uncached(self._descriptor, into, position)
 
     def pwrite(self, data: Buffer, position: int) -> None:
-        """Write all of ``data``."""
+        """Write all of ``data``, extending the file; part may be written when it raises."""
         view = memoryview(data).cast("B")  # type: ignore[arg-type]
         if (
             0 < len(view) <= _FEW_BYTES
@@ -134,7 +144,10 @@ class OsFile:
             raise
 
     def allocate(self, position: int, length: int) -> None:
-        """Reserve blocks for a range."""
+        """Reserve blocks for a range, extending the file, so that stores to it cannot run out.
+
+        New bytes are zeros, old ones stay. Raises StoreFull.
+        """
         if length <= 0:
             return
         with checking_room(self._path):
@@ -148,13 +161,16 @@ class OsFile:
             self.pwrite(present + _ZEROS[: count - len(present)], start)
 
     def extend(self, size: int) -> None:
-        """Make the file ``size`` long with a hole at the end."""
+        """Make the file ``size`` long with a hole at the end; never shortens."""
         if size > self.size:
             with checking_room(self._path):
                 os.ftruncate(self._descriptor, size)
 
     def next_data(self, position: int) -> tuple[int, int]:
-        """Return begin and end of the first range that is not a hole, from ``position`` on."""
+        """Return begin and end of the first range that is not a hole, from ``position`` on.
+
+        It is empty, at the file's size, if nothing is. Where the file system knows no holes all is one range.
+        """
         try:
             begin = os.lseek(self._descriptor, position, os.SEEK_DATA)
         except OSError as error:
@@ -164,7 +180,7 @@ class OsFile:
         return begin, os.lseek(self._descriptor, begin, os.SEEK_HOLE)
 
     def zero(self, position: int, length: int) -> None:
-        """Make a range read as zeros."""
+        """Make a range read as zeros, freeing its blocks where that is possible."""
         length = min(length, self.size - position)
         if length <= 0 or libc.punch_hole(self._descriptor, position, length):
             return
@@ -172,7 +188,10 @@ class OsFile:
             self.pwrite(_ZEROS[: min(len(_ZEROS), position + length - start)], start)
 
     def fill_cache(self, begin: int, end: int) -> bool:
-        """Bring a range into the page cache through a map that is dropped again."""
+        """Bring [begin, end) into the page cache, clean, GIL released; nothing of it stays mapped.
+
+        False if it cannot be done, which is not an error.
+        """
         begin = begin // PAGE_SIZE * PAGE_SIZE
         try:
             memory = mmap.mmap(
@@ -185,16 +204,20 @@ class OsFile:
             return libc.populate_for_read(address, end - begin)
 
     def sync(self) -> None:
-        """Make the bytes durable."""
+        """Make the bytes, and a length they need, durable (``fdatasync``), GIL released.
+
+        Covers stores to maps which happened before the call. After an OSError the bytes may be
+        gone even if a later sync succeeds: never retry, never acknowledge.
+        """
         os.fdatasync(self._descriptor)
 
     def sync_all(self) -> None:
-        """Make the bytes and all metadata durable."""
+        """Make the bytes and all metadata durable (``fsync``)."""
         os.fsync(self._descriptor)
 
     @property
     def is_removed(self) -> bool:
-        """Whether it has no name any more."""
+        """Whether it has no name any more, so that nobody who opens the store later sees it."""
         return os.fstat(self._descriptor).st_nlink == 0
 
     def give_name(self, path: Path) -> None:
@@ -205,7 +228,7 @@ class OsFile:
         os.link(source, path, src_dir_fd=self._descriptor, follow_symlinks=True)
 
     def close(self) -> None:
-        """Close the descriptor."""
+        """Close the descriptor; maps stay."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)

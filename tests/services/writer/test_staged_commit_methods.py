@@ -26,7 +26,7 @@ from services.writer.servicer import WriterServicer
 from storage.errors import DamagedLedger
 from storage.files.filesystem import OsFileSystem
 from storage.files.protocol import Buffer
-from storage.files.system.os_file import OsFile
+from storage.files.system.os_file import File
 from storage.writer import StoreWriter
 
 
@@ -112,7 +112,7 @@ def test_a_stage_that_cannot_be_read_now_is_not_damaged_and_the_next_commit_stor
     writer.StageRecords(iter(frames(app_id, 0, "a", [b"1"])), timeout=20)
     given = OsFileSystem.open
 
-    def failing(filesystem: OsFileSystem, path: Path, *, writable: bool) -> OsFile:
+    def failing(filesystem: OsFileSystem, path: Path, *, writable: bool) -> File:
         if path.suffix == ".stage":
             raise OSError(number, os.strerror(number), str(path))
         return given(filesystem, path, writable=writable)
@@ -162,7 +162,7 @@ async def test_a_call_that_is_cancelled_while_a_block_is_written_leaves_the_writ
     loop, writing = asyncio.get_running_loop(), asyncio.Event()
     written: list[BaseException | None] = []
 
-    def write_slowly(file: OsFile, data: Buffer, position: int) -> None:
+    def write_slowly(file: File, data: Buffer, position: int) -> None:
         if "unsealed" in str(file.path) and b"slow block" in bytes(data):
             loop.call_soon_threadsafe(writing.set)
             time.sleep(0.2)
@@ -175,8 +175,8 @@ async def test_a_call_that_is_cancelled_while_a_block_is_written_leaves_the_writ
         else:
             pwrite(file, data, position)
 
-    pwrite = OsFile.pwrite
-    monkeypatch.setattr(OsFile, "pwrite", write_slowly)
+    pwrite = File.pwrite
+    monkeypatch.setattr(File, "pwrite", write_slowly)
 
     async def requests() -> AsyncIterator[bytes]:
         for frame in frames("cut off", 0, "a", [b"slow block"]):

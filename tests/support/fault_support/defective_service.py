@@ -16,29 +16,29 @@ from storage.engine.engine import Engine
 from storage.errors import StoreFailed, StoreFull
 from storage.files import libc
 from storage.files.mapped_file import MappedFile
-from storage.files.system.os_file import OsFile
+from storage.files.system.os_file import File
 from storage.tables.consumer_offsets import ConsumerOffsets
 
 
 def _failed_sync_is_done() -> None:
-    sync = OsFile.sync
+    sync = File.sync
 
-    def believed(file: OsFile) -> None:
+    def believed(file: File) -> None:
         try:
             sync(file)
         except OSError as error:
             assert error.errno == errno.EIO
 
-    OsFile.sync = believed  # type: ignore[method-assign]
+    File.sync = believed  # type: ignore[method-assign]
 
 
 def _short_write_is_whole() -> None:
     libc.pwrite_few = lambda *_: False  # type: ignore[assignment]
 
-    def once(file: OsFile, data: Any, position: int) -> None:
+    def once(file: File, data: Any, position: int) -> None:
         os.pwrite(file._descriptor, data, position)
 
-    OsFile.pwrite = once  # type: ignore[method-assign]
+    File.pwrite = once  # type: ignore[method-assign]
 
 
 def _error_of_the_system_goes_out() -> None:

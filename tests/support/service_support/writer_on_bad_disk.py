@@ -15,13 +15,13 @@ from typing import Any
 
 from services.writer.__main__ import main
 from storage.errors import StoreFull
-from storage.files.filesystem import OsFile, OsFileSystem
+from storage.files.filesystem import File, OsFileSystem
 
 SWITCHES = Path(os.environ["BAD_DISK"])
 
 
 def install() -> None:
-    sync, create = OsFile.sync, OsFileSystem.create
+    sync, create = File.sync, OsFileSystem.create
 
     def failing_sync(file: Any) -> None:
         if "commitlog" in str(file.path) and (SWITCHES / "sync").exists():
@@ -35,7 +35,7 @@ def install() -> None:
             raise StoreFull(f"{path}: {os.strerror(errno.ENOSPC)}")
         return create(filesystem, path, size, allocate=allocate, **options)
 
-    OsFile.sync = failing_sync  # type: ignore[method-assign]
+    File.sync = failing_sync  # type: ignore[method-assign]
     OsFileSystem.create = failing_create  # type: ignore[method-assign]
 
 
