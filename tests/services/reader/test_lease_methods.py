@@ -86,15 +86,13 @@ def in_line(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     the test stores next.
     """
     joined: list[Callable[[], bool]] = []
-    join = receives.Receives._join
+    wait = receives.Receives.wait
 
-    def noted(mine: receives.Receives, key: Any, question: Any, moment: int) -> Any:
-        line_and_waiter = join(mine, key, question, moment)
-        line, _ = line_and_waiter
-        joined.append(lambda: line.woken_at <= moment or mine.has_nothing(key, question))
-        return line_and_waiter
+    async def noted(mine: receives.Receives, key: Any, question: Any, *rest: Any) -> Any:
+        joined.append(lambda: mine.has_nothing(key, question))
+        return await wait(mine, key, question, *rest)
 
-    monkeypatch.setattr(receives.Receives, "_join", noted)
+    monkeypatch.setattr(receives.Receives, "wait", noted)
 
     def reached(wanted: int) -> None:
         until = time.monotonic() + 60

@@ -33,30 +33,6 @@ class FakeCalls:
         return future
 
 
-class FakeBatch:
-    dead = ()
-
-
-class FakeLeases:
-    def is_orderly(self, _group: str) -> bool:
-        return False
-
-    def begin_leasing(self, *_: Any) -> FakeBatch:
-        return FakeBatch()
-
-
-async def test_a_first_question_and_one_with_an_sql_filter_go_to_the_thread() -> None:
-    calls, others = FakeCalls(), object()
-    fakes: list[Any] = [FakeLeases(), calls, others, print]
-    receives = Receives(*fakes)
-    key = LineKey("group", "topic")
-    await receives.at_once(key, ReceiveQuestion())
-    await receives.at_once(key, ReceiveQuestion())
-    await receives.at_once(key, ReceiveQuestion(predicate=sql_filter("price > 3")))
-
-    assert calls.made == ["in the thread", "at once", "in the thread"]
-
-
 KEY = LineKey("group", "topic")
 QUESTION = ReceiveQuestion(tag_expression="*", max_messages=2)
 
@@ -98,9 +74,9 @@ class SilentArrivals:
 class Line:
     """Receives of one group and topic, and those that wait."""
 
-    def __init__(self, arrivals: Any = None) -> None:
-        self.leases = CountedLeases()
-        fakes: list[Any] = [self.leases, FakeCalls(), arrivals or SilentArrivals(), print]
+    def __init__(self) -> None:
+        self.leases, self.calls = CountedLeases(), FakeCalls()
+        fakes: list[Any] = [self.leases, self.calls, SilentArrivals(), print]
         self.receives = Receives(*fakes)
         self.waiting: list[asyncio.Task[ReceivedBatch | None]] = []
 
@@ -125,6 +101,13 @@ async def settle() -> None:
 @pytest.fixture(name="line")
 async def _line() -> Line:
     return Line()
+
+
+async def test_a_first_question_and_one_with_an_sql_filter_go_to_the_thread(line: Line) -> None:
+    for predicate in (None, None, sql_filter("price > 3")):
+        await line.receives.at_once(KEY, replace(QUESTION, predicate=predicate))
+
+    assert line.calls.made == ["in the thread", "at once", "in the thread"]
 
 
 async def test_one_message_is_asked_for_once_however_many_wait(line: Line) -> None:
@@ -221,12 +204,14 @@ async def test_attempts_have_questions_of_their_own_in_a_group_with_order(
 
 
 async def test_what_came_between_the_look_and_the_wait_is_not_missed(line: Line) -> None:
-    await line.join()
+    other = line.receives.wait(KEY, ReceiveQuestion(tag_expression="paid"), 60.0)
+    kept = asyncio.create_task(other)  # the line, which hears of what comes
+    await settle()
     moment = line.receives.moment
-    await line.receives.at_once(KEY, QUESTION)
     line.receives.wake("group", "topic")
     await settle()
-    line.leases.message_count = 4  # for whoever asks again
+    line.leases.message_count = 2
     await line.join(moment)
 
-    assert await line.counts() == [2, 2]
+    assert await line.counts() == [2]
+    kept.cancel()
