@@ -6,18 +6,18 @@ Those that only read run in the threads of reads, which the service's end does n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 
 from penstock.v1 import groups_pb2
 from services.reader.catch_up import CatchUp
-from services.reader.group_queues import GroupQueues
-from services.reader.groups import changed_group, settings_message
+from services.reader.groups import begin_of, changed_group, settings_message
 from services.reader.leases import ReaderLeases
 from services.rpc.servicer import Context
 from services.rpc.status import InvalidArgument
-from storage.errors import GroupNotFound, QueueNotFound
+from storage.errors import GroupNotFound, QueueNotFound, TopicNotFound
 from storage.format.names import consumer_group_problem, group_name_problem
+from storage.leases.values import QueueLeases
 from storage.reader import StoreReader
 from storage.tables.groups import GroupConfig
 
@@ -36,7 +36,7 @@ class GroupServicer:
         self._reader = reader
         self._groups = reader.groups
         self._leases = leases
-        self._queues = GroupQueues(reader, leases)
+        self._queues = leases.queues
         self._catch_up = catch_up
         self._changed = changed
         self._reads = reads
@@ -92,6 +92,10 @@ class GroupServicer:
             self._changed(request.group)
         return response
 
+    def _topics_of(self, group: str) -> list[str]:
+        """Return the topics in which a group has progress, by name."""
+        return sorted({*self._leases.topics_of(group), *self._reader.committed_offsets(group)})
+
     def _existing(self, name: str) -> GroupConfig:
         """Return a group's settings, default ones for a group that only has progress."""
         problem = group_name_problem(name)
@@ -99,7 +103,7 @@ class GroupServicer:
             raise InvalidArgument("group", problem)
         group = self._groups.find(name)
         if group is None:
-            if not self._queues.topics_of(name):
+            if not self._topics_of(name):
                 raise GroupNotFound(name)
             group = GroupConfig(name=name)
         return group
@@ -119,11 +123,10 @@ class GroupServicer:
             self._queues.queue_ids(request.topic)
             topics = [request.topic]
         else:
-            topics = self._queues.topics_of(group.name)
-        response = groups_pb2.DescribeGroupResponse(settings=settings_message(group))
-        for queue in self._queues.progress(group, topics):
-            response.queues.add(lag=queue.lag, **queue._asdict())
-        return response
+            topics = self._topics_of(group.name)
+        return groups_pb2.DescribeGroupResponse(
+            settings=settings_message(group), queues=self._progress(group, topics)
+        )
 
     def _delete(self, name: str) -> None:
         self._consuming(name)
@@ -133,7 +136,7 @@ class GroupServicer:
 
     def _reset(self, request: groups_pb2.ResetGroupRequest) -> groups_pb2.ResetGroupResponse:
         group = self._consuming(request.group)
-        queue_ids = self._queues.queue_ids(request.topic)
+        queue_ids = sorted(self._queues.queue_ids(request.topic))
         chosen = sorted(set(request.queue_ids)) or queue_ids
         for queue_id in chosen:
             if queue_id not in queue_ids:
@@ -142,10 +145,10 @@ class GroupServicer:
             raise InvalidArgument("queue_ids", "name one queue to set it to a queue offset")
         response = groups_pb2.ResetGroupResponse()
         targets: dict[int, int] = {}
-        for queue in self._queues.progress(group, [request.topic]):
+        for queue in self._progress(group, [request.topic]):
             if queue.topic != request.topic or queue.queue_id not in chosen:
                 continue
-            target = targets[queue.queue_id] = self._queues.target(request, queue)
+            target = targets[queue.queue_id] = self._target(request, queue)
             response.queues.add(
                 topic=queue.topic, queue_id=queue.queue_id, from_offset=queue.group_offset,
                 to_offset=target, lag_before=queue.lag,
@@ -155,3 +158,53 @@ class GroupServicer:
             drops_retries = request.begin == groups_pb2.FROM_LATEST
             self._leases.reset(group, request.topic, targets, drops_retries=drops_retries)
         return response
+
+    def _progress(
+        self, group: GroupConfig, topics: Sequence[str]
+    ) -> Iterator[groups_pb2.GroupQueue]:
+        """Yield where a group is in each queue of some topics; those that are gone are left out."""
+        leases = {
+            (queue.topic, queue.queue_id): queue
+            for topic in topics
+            for queue in self._leases.progress(group, topic)
+        }
+        offsets = self._reader.committed_offsets(group.name)
+        for topic in sorted({*topics, *(topic for topic, _ in leases)}):
+            try:
+                queue_ids = sorted(self._queues.queue_ids(topic))
+            except TopicNotFound:
+                continue
+            for queue_id in queue_ids:
+                low, high = self._queues.bounds(topic, queue_id)
+                at = leases.get((topic, queue_id))
+                if at is None:
+                    begin = low if group.begin == "earliest" else high
+                    offset = offsets.get(topic, {}).get(queue_id, begin)
+                    at = QueueLeases(topic, queue_id, offset, offset, 0, 0)
+                yield groups_pb2.GroupQueue(
+                    topic=topic, queue_id=queue_id, min_offset=low, max_offset=high,
+                    group_offset=at.group_offset, next_offset=at.next_offset,
+                    leased=at.leased_count, waiting=at.waiting_count,
+                    lag=max(0, high - at.next_offset) + at.leased_count + at.waiting_count,
+                )  # fmt: skip
+
+    def _target(self, request: groups_pb2.ResetGroupRequest, queue: groups_pb2.GroupQueue) -> int:
+        """Return where a reset takes a group in a queue. Raises InvalidArgument."""
+        which = request.WhichOneof("to")
+        if which == "begin":
+            begin = begin_of(request.begin)
+            if begin is not None:
+                return queue.min_offset if begin == "earliest" else queue.max_offset
+        elif which == "timestamp_ms":
+            return self._reader.offset_by_time(
+                queue.topic, queue.queue_id, timestamp_ms=request.timestamp_ms
+            )
+        elif which == "queue_offset":
+            if not queue.min_offset <= request.queue_offset <= queue.max_offset:
+                raise InvalidArgument(
+                    "queue_offset",
+                    f"must lie between {queue.min_offset} and {queue.max_offset},"
+                    f" and is {request.queue_offset}",
+                )
+            return request.queue_offset
+        raise InvalidArgument("to", "give begin, timestamp_ms or queue_offset")
