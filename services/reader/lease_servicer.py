@@ -10,7 +10,7 @@ from typing import Final
 
 from penstock.v1 import leases_pb2
 from services import wire
-from services.reader.acknowledge_stream import AcknowledgeStream
+from services.accounts.principal import check
 from services.reader.calls_in_turn import CallsInTurn
 from services.reader.catch_up import DEADLINE_MARGIN_SECONDS, CatchUp
 from services.reader.dead_letters import DeadLetterCalls
@@ -18,8 +18,11 @@ from services.reader.leases import ReaderLeases
 from services.reader.message_tracks import MessageTracks
 from services.reader.receives import LineKey, Receives
 from services.reader.traffic import Traffic
-from services.rpc.servicer import Context, raw
+from services.rpc import status
+from services.rpc.servicer import Context, Draining, raw
 from services.rpc.status import InvalidArgument
+from storage.accounts.rules import Action, Resource
+from storage.errors import StoreError
 from storage.format.receipt_handle import HANDLE_SIZE
 from storage.leases.values import ReceivedBatch, ReceiveQuestion, Refusal
 from storage.view.filters.sql_filter import LONG, SqlFilter, sql_filter
@@ -128,8 +131,39 @@ class LeaseServicer:
 
     @raw
     async def acknowledge_stream(self, context: Context) -> None:
-        """End leases as each request says, for as long as the caller goes on."""
-        await AcknowledgeStream(self.acknowledge, context, self._draining).serve()
+        """End leases as each request says, one after the other, for as long as the caller goes on."""
+        answering = asyncio.Lock()
+
+        async def take(frame: bytes) -> None:
+            async with answering:
+                await context.write(await self._acknowledged(frame, context))
+
+        reading = asyncio.ensure_future(context.read_each(take))
+        draining = asyncio.ensure_future(self._draining.wait())
+        try:
+            await asyncio.wait({reading, draining}, return_when=asyncio.FIRST_COMPLETED)
+            if reading.done():
+                reading.result()
+                return
+            async with answering:  # what is being made is answered
+                raise Draining
+        finally:
+            reading.cancel()
+            draining.cancel()
+
+    async def _acknowledged(self, frame: bytes, context: Context) -> bytes:
+        request = leases_pb2.AcknowledgeRequest.FromString(frame)
+        try:
+            check(Resource.topic(request.topic), Action.SUB)
+            check(Resource.group(request.group), Action.SUB)
+            done = await self.acknowledge(request, context)
+            answer = leases_pb2.AcknowledgeStreamResponse(done=done)
+        except (StoreError, OSError) as error:
+            refusal = status.refusal_of_frame(error, context.peer())
+            if not isinstance(refusal, StoreError):
+                raise
+            answer = leases_pb2.AcknowledgeStreamResponse(failure=wire.failure_of(refusal))
+        return answer.SerializeToString()
 
     async def change_leases(
         self, request: leases_pb2.ChangeLeasesRequest, _context: Context
