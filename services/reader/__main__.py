@@ -16,7 +16,7 @@ from services.gateway.messaging import Messaging, Upstreams
 from services.ports import ServicePorts
 from services.reader.budget import Budget
 from services.reader.catch_up import CatchUp
-from services.reader.leasing import Leasing
+from services.reader.lease_servicer import LeaseServicer
 from services.reader.metrics import GroupLags, ReaderCollector
 from services.reader.pulls import Pulls
 from services.reader.queue_changes import QueueChanges
@@ -66,12 +66,14 @@ async def serve(
             PageSteps(lambda: store.positions, Role.WRITER, store.refresh), QueueChanges(store)
         )
         index_arrivals = Arrivals(PageSteps(lambda: store.positions, Role.INDEXER))
-        leasing: Leasing | None = None
+        leasing: LeaseServicer | None = None
         messaging: list[Messaging] = []
         try:
             catch_up = CatchUp(store, arrivals, index_arrivals, draining)
             budget, traffic = Budget(settings.stream_bytes_max), Traffic()
-            leasing = Leasing(store, settings, writer, arrivals, catch_up, reads, draining, traffic)
+            leasing = LeaseServicer(
+                store, settings, writer, arrivals, catch_up, reads, draining, traffic
+            )
             lags = GroupLags(store, leasing, looks)
             ports.metrics.add(
                 ReaderCollector(store, catch_up, leasing, traffic, arrivals, budget, lags)
@@ -87,7 +89,7 @@ async def serve(
             )
             contracts = [
                 Contract(reader_pb2.DESCRIPTOR.services_by_name["Reader"], servicer),
-                Contract(leases_pb2.DESCRIPTOR.services_by_name["Leases"], leasing.servicer),
+                Contract(leases_pb2.DESCRIPTOR.services_by_name["Leases"], leasing),
                 Contract(groups_pb2.DESCRIPTOR.services_by_name["Groups"], leasing.groups),
                 Contract(
                     traffic_pb2.DESCRIPTOR.services_by_name["Traffic"],

@@ -11,9 +11,12 @@ from typing import Final
 from penstock.v1 import leases_pb2
 from services import wire
 from services.accounts.principal import check
+from services.arrivals import Arrivals
+from services.config.settings import ReaderSettings
 from services.reader.calls_in_turn import CallsInTurn
 from services.reader.catch_up import DEADLINE_MARGIN_SECONDS, CatchUp
 from services.reader.dead_letters import DeadLetterCalls
+from services.reader.group_servicer import GroupServicer
 from services.reader.leases import ReaderLeases
 from services.reader.message_tracks import MessageTracks
 from services.reader.receives import LineKey, Receives
@@ -21,10 +24,13 @@ from services.reader.traffic import Traffic
 from services.rpc import status
 from services.rpc.servicer import Context, Draining, raw
 from services.rpc.status import InvalidArgument
+from services.upstream import ServiceAddress
 from storage.accounts.rules import Action, Resource
 from storage.errors import StoreError
 from storage.format.receipt_handle import HANDLE_SIZE
+from storage.leases.upkeep import LeaseUpkeep
 from storage.leases.values import ReceivedBatch, ReceiveQuestion, Refusal
+from storage.reader import StoreReader
 from storage.view.filters.sql_filter import LONG, SqlFilter, sql_filter
 from storage.view.queues.tag_filter import TagFilter
 
@@ -41,36 +47,65 @@ _EMPTY: Final = leases_pb2.ReceiveResponse().SerializeToString()
 
 
 class LeaseServicer:
-    """Each request is checked on the event loop; the leases answer in their own thread, in turn."""
+    """Each request is checked on the event loop; the leases answer in their own thread, in turn.
+
+    ``groups`` has the methods of penstock.v1.Groups.
+    """
 
     def __init__(
         self,
-        leases: ReaderLeases,
-        calls: CallsInTurn,
-        receives: Receives,
-        dead_letters: DeadLetterCalls,
+        reader: StoreReader,
+        settings: ReaderSettings,
+        writer: ServiceAddress,
+        arrivals: Arrivals,
         catch_up: CatchUp,
-        tracks: MessageTracks,
         reads: Executor,
         draining: asyncio.Event,
-        *,
-        bytes_max: int,
-        wait_ms_max: int,
         traffic: Traffic,
     ) -> None:
-        self._traffic = traffic
-        self._leases = leases
-        self._calls = calls
-        self._receives = receives
-        self._dead_letters = dead_letters
+        leases = self.leases = ReaderLeases(
+            reader, config=settings.lease_config(), auto_create_groups=settings.auto_create_groups
+        )
+        self._upkeep = LeaseUpkeep(leases)
+        self._calls = CallsInTurn(
+            "leasing",
+            always_in_thread=settings.lease_sync_interval_ms == 0,  # each call waits for the disk
+            may_wait=lambda: leases.may_wait,
+        )
+        self._dead_letters = DeadLetterCalls(writer, leases, self._calls)
+        self._receives = Receives(leases, self._calls, arrivals, self._dead_letters.send)
+        self._tracks = MessageTracks(reader, leases)
+        self.groups = GroupServicer(reader, leases, catch_up, self._receives.wake, reads)
         self._catch_up = catch_up
-        self._tracks = tracks
         self._reads = reads
         self._draining = draining
-        self._bytes_max = bytes_max
-        self._wait_ms_max = wait_ms_max
+        self._traffic = traffic
+        self._bytes_max = settings.pull_bytes_max
+        self._wait_ms_max = settings.wait_ms_max
         self._loop = asyncio.get_running_loop()
         self._reading_filter = asyncio.Lock()
+        leases.add_listener(self._due_earlier)
+        self._upkeep.start()
+
+    @property
+    def waiting_count(self) -> int:
+        """How many receives wait; from any thread."""
+        return self._receives.waiting_count
+
+    def _due_earlier(self, group: str, topic: str) -> None:
+        self._loop.call_soon_threadsafe(self._receives.wake, group, topic)
+
+    def end_waits(self) -> None:
+        """Answer all receives that wait."""
+        self._receives.close()
+
+    async def close(self) -> None:
+        """Save groups' offsets and leases, after what is under way."""
+        self._receives.close()
+        await self._dead_letters.close()
+        await asyncio.to_thread(self._calls.close)
+        await asyncio.to_thread(self._upkeep.stop)
+        await asyncio.to_thread(self.leases.close)
 
     async def receive(self, request: leases_pb2.ReceiveRequest, context: Context) -> bytes:
         """Lease messages of a topic, waiting for the first one if asked to."""
@@ -80,7 +115,7 @@ class LeaseServicer:
         remaining = context.time_remaining()
         if remaining is not None:
             until = min(until, self._loop.time() + remaining - DEADLINE_MARGIN_SECONDS)
-        if self._leases.begins_at_latest(key.group, key.topic):
+        if self.leases.begins_at_latest(key.group, key.topic):
             await self._catch_up.everything_visible(context)
         moment = self._receives.moment
         batch: ReceivedBatch | None = None
@@ -125,7 +160,7 @@ class LeaseServicer:
         """End leases: the messages are done. It survives the process on return."""
         _check_handles(request)
         refused = await self._calls.run(
-            self._leases.acknowledge, request.group, request.topic, request.receipt_handles
+            self.leases.acknowledge, request.group, request.topic, request.receipt_handles
         )
         return leases_pb2.AcknowledgeResponse(refused=map(refused_handle, refused))
 
@@ -176,7 +211,7 @@ class LeaseServicer:
                 "duration_ms", f"must lie between 0 and {LEASE_MS_MAX}, not {request.duration_ms}"
             )
         refused, end_ms = await self._calls.run(
-            self._leases.change_or_give_back, request.group, request.topic,
+            self.leases.change_or_give_back, request.group, request.topic,
             request.receipt_handles, duration_ms,
         )  # fmt: skip
         return leases_pb2.ChangeLeasesResponse(
@@ -189,7 +224,7 @@ class LeaseServicer:
         """Store messages as dead letters, and acknowledge them."""
         _check_handles(request)
         dead, refused = await self._calls.run(
-            self._leases.dead_letter, request.group, request.topic, request.receipt_handles
+            self.leases.dead_letter, request.group, request.topic, request.receipt_handles
         )
         if dead:
             await self._dead_letters.store(request.group, request.topic, dead)
@@ -200,7 +235,7 @@ class LeaseServicer:
     ) -> leases_pb2.RenewLeasesResponse:
         """Extend all leases that clients took with auto_renew."""
         _check_clients(request.client_ids)
-        count = await self._calls.run(self._leases.renew, list(request.client_ids))
+        count = await self._calls.run(self.leases.renew, list(request.client_ids))
         return leases_pb2.RenewLeasesResponse(renewed_count=count)
 
     async def release_leases(
@@ -208,7 +243,7 @@ class LeaseServicer:
     ) -> leases_pb2.ReleaseLeasesResponse:
         """Have the messages of clients that have gone handed out again, a second later."""
         _check_clients(request.client_ids)
-        count = await self._calls.run(self._leases.release, list(request.client_ids), request.group)
+        count = await self._calls.run(self.leases.release, list(request.client_ids), request.group)
         return leases_pb2.ReleaseLeasesResponse(released_count=count)
 
     async def _question(self, request: leases_pb2.ReceiveRequest) -> ReceiveQuestion:
@@ -252,10 +287,10 @@ class LeaseServicer:
         self, _request: leases_pb2.GetLeaseStatusRequest, _context: Context
     ) -> leases_pb2.LeaseStatus:
         """Return what is handed out and not done, by group, and how the journal is."""
-        counts = await asyncio.to_thread(self._leases.group_counts)
+        counts = await asyncio.to_thread(self.leases.group_counts)
         return leases_pb2.LeaseStatus(
-            journal_bytes=self._leases.journal_bytes,
-            problem=self._leases.problem,
+            journal_bytes=self.leases.journal_bytes,
+            problem=self.leases.problem,
             groups=[
                 leases_pb2.GroupLeases(group=group, leased=leased, waiting=waiting)
                 for group, leased, waiting in counts

@@ -27,7 +27,7 @@ from services.metrics.exposition import (
 from services.metrics.names import flag, is_system
 from services.reader.budget import Budget
 from services.reader.catch_up import CatchUp
-from services.reader.leasing import Leasing
+from services.reader.lease_servicer import LeaseServicer
 from services.reader.traffic import Traffic
 from storage.errors import QueueNotFound, TopicNotFound
 from storage.format.names import RETRY_PREFIX
@@ -64,7 +64,7 @@ class GroupsSeen(NamedTuple):
 class GroupLags:
     """Where all groups are in all topics, looked at in ``thread``, which is one thread of its own."""
 
-    def __init__(self, reader: StoreReader, leasing: Leasing, thread: Executor) -> None:
+    def __init__(self, reader: StoreReader, leasing: LeaseServicer, thread: Executor) -> None:
         self._reader = reader
         self._leasing = leasing
         self._thread = thread
@@ -165,7 +165,7 @@ class ReaderCollector:
     """Reads the store in the scrape's thread; it waits ``WAIT_S`` for where groups are, or shows what was so last."""
 
     def __init__(
-        self, reader: StoreReader, catch_up: CatchUp, leasing: Leasing, traffic: Traffic,
+        self, reader: StoreReader, catch_up: CatchUp, leasing: LeaseServicer, traffic: Traffic,
         arrivals: Arrivals, budget: Budget, lags: GroupLags,
     ) -> None:  # fmt: skip
         self._reader = reader

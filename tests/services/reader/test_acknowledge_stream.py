@@ -64,16 +64,16 @@ class FakeContext:
 async def test_a_stop_ends_it_when_what_is_being_made_is_answered() -> None:
     context: Any = FakeContext()
     draining, may_end = asyncio.Event(), asyncio.Event()
-    others: list[Any] = [None] * 7
 
     class Slow(LeaseServicer):
+        def __init__(self) -> None:
+            self._draining = draining
+
         async def acknowledge(self, *_: Any) -> leases_pb2.AcknowledgeResponse:
             await may_end.wait()
             return leases_pb2.AcknowledgeResponse()
 
-    traffic: Any = None
-    servicer = Slow(*others, draining, bytes_max=1, wait_ms_max=1, traffic=traffic)
-    serving = asyncio.create_task(servicer.acknowledge_stream(context))
+    serving = asyncio.create_task(Slow().acknowledge_stream(context))
     await asyncio.sleep(0.01)
     draining.set()
     await asyncio.sleep(0.01)
