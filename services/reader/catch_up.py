@@ -51,7 +51,7 @@ class CatchUp:
 
     async def visible(self, end_commit_offset: int, context: Context) -> None:
         """Return when everything before the offset is visible, or waiting for it is of no use."""
-        await self._visible(end_commit_offset, _deadline(context))
+        await self._visible(end_commit_offset, wait_until(context, SECONDS_MAX))
 
     async def everything_visible(self, context: Context) -> None:
         """Return when everything appended by now is visible, or waiting for it is of no use."""
@@ -65,7 +65,7 @@ class CatchUp:
         """
         reader = self._reader
         to_see, to_index = self.pending(), self._pending_index_offset()
-        until = _deadline(context)
+        until = wait_until(context, SECONDS_MAX)
         if to_see:
             await self._visible(to_see, until)
         if to_index:
@@ -124,9 +124,9 @@ class CatchUp:
             await arrivals.wait(word, min(left, look_s))
 
 
-def _deadline(context: Context) -> float:
-    """Return until when a call may wait, by the loop's clock."""
+def wait_until(context: Context, seconds: float) -> float:
+    """Return until when a call may wait that long at most, by the loop's clock: its caller may give up before."""
     now = asyncio.get_running_loop().time()
     remaining = context.time_remaining()
-    until = now + SECONDS_MAX
+    until = now + seconds
     return until if remaining is None else min(until, now + remaining - DEADLINE_MARGIN_SECONDS)

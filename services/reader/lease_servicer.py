@@ -14,7 +14,7 @@ from services.accounts.principal import check
 from services.arrivals import Arrivals
 from services.config.settings import ReaderSettings
 from services.reader.calls_in_turn import CallsInTurn
-from services.reader.catch_up import DEADLINE_MARGIN_SECONDS, CatchUp
+from services.reader.catch_up import CatchUp, wait_until
 from services.reader.dead_letters import DeadLetterCalls
 from services.reader.group_servicer import GroupServicer
 from services.reader.leases import ReaderLeases
@@ -111,10 +111,7 @@ class LeaseServicer:
         """Lease messages of a topic, waiting for the first one if asked to."""
         key, question = LineKey(request.group, request.topic), await self._question(request)
         pending = self._catch_up.pending()
-        until = self._loop.time() + min(max(request.wait_ms, 0), self._wait_ms_max) / 1e3
-        remaining = context.time_remaining()
-        if remaining is not None:
-            until = min(until, self._loop.time() + remaining - DEADLINE_MARGIN_SECONDS)
+        until = wait_until(context, min(max(request.wait_ms, 0), self._wait_ms_max) / 1e3)
         if self.leases.begins_at_latest(key.group, key.topic):
             await self._catch_up.everything_visible(context)
         moment = self._receives.moment

@@ -13,7 +13,7 @@ from penstock.v1 import common_pb2, reader_pb2
 from services import wire
 from services.arrivals import Arrivals, Moment
 from services.reader.budget import Budget
-from services.reader.catch_up import DEADLINE_MARGIN_SECONDS, CatchUp
+from services.reader.catch_up import CatchUp, wait_until
 from services.reader.records import ask_decoded
 from services.reader.traffic import Traffic
 from services.rpc.servicer import Context, Draining
@@ -174,10 +174,7 @@ class Pulls:
         The end of the queue is reported only when everything acknowledged before the call is visible.
         """
         pending = self._catch_up.pending()
-        until = self._loop.time() + wait_ms / 1e3
-        remaining = context.time_remaining()
-        if remaining is not None:
-            until = min(until, self._loop.time() + remaining - DEADLINE_MARGIN_SECONDS)
+        until = wait_until(context, wait_ms / 1e3)
         moment = self._arrivals.moment
         few = self._tails.are_few(question, moment)
         while True:
