@@ -18,7 +18,7 @@ from services.gateway.producer_stream import ProducerStream
 from services.gateway.sessions import TOPICS_BYTES_MAX, TOPICS_MAX, Sessions
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2
-from services.rpc.servicer import EOF, Context
+from services.rpc.servicer import Context
 from services.rpc.status import InvalidArgument, PermissionDenied
 from storage.accounts.rules import Action, Resource
 
@@ -84,7 +84,7 @@ class TelemetryStreams:
         serving = cast("asyncio.Task[None]", asyncio.current_task())
         self._serving[serving] = context
         try:
-            await self._answer(caller, stream)
+            await context.read_each(lambda data: self._answer(caller, stream, data))
         except CallRefused as refused:
             await stream.write(
                 service_pb2.TelemetryCommand(status=refused.status).SerializeToString()
@@ -151,24 +151,19 @@ class TelemetryStreams:
                 del self._told[topic]
                 self._published = None
 
-    async def _answer(self, caller: Caller, stream: ProducerStream) -> None:
-        context = stream.context
-        while True:
-            data = await context.read()
-            if data is EOF:
-                return
-            try:
-                command = service_pb2.TelemetryCommand.FromString(data)
-            except DecodeError:
-                raise InvalidArgument("command", "is not a TelemetryCommand") from None
-            self._sessions.heard(caller.client_id, caller.user)
-            if command.HasField("settings"):
-                answer = await self._answered(caller, context, command.settings)
-                is_publishing = answer.settings.HasField("publishing")
-                if is_publishing and not stream.is_closed:
-                    topics = frozenset(_topics(command.settings))
-                    self.publishes(caller.client_id, stream, topics)
-                await stream.write(answer.SerializeToString())
+    async def _answer(self, caller: Caller, stream: ProducerStream, data: bytes) -> None:
+        try:
+            command = service_pb2.TelemetryCommand.FromString(data)
+        except DecodeError:
+            raise InvalidArgument("command", "is not a TelemetryCommand") from None
+        self._sessions.heard(caller.client_id, caller.user)
+        if command.HasField("settings"):
+            answer = await self._answered(caller, stream.context, command.settings)
+            is_publishing = answer.settings.HasField("publishing")
+            if is_publishing and not stream.is_closed:
+                topics = frozenset(_topics(command.settings))
+                self.publishes(caller.client_id, stream, topics)
+            await stream.write(answer.SerializeToString())
 
     async def _answered(
         self, caller: Caller, context: Context, asked: v2.Settings

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
 from services.limits.meter import Meter
-from services.rpc.servicer import Context, Eof
+from services.rpc.servicer import Context
 
 T = TypeVar("T")
 _LOOK_S: Final = 0.5  # a limit that is raised ends longer waits by then
@@ -22,16 +22,6 @@ class MeteredCall:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._call, name)
-
-    async def read(self) -> bytes | Eof:
-        """Return the next frame, once the caller may send it. Raises CallEnded.
-
-        The wait comes before the read: a reader that is cancelled loses nothing.
-        """
-        data = await self._in_turn(self._call.read)
-        if isinstance(data, bytes):
-            self._meter.take_frame(len(data))
-        return data
 
     async def read_each(self, take: Callable[[bytes], Awaitable[None] | None]) -> None:
         """Give each message to ``take``; the next one comes once the caller may send it. Raises CallEnded."""

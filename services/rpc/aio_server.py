@@ -10,15 +10,7 @@ from typing import Any, Final, NoReturn, cast
 import grpc
 
 from services import loops
-from services.rpc.served_call import (
-    EOF,
-    CallAborted,
-    CallEnded,
-    Eof,
-    Handler,
-    Metadata,
-    ServedCall,
-)
+from services.rpc.served_call import CallAborted, CallEnded, Handler, Metadata, ServedCall
 
 CANCEL_SECONDS: Final = 5.0  # for handlers to end once their calls are cancelled
 
@@ -26,13 +18,12 @@ CANCEL_SECONDS: Final = 5.0  # for handlers to end once their calls are cancelle
 class AioCall(ServedCall):
     """A call of grpc.aio; :class:`ServedCall` says what its methods do."""
 
-    __slots__ = ("__weakref__", "_context", "_metadata", "_peer", "_reading", "_task")
+    __slots__ = ("__weakref__", "_context", "_metadata", "_peer", "_task")
 
     def __init__(self, context: Any) -> None:
         """Take a call; made in the task of its handler."""
         self._context = context
         self._task = cast("asyncio.Task[Any]", asyncio.current_task())
-        self._reading: asyncio.Task[Any] | None = None
         self._metadata: Metadata | None = None
         self._peer: str | None = None
 
@@ -56,23 +47,13 @@ class AioCall(ServedCall):
     def auth_context(self) -> Mapping[str, Sequence[bytes]]:
         return dict(self._context.auth_context())
 
-    async def request(self) -> Any:
-        """Return the first message, for a handler that takes one; grpc's EOF without one."""
-        return await _done(self._context.read())
-
-    async def read(self) -> bytes | Eof:
-        if self._reading is None:
-            self._reading = asyncio.ensure_future(self._context.read())
-            self._reading.add_done_callback(loops.retrieve)
-        try:
-            data = await asyncio.shield(self._reading)  # which goes on when its reader is cancelled
-        except grpc.aio.BaseError:
-            raise CallEnded from None
-        self._reading = None
-        return EOF if data is grpc.aio.EOF else data  # type: ignore[attr-defined]  # the stubs miss it
+    async def message(self) -> Any:
+        """Return the next message, grpc's EOF after the last one."""
+        reading = asyncio.ensure_future(_done(self._context.read()))
+        return await loops.shielded(reading)  # which goes on when its reader is cancelled
 
     async def read_each(self, take: Callable[[bytes], Awaitable[None] | None]) -> None:
-        while isinstance(data := await self.read(), bytes):
+        while isinstance(data := await self.message(), bytes):
             wanted = take(data)
             if wanted is not None:
                 await wanted
@@ -179,7 +160,7 @@ async def _serve(handler: Handler, call: AioCall) -> None:
     try:
         if handler.takes_stream:
             answer = await handler.run(call)
-        elif isinstance(request := await call.request(), bytes):
+        elif isinstance(request := await call.message(), bytes):
             answer = await handler.run(request, call)
         else:
             await call.end(grpc.StatusCode.INVALID_ARGUMENT, "the call has no request")

@@ -31,7 +31,7 @@ from services import logs
 from services.rpc import status
 from services.rpc.call_counts import WAITING_METHODS, CallCounts, MethodCounts
 from services.rpc.running_settings import RunningSettings
-from services.rpc.served_call import CallAborted, CallEnded, Handler, requests_of
+from services.rpc.served_call import CallAborted, CallEnded, Handler
 from services.rpc.servicer import Context, Draining, is_brief, is_raw, method_of
 from storage.errors import DeviceFailed, StoreError
 
@@ -53,7 +53,6 @@ class CalledMethod(NamedTuple):
     parse: Callable[[bytes], Message]
     parse_answer: Callable[[bytes], Message]
     takes_stream: bool
-    answers_stream: bool
     is_stream: bool  # of requests or answers or both
     takes_bytes: bool  # its servicer parses requests
     is_brief: bool
@@ -156,7 +155,6 @@ class CallHandlers:
             parse=GetMessageClass(method.input_type).FromString,
             parse_answer=GetMessageClass(method.output_type).FromString,
             takes_stream=method.client_streaming,
-            answers_stream=method.server_streaming,
             is_stream=method.client_streaming or method.server_streaming,
             takes_bytes=is_raw(behaviour),
             is_brief=is_brief(behaviour) and not method.client_streaming,
@@ -283,9 +281,6 @@ def _served(
 
     It takes the request's bytes and the call, or the call alone where requests are a stream.
     """
-    if method.takes_stream and not method.answers_stream:
-        of_requests = behaviour
-        behaviour = lambda context: of_requests(requests_of(context), context)  # noqa: E731
     if not interceptors:
         if method.takes_stream or method.takes_bytes:
             return behaviour

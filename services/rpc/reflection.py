@@ -7,7 +7,7 @@ from typing import Any
 
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
-from services.rpc.servicer import EOF, Context
+from services.rpc.servicer import Context
 
 
 class Reflection:
@@ -18,12 +18,14 @@ class Reflection:
 
     async def server_reflection_info(self, context: Context) -> None:
         """Answer each question as it comes."""
-        async for answer in self._answers.ServerReflectionInfo(_questions(context), context):
-            await context.write(answer.SerializeToString())
+
+        async def answer(data: bytes) -> None:
+            question = reflection_pb2.ServerReflectionRequest.FromString(data)
+            async for each in self._answers.ServerReflectionInfo(_one(question), context):
+                await context.write(each.SerializeToString())
+
+        await context.read_each(answer)
 
 
-async def _questions(
-    context: Context,
-) -> AsyncIterator[reflection_pb2.ServerReflectionRequest]:
-    while (data := await context.read()) is not EOF:
-        yield reflection_pb2.ServerReflectionRequest.FromString(data)
+async def _one(question: Any) -> AsyncIterator[Any]:
+    yield question

@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Coroutine,
-    Iterable,
-    Mapping,
-    Sequence,
-)
-from enum import Enum
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
 import grpc
@@ -19,15 +10,6 @@ import grpc
 Metadata = Sequence[tuple[str, str | bytes]]
 
 _COMMON_NAME: Final = "x509_common_name"
-
-
-class Eof(Enum):
-    """What ``ServedCall.read`` returns after the last message."""
-
-    EOF = "end of the stream"
-
-
-EOF: Final = Eof.EOF
 
 
 class CallEnded(Exception):
@@ -52,8 +34,8 @@ class Handler(NamedTuple):
 class ServedCall(Protocol):
     """A call from its first byte to its status; used on the event loop.
 
-    At most one ``read`` and one ``write`` are under way at a time. Each begins in the first step of its coroutine
-    and waits for one future. A call that its caller ends is cancelled with its handler.
+    One coroutine reads, and at most one write is under way at a time. A call that its caller ends is cancelled
+    with its handler.
     """
 
     __slots__ = ()
@@ -85,13 +67,6 @@ class ServedCall(Protocol):
         """Return the common name of the caller's certificate; None if the port asked for none, or on plaintext."""
         names = self.auth_context().get(_COMMON_NAME, ())
         return names[0].decode(errors="replace") if names else None
-
-    async def read(self) -> bytes | Eof:
-        """Return the next message, EOF after the last one. Raises CallEnded.
-
-        A message that came when its reader had been cancelled is the next one.
-        """
-        ...
 
     async def read_each(self, take: Callable[[bytes], Awaitable[None] | None]) -> None:
         """Give each message to ``take`` as it comes, and return after the last one. Raises CallEnded.
@@ -144,9 +119,3 @@ class CallServer(Protocol):
     async def stop(self, grace_seconds: float) -> None:
         """Take no new calls, let those under way end within the grace, then cancel them."""
         ...
-
-
-async def requests_of(call: ServedCall) -> AsyncIterator[bytes]:
-    """Yield the messages of a stream of requests."""
-    while isinstance(data := await call.read(), bytes):
-        yield data

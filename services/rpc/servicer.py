@@ -2,8 +2,8 @@
 
 A servicer is an object with one coroutine a method of its service descriptor, in snake case. It
 gets parsed requests and returns messages, or takes and returns bytes where it is marked ``raw``. A
-method that streams its answers writes them to its context, and may return the last one's bytes. The
-context is the last argument. What it raises becomes a status (``services.rpc.status``), so it never
+method that takes a stream is given its context alone, which gives it each request. A method that streams its
+answers writes them to its context, and may return the last one's bytes. The context is the last argument. What it raises becomes a status (``services.rpc.status``), so it never
 handles errors.
 """
 
@@ -13,9 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from services.rpc.served_call import EOF as EOF
 from services.rpc.served_call import CallEnded as CallEnded
-from services.rpc.served_call import Eof as Eof
 from services.rpc.served_call import Metadata as Metadata
 from services.rpc.served_call import ServedCall
 from storage.errors import StoreClosed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
@@ -16,7 +16,12 @@ from storage.staged.staged_commits import StagedCommits
 from storage.staged.staging import StagingAttempt
 
 _COMMITS_MAX: Final = 4  # at once; others wait for their turn
+_NO_STAGE: Final = "must come first, in a message without records"
 _T = TypeVar("_T")
+
+
+class _Decided(Exception):
+    """The commit that an attempt is for is decided: nothing of the attempt is wanted."""
 
 
 class StagedCommitMethods:
@@ -27,11 +32,43 @@ class StagedCommitMethods:
         self._committing = ThreadPoolExecutor(_COMMITS_MAX, thread_name_prefix="penstock-commit")
 
     @raw
-    async def stage_records(
-        self, requests: AsyncIterator[bytes], context: Context
-    ) -> pb.StageRecordsResponse:
+    async def stage_records(self, context: Context) -> pb.StageRecordsResponse:
         """Store the records of one attempt; durable on return, and nothing is left otherwise."""
-        header = await _stage_header(requests)
+        staging: StagingAttempt | None = None
+        adding: asyncio.Future[int] | None = None
+
+        async def take(request: bytes) -> None:
+            nonlocal staging, adding
+            if staging is None:
+                staging = await self._begin(_stage_header(request))
+                return
+            if adding is not None:
+                await adding
+            adding = asyncio.ensure_future(
+                asyncio.to_thread(staging.add, batch_frames.batch_records(request))
+            )
+
+        try:
+            await context.read_each(take)
+            if staging is None:
+                raise status.InvalidArgument("stage", _NO_STAGE)
+            if adding is not None:
+                await adding
+            if context.cancelled():
+                raise asyncio.CancelledError  # the stream broke, which may look like its end
+            seal = await asyncio.to_thread(staging.seal)
+        except _Decided:
+            return pb.StageRecordsResponse(decided=True)
+        except BaseException:
+            if adding is not None:  # its error is that of the call, or comes too late for it
+                await asyncio.gather(adding, return_exceptions=True)
+            if staging is not None:
+                await asyncio.to_thread(staging.discard)
+            raise
+        return pb.StageRecordsResponse(record_count=seal.record_count, byte_count=seal.byte_count)
+
+    async def _begin(self, header: pb.StageHeader) -> StagingAttempt:
+        """Begin an attempt. Raises _Decided."""
         # To the end even when the call is cancelled: what was started must be known to be undone.
         beginning = asyncio.ensure_future(
             asyncio.to_thread(
@@ -44,26 +81,8 @@ class StagedCommitMethods:
         )
         staging = await _finish(beginning, undo=_discard)
         if staging is None:
-            return pb.StageRecordsResponse(decided=True)
-        adding: asyncio.Future[int] | None = None
-        try:
-            async for request in requests:
-                if adding is not None:
-                    await adding
-                adding = asyncio.ensure_future(
-                    asyncio.to_thread(staging.add, batch_frames.batch_records(request))
-                )
-            if adding is not None:
-                await adding
-            if context.cancelled():
-                raise asyncio.CancelledError  # the stream broke, which may look like its end
-            seal = await asyncio.to_thread(staging.seal)
-        except BaseException:
-            if adding is not None:  # its error is that of the call, or comes too late for it
-                await asyncio.gather(adding, return_exceptions=True)
-            await asyncio.to_thread(staging.discard)
-            raise
-        return pb.StageRecordsResponse(record_count=seal.record_count, byte_count=seal.byte_count)
+            raise _Decided
+        return staging
 
     async def commit_staged(
         self, request: pb.CommitStagedRequest, _context: Context
@@ -106,13 +125,11 @@ class StagedCommitMethods:
         return pb.ListStagedCommitsResponse(applications=map(_application, applications))
 
 
-async def _stage_header(requests: AsyncIterator[bytes]) -> pb.StageHeader:
-    async for request in requests:
-        first = pb.StageRecordsRequest.FromString(request)
-        if first.HasField("stage") and not first.records:
-            return first.stage
-        break
-    raise status.InvalidArgument("stage", "must come first, in a message without records")
+def _stage_header(request: bytes) -> pb.StageHeader:
+    first = pb.StageRecordsRequest.FromString(request)
+    if not first.HasField("stage") or first.records:
+        raise status.InvalidArgument("stage", _NO_STAGE)
+    return first.stage
 
 
 async def _finish(started: asyncio.Future[_T], *, undo: Callable[[_T], None]) -> _T:

@@ -13,21 +13,11 @@ import grpc
 
 from services.rpc.core import cygrpc
 from services.rpc.core.late_watch import LateWatch
-from services.rpc.served_call import (
-    EOF,
-    CallAborted,
-    CallEnded,
-    Eof,
-    Handler,
-    Metadata,
-    ServedCall,
-)
+from services.rpc.served_call import CallAborted, CallEnded, Handler, Metadata, ServedCall
 
 _NO_FLAGS: Final = 0
 _NO_METADATA: Final = ()
 _NO_DEADLINE_S: Final = 1e10  # after 1970: the core's way to say that there is none
-
-_Read = bytes | Eof | CallEnded
 
 
 class CoreCall(ServedCall):
@@ -38,19 +28,15 @@ class CoreCall(ServedCall):
         "_call",
         "_deadline_s",
         "_ended",
-        "_handler",
         "_has_begun",
         "_has_status",
         "_is_cancelled",
-        "_is_receiving",
         "_is_watched",
         "_late_watch",
         "_loop",
         "_metadata",
         "_peer",
-        "_reading",
         "_task",
-        "_unread",
     )  # fmt: skip
 
     def __init__(
@@ -67,16 +53,12 @@ class CoreCall(ServedCall):
         self._deadline_s: float = requested.call_details.deadline
         self._metadata: Metadata = requested.invocation_metadata
         self._ended = ended
-        self._handler: Handler | None = None
         self._task: asyncio.Task[None] | None = None
         self._peer: str | None = None
         self._has_begun = False  # its initial metadata are sent
         self._has_status = False  # it is sent, or on its way
         self._is_watched = False  # the core has been asked to say when it is closed
-        self._is_receiving = False
         self._is_cancelled = False
-        self._reading: asyncio.Future[_Read] | None = None
-        self._unread: _Read | None = None
 
     # ---- what a handler may ask
 
@@ -100,18 +82,6 @@ class CoreCall(ServedCall):
     def auth_context(self) -> Mapping[str, Sequence[bytes]]:
         found = cygrpc.auth_context(self._call) or {}
         return {key.decode(): value for key, value in found.items()}
-
-    async def read(self) -> bytes | Eof:
-        if self._unread is None:
-            self._reading = self._loop.create_future()
-            if not self._is_receiving:
-                self._receive()
-            data = await self._reading
-        else:
-            data, self._unread = self._unread, None
-        if isinstance(data, CallEnded):
-            raise data
-        return data
 
     async def read_each(self, take: Callable[[bytes], Awaitable[None] | None]) -> None:
         done: asyncio.Future[None] = self._loop.create_future()
@@ -211,8 +181,8 @@ class CoreCall(ServedCall):
         if handler.takes_stream:
             self._run(handler.run(self))
         else:
-            self._handler = handler
-            self._receive()
+            receive = cygrpc.ReceiveMessageOperation(_NO_FLAGS)
+            self._start((receive,), lambda completion: self._requested(handler, completion))
 
     def watch(self) -> None:
         """Have the core say when the caller ends the call; its handler is cancelled then."""
@@ -226,30 +196,14 @@ class CoreCall(ServedCall):
         """End a call that no handler serves."""
         self._end(code.value[0], message)
 
-    def _receive(self) -> None:
-        self._is_receiving = True
-        self._start((cygrpc.ReceiveMessageOperation(_NO_FLAGS),), self._received)
-
-    def _received(self, completion: Any) -> None:
-        self._is_receiving = False
+    def _requested(self, handler: Handler, completion: Any) -> None:
         data: bytes | None = completion.batch_operations[0].message()
-        handler = self._handler
-        if handler is not None and self._task is None:
-            if data is None:
-                self._end(cygrpc.StatusCode.invalid_argument, "the call has no request")
-            else:
-                self._run(handler.run(data, self), is_brief=handler.is_brief)
-            return
-        message: _Read = EOF if data is None else data
-        if not completion.success:
-            message = CallEnded()
-        if self._reading is not None and not self._reading.done():
-            self._reading.set_result(message)
+        if data is None:
+            self._end(cygrpc.StatusCode.invalid_argument, "the call has no request")
         else:
-            self._unread = message
+            self._run(handler.run(data, self), is_brief=handler.is_brief)
 
     def _run(self, serving: Coroutine[Any, Any, bytes | None], *, is_brief: bool = False) -> None:
-        self._handler = None
         self._task = self._loop.create_task(self._serve(serving))
         if is_brief:
             self._late_watch.add(self)

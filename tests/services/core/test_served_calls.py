@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from services.rpc.served_call import EOF, CallServer, ServedCall, requests_of
+from services.rpc.served_call import CallServer, ServedCall
 
 METADATA = (("x-name", "value"), ("x-name-bin", b"\0\xff"))
 
@@ -86,33 +86,6 @@ async def test_a_caller_who_goes_cancels_the_handler(serving: Any, is_brief: boo
         call.cancel()
         async with asyncio.timeout(10):
             await ended.wait()
-
-
-async def test_a_stream_that_was_cut_off_is_not_taken_for_one_that_ended(serving: Any) -> None:
-    """Though the core reads an end of both."""
-    first, ended = asyncio.Event(), asyncio.Event()
-    read: list[object] = []
-
-    async def run(call: ServedCall) -> bytes:
-        try:
-            read.append(await call.read())
-            first.set()
-            read.append(await call.read())
-            await asyncio.sleep(0.01)  # what a handler does before it takes an end for the end
-            read.append("taken for the end")
-        finally:
-            ended.set()
-        return b""
-
-    async with serving(run, takes_stream=True) as (_, channel):
-        call = channel.stream_unary("/a.B/C", None, None)()
-        await call.write(b"first")
-        await first.wait()
-        call.cancel()
-        async with asyncio.timeout(10):
-            await ended.wait()
-    assert read[0] == b"first"
-    assert "taken for the end" not in read
 
 
 async def test_a_method_that_is_not_served_and_too_many_calls_are_refused(serving: Any) -> None:
@@ -211,8 +184,7 @@ async def test_metadata_may_be_sent_ahead(serving: Any) -> None:
 
 async def test_a_stream_both_ways_goes_in_turn(serving: Any) -> None:
     async def run(call: ServedCall) -> None:
-        while (data := await call.read()) is not EOF:
-            await call.write(data[::-1])
+        await call.read_each(lambda data: call.write(data[::-1]))
         await call.write(b"end")
 
     async with serving(run, takes_stream=True) as (_, channel):
@@ -223,15 +195,6 @@ async def test_a_stream_both_ways_goes_in_turn(serving: Any) -> None:
         await call.done_writing()
         assert await call.read() == b"end"
         assert await call.code() is grpc.StatusCode.OK
-
-
-async def test_a_stream_of_requests_has_one_answer(serving: Any) -> None:
-    async def run(call: ServedCall) -> bytes:
-        return b"".join([request async for request in requests_of(call)])
-
-    async with serving(run, takes_stream=True) as (_, channel):
-        call = channel.stream_unary("/a.B/C", None, None)(iter([b"a", b"b", b"c"]))
-        assert await call == b"abc"
 
 
 async def test_a_call_that_takes_nothing_can_be_cancelled_by_its_service(serving: Any) -> None:
@@ -285,22 +248,3 @@ async def test_a_free_address_is_needed(server_type: type[CallServer]) -> None:
     for each in (taken, other):
         await each.start()
         await each.stop(0)
-
-
-async def test_a_message_that_came_when_its_reader_was_cancelled_is_the_next_one(
-    serving: Any,
-) -> None:
-    async def run(call: ServedCall) -> bytes:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.01):
-                await call.read()
-        await call.send_initial_metadata(())
-        await asyncio.sleep(0.1)
-        return b"%s, %s" % (await call.read(), await call.read())
-
-    async with serving(run, takes_stream=True) as (_, channel):
-        call = channel.stream_unary("/a.B/C", None, None)()
-        await call.initial_metadata()
-        await call.write(b"first")
-        await call.write(b"second")
-        assert await call == b"first, second"

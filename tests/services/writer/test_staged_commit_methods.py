@@ -6,7 +6,7 @@ import asyncio
 import errno
 import os
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -149,10 +149,17 @@ def test_refused_stages_say_why_and_leave_nothing(
 
 
 class _Context:
-    """A call that was not cancelled when it was asked."""
+    """A call with requests, which was not cancelled when it was asked."""
+
+    def __init__(self, requests: list[Any]) -> None:
+        self._requests = requests
 
     def cancelled(self) -> bool:
         return False
+
+    async def read_each(self, take: Any) -> None:
+        for request in self._requests:
+            await take(request.SerializeToString())
 
 
 async def test_a_call_that_is_cancelled_while_a_block_is_written_leaves_the_writer_as_it_was(
@@ -178,12 +185,9 @@ async def test_a_call_that_is_cancelled_while_a_block_is_written_leaves_the_writ
     pwrite = File.pwrite
     monkeypatch.setattr(File, "pwrite", write_slowly)
 
-    async def requests() -> AsyncIterator[bytes]:
-        for frame in frames("cut off", 0, "a", [b"slow block"]):
-            yield frame.SerializeToString()
-
+    context: Any = _Context(frames("cut off", 0, "a", [b"slow block"]))
     methods = staged_commits.StagedCommitMethods(store.staged)
-    call = asyncio.ensure_future(methods.stage_records(requests(), _Context()))  # type: ignore[arg-type]
+    call = asyncio.ensure_future(methods.stage_records(context))
     await writing.wait()
     call.cancel()
     await asyncio.wait({call})
