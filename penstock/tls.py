@@ -7,14 +7,15 @@ import os
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import grpc
     from cryptography.x509 import Certificate
 
+T = TypeVar("T")
 Pem = str | os.PathLike[str] | bytes
 """A PEM file, or what is in it."""
 
@@ -79,60 +80,62 @@ class TLS:
         return ca, identity(self.cert, self.key)
 
 
-class ChangedFiles:
-    """Tells once of each change of some files, when it finds them as the look before has."""
+class ChangedFiles(Generic[T]):
+    """What was read of some files. It is read again once they have changed and settled."""
 
-    def __init__(self, paths: Sequence[Path]) -> None:
-        self.paths = tuple(paths)
+    def __init__(self, paths: Sequence[Path], read: Callable[[], T]) -> None:
+        """Read the files. Raises what ``read`` raises."""
+        self._paths = tuple(paths)
+        self._read = read
         self._taken: tuple[tuple[int, ...] | None, ...] | None = self._state()
         self._found = self._taken
+        self._problem = ""
+        self.value = read()
 
-    def again(self) -> None:
-        """Have the next look say so again: what was read could not be used."""
-        self._taken = None
-
-    def look(self) -> bool:
-        """Return whether to read the files again."""
+    def look(self, say: Callable[[str], object] = lambda _: None) -> bool:
+        """Return whether ``value`` is new. Bad files leave the one before; ``say`` is given each problem once."""
         before, self._found = self._found, self._state()
         if self._found == self._taken or self._found != before:
             return False
-        self._taken = self._found
+        try:
+            self.value = self._read()
+        except (BadTlsFile, OSError) as problem:
+            if str(problem) != self._problem:
+                say(str(problem))
+            self._taken, self._problem = None, str(problem)  # the next look reads them again
+            return False
+        self._taken, self._problem = self._found, ""
         return True
 
     def _state(self) -> tuple[tuple[int, ...] | None, ...]:
-        return tuple(map(_state_of, self.paths))
+        return tuple(map(_state_of, self._paths))
 
 
 class WatchedTls:
     """TLS, with what was good in its files last."""
 
-    def __init__(self, files: TLS | None) -> None:
+    def __init__(self, tls: TLS | None) -> None:
         """Read the files. Raises BadTlsFile, TypeError."""
-        if not isinstance(files, TLS | None):
-            raise TypeError(f"tls is {files!r}; give penstock.TLS(ca=...), or None for plaintext")
-        self.loaded = None if files is None else files.loaded()
-        self._files = files
-        self._changed = ChangedFiles([] if files is None else files.paths)
+        if not isinstance(tls, TLS | None):
+            raise TypeError(f"tls is {tls!r}; give penstock.TLS(ca=...), or None for plaintext")
+        self._files = None if tls is None else ChangedFiles(tls.paths, tls.loaded)
         self._look_at = 0.0
-        self._problem = ""
+
+    @property
+    def loaded(self) -> TLS | None:
+        """TLS with what was in the files; None for plaintext."""
+        return None if self._files is None else self._files.value
 
     def look(self, now: float) -> bool:
         """Return whether the files have changed and are good, at most each second; bad ones change nothing."""
         if now < self._look_at or self._files is None:
             return False
         self._look_at = now + LOOK_SECONDS
-        if not self._changed.paths or not self._changed.look():
-            return False
-        try:
-            self.loaded = self._files.loaded()
-        except BadTlsFile as problem:
-            self._changed.again()
-            if str(problem) != self._problem:
-                _log.warning("connections keep the certificates that they have: %s", problem)
-            self._problem = str(problem)
-            return False
-        self._problem = ""
-        return True
+        return self._files.look(
+            lambda problem: _log.warning(
+                "connections keep the certificates that they have: %s", problem
+            )
+        )
 
 
 class KeyPair(NamedTuple):

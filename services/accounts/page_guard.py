@@ -10,7 +10,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
 
-from penstock.tls import BadTlsFile, ChangedFiles, identity
+from penstock.tls import ChangedFiles, identity
 from services.accounts.audit import AuditLog
 from services.config.settings import ProcessSettings
 from services.config.values import is_open_to_network
@@ -39,16 +39,16 @@ def _contexts(settings: ProcessSettings) -> Callable[[], ssl.SSLContext] | None:
     cert, key = settings.tls_cert, settings.tls_key
     if cert is None or key is None:
         return None
-    files, context = ChangedFiles([cert, key]), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(cert, key)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+
+    def read() -> None:
+        identity(cert, key)
+        context.load_cert_chain(cert, key)
+
+    files = ChangedFiles([cert, key], read)
 
     def current() -> ssl.SSLContext:
-        if files.look():
-            try:
-                identity(cert, key)
-                context.load_cert_chain(cert, key)
-            except (BadTlsFile, OSError):  # the process's port says so
-                files.again()
+        files.look()  # what is wrong with them the process's port says
         return context
 
     return current

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock import AsyncClient, RetryPolicy
 from penstock.credentials import given_credentials
-from penstock.tls import LOOK_SECONDS, BadTlsFile, ChangedFiles, identity
+from penstock.tls import LOOK_SECONDS, ChangedFiles, identity
 from services import logs, loops, process, stdio
 from services.config.flags import load
 from services.config.settings import ConsoleSettings
@@ -111,21 +111,19 @@ async def _take_up_files(settings: ConsoleSettings, config: uvicorn.Config) -> N
     cert, key = settings.port_cert, settings.port_key
     if cert is None or key is None:
         return
-    files, problem = ChangedFiles([cert, key]), ""
+
+    def read() -> None:
+        identity(cert, key)
+        if config.ssl is not None:
+            config.ssl.load_cert_chain(cert, key)
+
+    def say(problem: str) -> None:
+        logs.get_logger().warning("the port keeps its certificate", problem=problem)
+
+    files = ChangedFiles([cert, key], read)
     while True:
         await asyncio.sleep(LOOK_SECONDS)
-        if not files.look() or config.ssl is None:
-            continue
-        try:
-            identity(cert, key)
-            config.ssl.load_cert_chain(cert, key)
-        except (BadTlsFile, OSError) as error:
-            files.again()
-            if str(error) != problem:
-                logs.get_logger().warning("the port keeps its certificate", problem=str(error))
-            problem = str(error)
-        else:
-            problem = ""
+        files.look(say)
 
 
 if __name__ == "__main__":

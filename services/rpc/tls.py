@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 
-from penstock.tls import LOOK_SECONDS, BadTlsFile, ChangedFiles, authorities, identity
+from penstock.tls import LOOK_SECONDS, ChangedFiles, authorities, identity
 from services import logs
 from services.config.settings import ProcessSettings
 
@@ -18,11 +18,10 @@ class PortTls:
 
     def __init__(self, cert: Path, key: Path, client_ca: Path | None) -> None:
         self._cert, self._key, self._client_ca = cert, key, client_ca
-        self._files = ChangedFiles([path for path in (cert, key, client_ca) if path is not None])
+        paths = [path for path in (cert, key, client_ca) if path is not None]
+        self._files = ChangedFiles(paths, self._read)
         self._log = logs.get_logger()
-        self._first = self._read()
         self._next: Any = None
-        self._problem = ""
 
     @classmethod
     def of(cls, settings: ProcessSettings) -> PortTls | None:
@@ -32,40 +31,24 @@ class PortTls:
         return cls(settings.tls_cert, settings.tls_key, settings.client_ca)
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Return what a port is opened with: its handshakes take the files that :meth:`look` found last."""
+        """Return what a port is opened with: its handshakes take the files that ``watch`` found last."""
         return grpc.dynamic_ssl_server_credentials(
-            self._first, self._take, require_client_authentication=self._client_ca is not None
+            self._files.value, self._take, require_client_authentication=self._client_ca is not None
         )
 
     async def watch(self) -> None:
-        """Look for ever."""
+        """Take up files that have changed, for ever; the old ones stay till the new ones are good."""
+        said = "certificate not taken up, the old one stays"
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            self.look()
-
-    def look(self) -> None:
-        """Take up files that have changed. What is wrong with them is logged once; the old ones stay till they
-        are good.
-        """
-        if not self._files.look():
-            return
-        try:
-            self._next = self._read()
-        except BadTlsFile as problem:
-            self._files.again()
-            if str(problem) != self._problem:
-                self._log.error("certificate not taken up, the old one stays", problem=str(problem))
-            self._problem = str(problem)
-        else:
-            self._problem = ""
-            self._log.info(
-                "certificate taken up", file=str(self._cert), expires_at=self.expires_at.isoformat()
-            )
+            if self._files.look(lambda problem: self._log.error(said, problem=problem)):
+                self._next = self._files.value
+                expires_at = identity(self._cert, self._key).expires_at.isoformat()
+                self._log.info("certificate taken up", file=str(self._cert), expires_at=expires_at)
 
     def _read(self) -> Any:
         own = identity(self._cert, self._key)
         client_ca = None if self._client_ca is None else authorities(self._client_ca)
-        self.expires_at = own.expires_at
         return grpc.ssl_server_certificate_configuration([(own.key, own.chain)], client_ca)
 
     def _take(self) -> Any:

@@ -113,7 +113,14 @@ def test_files_are_read_again_once_they_have_changed_and_settled(tmp_path: Path)
     path, other = tmp_path / "a", tmp_path / "b"
     path.write_text("1")
     other.write_text("1")
-    files = ChangedFiles([path, other])
+    problems: list[str] = []
+    said: list[str] = []
+
+    def read() -> None:
+        if problems:
+            raise BadTlsFile(problems[0])
+
+    files = ChangedFiles([path, other], read)
     assert not files.look()
     path.write_text("two")
     assert not files.look()  # the other one may follow
@@ -125,7 +132,11 @@ def test_files_are_read_again_once_they_have_changed_and_settled(tmp_path: Path)
     assert [files.look(), files.look(), files.look()] == [False, True, False]
     other.unlink()
     assert [files.look(), files.look(), files.look()] == [False, True, False]
-    files.again()
+    problems.append("expired")
+    other.write_text("bad")
+    assert [files.look(said.append) for _ in range(4)] == [False] * 4
+    assert said == ["expired"]
+    problems.clear()
     assert [files.look(), files.look()] == [True, False]
 
 
