@@ -126,40 +126,16 @@ def child_arguments(service: str, settings: ServeSettings, page: str = NONE) -> 
     return flags
 
 
-class StorePlace:
-    """The store's directory: whether its path still leads to the one that the services opened."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._identity: tuple[int, int] | None = None
-
-    def remember(self) -> None:
-        """Take the directory that is there for the store's; the first one counts."""
-        with contextlib.suppress(OSError):
-            self._identity = self._identity or self._found()
-
-    @property
-    def has_moved(self) -> bool:
-        """Whether it was renamed or removed: a writer would make another store in its place."""
-        try:
-            return self._identity is not None and self._found() != self._identity
-        except (FileNotFoundError, NotADirectoryError):
-            return True
-        except OSError:  # the device does not say now: it need not have moved
-            return False
-
-    def _found(self) -> tuple[int, int]:
-        status = self._path.stat()
-        return status.st_dev, status.st_ino
-
-
 class Child:
     """One service: its process, and whether it has ever served."""
 
-    def __init__(self, service: str, arguments: Sequence[str], store: StorePlace) -> None:
+    def __init__(self, service: str, arguments: Sequence[str], store: Path) -> None:
         self.service = service
         self._store = store
         self._has_served = False
+        self._served_at: tuple[int, int] | None = (
+            None  # the store's directory, when it began to serve
+        )
         self._arguments = list(arguments)
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = False
@@ -192,7 +168,8 @@ class Child:
                 return code
             if asyncio.get_running_loop().time() - started > _STABLE_SECONDS:
                 delay = _RESTART_DELAY_SECONDS
-            if self._store.has_moved:
+            if self._has_served and _directory_at(self._store) != self._served_at:
+                # A writer would make another store in its place.
                 _say(
                     f"the {self.service} {end} and is not started again: the store's directory"
                     " was renamed or removed",
@@ -229,17 +206,16 @@ class Child:
         async for line in self._process.stdout:
             text = line.decode(errors="replace").rstrip()
             if " serves on " in text:
-                self._has_served = True
-                self._store.remember()
+                if not self._has_served:
+                    self._has_served, self._served_at = True, _directory_at(self._store)
                 text = f"{text} (pid {self._process.pid})"
             _say(text)
         return await self._process.wait()
 
 
 async def _supervise(settings: ServeSettings, pages: Mapping[str, str]) -> int:
-    store = StorePlace(settings.store)
     children = [
-        Child(name, child_arguments(name, settings, pages.get(name, NONE)), store)
+        Child(name, child_arguments(name, settings, pages.get(name, NONE)), settings.store)
         for name in SERVICES
     ]
     endpoint = _metrics_of(children, settings, pages) if pages else None
@@ -295,6 +271,14 @@ def reachable(listen: str) -> str:
     """Return the address to call on this machine for one that is listened on."""
     host, _, port = listen.rpartition(":")
     return f"127.0.0.1:{port}" if host in ("0.0.0.0", "[::]") else listen  # noqa: S104  any of them
+
+
+def _directory_at(path: Path) -> tuple[int, int] | None:
+    """Return which directory is at a path, None if there is none."""
+    with contextlib.suppress(OSError):
+        status = path.stat()
+        return status.st_dev, status.st_ino
+    return None
 
 
 def _how(code: int) -> str:
