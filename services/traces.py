@@ -15,7 +15,7 @@ import grpc
 
 from services.accounts.rights import RIGHTS, named
 from services.config.settings import ProcessSettings
-from services.rpc.calls import InterceptedCall, Interceptor, Proceed
+from services.rpc.calls import InBandRefusal, InterceptedCall, Interceptor, Proceed
 from services.rpc.status import code_of, store_error
 from storage.accounts.rules import TOPIC
 from storage.errors import StoreError
@@ -84,17 +84,19 @@ class Traces:
         ) as span:
             if span.is_recording():
                 await _describe(span, call)
+            code = grpc.StatusCode.OK
             try:
-                answer = await proceed(call)
+                return await proceed(call)
+            except InBandRefusal:
+                raise
             except Exception as error:
                 known = store_error(error)
                 is_known = isinstance(known, StoreError)
                 code = code_of(known) if isinstance(known, StoreError) else grpc.StatusCode.INTERNAL
-                span.set_attribute("rpc.grpc.status_code", code.value[0])
                 span.set_status(Status(StatusCode.ERROR, str(known) if is_known else ""))
                 raise
-            span.set_attribute("rpc.grpc.status_code", grpc.StatusCode.OK.value[0])
-            return answer
+            finally:
+                span.set_attribute("rpc.grpc.status_code", code.value[0])
 
 
 def _provider(service: str, settings: ProcessSettings) -> TracerProvider:

@@ -12,7 +12,6 @@ from penstock.credentials import Credentials, Metadata
 from penstock.v1 import accounts_pb2
 from services.accounts.audit import AuditLog
 from services.accounts.guard import Guard
-from services.accounts.in_band import InBand
 from services.accounts.remote import RemoteAccounts
 from services.accounts.servicer import AccountServicer, AuthenticationServicer
 from services.config.settings import (
@@ -110,7 +109,7 @@ def without_accounts(settings: ProcessSettings) -> ServedAccounts:
     if not limits_connections(settings):
         return ServedAccounts()
     limits = ConnectionLimits(set_limits(settings), _reporting(AuditLog()))
-    return ServedAccounts((InBand(limits),))
+    return ServedAccounts((limits,))
 
 
 def remote_accounts(
@@ -128,7 +127,7 @@ def remote_accounts(
         limits=UserLimits(set_limits(settings), _reporting(audit)),
         verify=remote.verify,
     )
-    return ServedAccounts((InBand(guard),), reader.metadata), remote
+    return ServedAccounts((guard,), reader.metadata), remote
 
 
 def _config(settings: StoreProcessSettings) -> Path:
@@ -156,14 +155,12 @@ def _served(
 
 def _guard(
     rules: Callable[[], Rules], audit: AuditLog, limits: Limits, *, takes_certificates: bool
-) -> InBand:
-    return InBand(
-        Guard(
-            rules,
-            takes_certificates=takes_certificates,
-            audit=audit,
-            limits=UserLimits(limits, _reporting(audit)),
-        )
+) -> Guard:
+    return Guard(
+        rules,
+        takes_certificates=takes_certificates,
+        audit=audit,
+        limits=UserLimits(limits, _reporting(audit)),
     )
 
 

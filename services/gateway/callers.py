@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from services.accounts.principal import PRINCIPAL
 from services.gateway.messages.statuses import CallRefused
@@ -11,7 +10,6 @@ from services.gateway.sessions import CLIENT_ID_BYTES_MAX
 from services.gateway.v2 import definition_pb2 as v2
 from services.rpc.servicer import Context
 
-_Answer = TypeVar("_Answer")
 CLIENT_ID: Final = "x-mq-client-id"
 LANGUAGE: Final = "x-mq-language"
 _DEADLINE_MARGIN_SECONDS: Final = 0.3
@@ -55,20 +53,3 @@ def seconds_left(context: Context, most: float) -> float:
     """Return how long a call may take until its answer would come too late."""
     remaining = context.time_remaining()
     return most if remaining is None else min(most, remaining - _DEADLINE_MARGIN_SECONDS)
-
-
-def in_band(
-    kind: Callable[..., _Answer],
-) -> Callable[[Callable[..., Awaitable[_Answer]]], Callable[..., Awaitable[_Answer]]]:
-    """Make a method answer with the status of a refusal, in an answer of that kind."""
-
-    def decorate(method: Callable[..., Awaitable[_Answer]]) -> Callable[..., Awaitable[_Answer]]:
-        async def call(self: Any, request: Any, context: Context) -> _Answer:
-            try:
-                return await method(self, request, context)
-            except CallRefused as refused:
-                return kind(status=refused.status)
-
-        return call
-
-    return decorate

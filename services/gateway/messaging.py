@@ -16,6 +16,7 @@ from services.gateway.clients import ClientsServicer
 from services.gateway.groups import GroupCache
 from services.gateway.handle_calls import LEASES
 from services.gateway.messages.sent_messages import Stamp
+from services.gateway.messages.statuses import refusal_answer
 from services.gateway.metrics import GatewayCollector
 from services.gateway.recalls import MessageRecalls
 from services.gateway.receives import Receiving
@@ -142,6 +143,7 @@ class Messaging:
                 service_pb2.DESCRIPTOR.services_by_name["MessagingService"],
                 servicer,
                 int(settings.message_bytes_max),
+                refusal_answer,
             ),
             self.clients,
         ]

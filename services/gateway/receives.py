@@ -62,13 +62,10 @@ class Receiving:
         self._loop = asyncio.get_running_loop()
 
     async def receive(self, request: service_pb2.ReceiveMessageRequest, context: Context) -> bytes:
-        """Write the messages of one receive, or why there are none; return the last answer."""
-        try:
-            caller = caller_of(context)
-            asked = self._asked(request, caller, context)
-            answer = await self._ask_until_ended(asked, caller, context)
-        except CallRefused as refused:
-            return service_pb2.ReceiveMessageResponse(status=refused.status).SerializeToString()
+        """Write the messages of one receive, or that there are none; return the last answer. Raises CallRefused."""
+        caller = caller_of(context)
+        asked = self._asked(request, caller, context)
+        answer = await self._ask_until_ended(asked, caller, context)
         try:
             await context.write_all(_answers(answer, request.message_queue.topic))
         except BaseException:  # the client has gone, and takes nothing of an answer without its end

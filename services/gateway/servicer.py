@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from services.gateway.callers import caller_of, in_band, seconds_left
+from services.gateway.callers import caller_of, seconds_left
 from services.gateway.groups import GroupCache
 from services.gateway.messages import names
 from services.gateway.messages.statuses import OK, CallRefused
@@ -23,11 +23,11 @@ from services.gateway.v2 import service_pb2
 from services.rpc.servicer import Context, brief, raw
 
 
-def _not_served(answer: Callable[..., Any], what: str) -> Callable[..., Awaitable[Any]]:
-    """Return a method that refuses, with an answer of a kind."""
+def _not_served(what: str) -> Callable[..., Awaitable[Any]]:
+    """Return a method that refuses."""
 
     async def refuse(*_: object) -> Any:
-        return answer(status=v2.Status(code=v2.NOT_IMPLEMENTED, message=f"{what}: not served"))
+        raise CallRefused(v2.NOT_IMPLEMENTED, f"{what}: not served")
 
     return refuse
 
@@ -60,7 +60,6 @@ class MessagingServicer:
         self._transactions = transactions
         self._has_accounts = has_accounts
 
-    @in_band(service_pb2.QueryRouteResponse)
     async def query_route(
         self, request: service_pb2.QueryRouteRequest, context: Context
     ) -> service_pb2.QueryRouteResponse:
@@ -74,7 +73,6 @@ class MessagingServicer:
             ),
         )
 
-    @in_band(service_pb2.QueryAssignmentResponse)
     async def query_assignment(
         self, request: service_pb2.QueryAssignmentRequest, context: Context
     ) -> service_pb2.QueryAssignmentResponse:
@@ -93,7 +91,6 @@ class MessagingServicer:
             ),
         )
 
-    @in_band(service_pb2.HeartbeatResponse)
     async def heartbeat(
         self, request: service_pb2.HeartbeatRequest, context: Context
     ) -> service_pb2.HeartbeatResponse:
@@ -111,7 +108,6 @@ class MessagingServicer:
             session.client_type = request.client_type or session.client_type
         return service_pb2.HeartbeatResponse(status=OK)
 
-    @in_band(service_pb2.NotifyClientTerminationResponse)
     async def notify_client_termination(
         self, _request: service_pb2.NotifyClientTerminationRequest, context: Context
     ) -> service_pb2.NotifyClientTerminationResponse:
@@ -140,14 +136,12 @@ class MessagingServicer:
         return await self._receiving.receive(request, context)
 
     @brief
-    @in_band(service_pb2.AckMessageResponse)
     async def ack_message(
         self, request: service_pb2.AckMessageRequest, _context: Context
     ) -> service_pb2.AckMessageResponse:
         """End leases for good; each entry has its own status."""
         return await self._receiving.acknowledge(request)
 
-    @in_band(service_pb2.ForwardMessageToDeadLetterQueueResponse)
     async def forward_message_to_dead_letter_queue(
         self, request: service_pb2.ForwardMessageToDeadLetterQueueRequest, _context: Context
     ) -> service_pb2.ForwardMessageToDeadLetterQueueResponse:
@@ -159,16 +153,11 @@ class MessagingServicer:
         self, request: service_pb2.ChangeInvisibleDurationRequest, _context: Context
     ) -> service_pb2.ChangeInvisibleDurationResponse:
         """Set when a message is delivered again; its handle stays the same, in a refusal too."""
-        status = OK
-        try:
-            await self._receiving.change(request)
-        except CallRefused as refused:
-            status = refused.status
+        await self._receiving.change(request)
         return service_pb2.ChangeInvisibleDurationResponse(
-            status=status, receipt_handle=request.receipt_handle
+            status=OK, receipt_handle=request.receipt_handle
         )
 
-    @in_band(service_pb2.EndTransactionResponse)
     async def end_transaction(
         self, request: service_pb2.EndTransactionRequest, context: Context
     ) -> service_pb2.EndTransactionResponse:
@@ -176,25 +165,18 @@ class MessagingServicer:
         await self._transactions.end(request, seconds_left(context, ANSWER_SECONDS_MAX))
         return service_pb2.EndTransactionResponse(status=OK)
 
-    @in_band(service_pb2.RecallMessageResponse)
     async def recall_message(
         self, request: service_pb2.RecallMessageRequest, _context: Context
     ) -> service_pb2.RecallMessageResponse:
         """Have a delayed message not delivered."""
         return await self._recalls.recall(request)
 
-    sync_lite_subscription = _not_served(service_pb2.SyncLiteSubscriptionResponse, "lite topics")
+    sync_lite_subscription = _not_served("lite topics")
     # No client of RocketMQ calls the others.
-    update_offset = _not_served(service_pb2.UpdateOffsetResponse, "UpdateOffset")
-    get_offset = _not_served(service_pb2.GetOffsetResponse, "GetOffset")
-    query_offset = _not_served(service_pb2.QueryOffsetResponse, "QueryOffset")
-
-    async def pull_message(
-        self, _request: service_pb2.PullMessageRequest, context: Context
-    ) -> None:
-        """Refuse."""
-        answer = await _not_served(service_pb2.PullMessageResponse, "PullMessage")(self)
-        await context.write(answer.SerializeToString())
+    update_offset = _not_served("UpdateOffset")
+    get_offset = _not_served("GetOffset")
+    query_offset = _not_served("QueryOffset")
+    pull_message = _not_served("PullMessage")
 
     def _split_for(self, context: Context) -> SplitEndpoints | None:
         return self._routes.split_for(caller_of(context).language)

@@ -64,19 +64,13 @@ class TelemetryStreams:
         """Answer each settings command until the client ends the stream.
 
         The stream ends with OK when the service stops: RocketMQ's client in Rust reads one that ends with
-        another status again and again, without a pause.
+        another status again and again, without a pause. Raises CallRefused.
         """
         await context.send_initial_metadata(())  # Rust waits for it before it sends anything
-        try:
-            caller = caller_of(context)
-            caller.needs_id()
-            if self._count >= self._most:
-                raise CallRefused(
-                    v2.TOO_MANY_REQUESTS, f"{self._most} sessions are open; try later"
-                )
-        except CallRefused as refused:
-            await _write(context, service_pb2.TelemetryCommand(status=refused.status))
-            return
+        caller = caller_of(context)
+        caller.needs_id()
+        if self._count >= self._most:
+            raise CallRefused(v2.TOO_MANY_REQUESTS, f"{self._most} sessions are open; try later")
         if self._draining.is_set():
             return
         self._count += 1
@@ -85,10 +79,6 @@ class TelemetryStreams:
         self._serving[serving] = context
         try:
             await context.read_each(lambda data: self._answer(caller, stream, data))
-        except CallRefused as refused:
-            await stream.write(
-                service_pb2.TelemetryCommand(status=refused.status).SerializeToString()
-            )
         except asyncio.CancelledError:
             if not self._draining.is_set():
                 raise  # the client has gone
@@ -212,7 +202,3 @@ def _topics(settings: v2.Settings) -> tuple[str, ...]:
     named += [entry.topic.name for entry in settings.subscription.subscriptions[:TOPICS_MAX]]
     sizes = itertools.accumulate(map(len, named))
     return tuple(name for name, size in zip(named, sizes, strict=True) if size <= TOPICS_BYTES_MAX)
-
-
-async def _write(context: Context, command: service_pb2.TelemetryCommand) -> None:
-    await context.write(command.SerializeToString())

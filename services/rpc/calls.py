@@ -9,9 +9,8 @@ An interceptor is a coroutine function around each call, of whatever kind::
             failures[call.method.name, code_of(error)] += 1
             raise
 
-It may raise instead of proceeding, and what it raises becomes a status as a servicer's errors do; an
-``AnsweredRefusal`` becomes its answer, and is counted as the refusal that it is. The
-first of several is the outermost. Without interceptors a call costs nothing for them.
+It may raise instead of proceeding, and what it raises becomes a status as a servicer's errors do, or an answer
+where the clients of a contract read refusals there. The first of several is the outermost. Without interceptors a call costs nothing for them.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from services.rpc.call_counts import WAITING_METHODS, CallCounts, MethodCounts
 from services.rpc.running_settings import RunningSettings
 from services.rpc.served_call import CallAborted, CallEnded, Handler
 from services.rpc.servicer import Context, Draining, is_brief, is_raw, method_of
-from storage.errors import DeviceFailed, StoreError
+from storage.errors import DeviceFailed, PicklableError, StoreError
 
 PARSED_BYTES_MAX: Final = 3 << 20  # in one go, which takes 40 ms if all its elements are empty
 _LOGGED_ELSEWHERE: Final = (
@@ -88,14 +87,12 @@ class InterceptedCall:
         return request or parsed(self.method.parse, self.data, self.method.parsed_bytes_max)
 
 
-class AnsweredRefusal(Exception):
-    """An interceptor refuses a call whose clients read refusals in answers: gRPC's status is OK."""
+class InBandRefusal(PicklableError):
+    """A refusal that is an answer like any other: gRPC's status is OK, and the call counts as such."""
 
-    def __init__(self, refusal: StoreError, answer: bytes | None) -> None:
-        """``answer`` is the last one, None where all are written."""
-        super().__init__(str(refusal))
-        self.refusal = refusal
-        self.answer = answer
+
+RefusalAnswer = Callable[[CalledMethod, bytes | None, BaseException], bytes | None]
+"""Returns the answer to a request in which clients read a refusal, None for an error that is a status."""
 
 
 Proceed = Callable[[InterceptedCall], Awaitable[Any]]
@@ -134,6 +131,7 @@ class CallHandlers:
         servicer: Any,
         *,
         parsed_bytes_max: int = PARSED_BYTES_MAX,
+        refusal_answer: RefusalAnswer | None = None,
     ) -> dict[str, Handler]:
         """Return the handlers of all methods of a service, by their paths.
 
@@ -141,13 +139,17 @@ class CallHandlers:
         """
         return {
             f"/{service.full_name}/{method.name}": self._handler(
-                method, method_of(servicer, method.name), parsed_bytes_max
+                method, method_of(servicer, method.name), parsed_bytes_max, refusal_answer
             )
             for method in service.methods
         }
 
     def _handler(
-        self, method: MethodDescriptor, behaviour: Behaviour, parsed_bytes_max: int
+        self,
+        method: MethodDescriptor,
+        behaviour: Behaviour,
+        parsed_bytes_max: int,
+        refusal_answer: RefusalAnswer | None,
     ) -> Handler:
         called = CalledMethod(
             service=method.containing_service.full_name,
@@ -164,32 +166,44 @@ class CallHandlers:
         counts: MethodCounts | None = None
         if self._counts is not None:
             counts = self._counts.of(called.service, called.name, is_stream=called.is_stream)
-        behaviour = self._counted(called, behaviour, counts)
+        behaviour = self._counted(called, behaviour, counts, refusal_answer)
         return Handler(called.takes_stream, behaviour, called.is_brief)
 
     def _counted(
-        self, method: CalledMethod, behaviour: Behaviour, counts: MethodCounts | None
+        self,
+        method: CalledMethod,
+        behaviour: Behaviour,
+        counts: MethodCounts | None,
+        refusal_answer: RefusalAnswer | None,
     ) -> Callable[..., Coroutine[Any, Any, bytes | None]]:
-        """Return what serves a call, counts and logs it and makes statuses of what is raised."""
+        """Return what serves a call, counts and logs it and makes statuses or answers of what is raised."""
         name, running = method.name, self._running
         slow_is_usual = method.is_stream or name in WAITING_METHODS
 
         async def call(*arguments: Any) -> bytes | None:
             started = time.perf_counter()
             context = arguments[-1]
+            code = "OK"
             if counts is not None:
                 counts.under_way += 1
             try:
                 answer = await behaviour(*arguments)
-            except AnsweredRefusal as refused:
-                return self._answered(name, context, refused, counts, started)
             except BaseException as error:  # noqa: BLE001  the status table decides
-                await self._refuse(name, context, error, counts, started)
+                answer = None
+                if refusal_answer is not None:
+                    request = None if method.takes_stream else arguments[0]
+                    answer = refusal_answer(method, request, error)
+                if answer is None:
+                    await self._refuse(name, context, error, counts, started)
+                if isinstance(error, StoreError):
+                    code = status.code_of(error).name
+                    if self._counts is not None:
+                        self._counts.refuse(error)
             seconds = time.perf_counter() - started
             if counts is not None:
-                counts.end("OK", seconds)
+                counts.end(code, seconds)
             if running.logs_all or (seconds >= running.slow_s and not slow_is_usual):
-                self._log_call(name, context, "OK", started)
+                self._log_call(name, context, code, started)
             return answer.SerializeToString() if isinstance(answer, Message) else answer
 
         return call
@@ -240,19 +254,6 @@ class CallHandlers:
                 (logs.REQUEST_ID_KEY, request_id),
             ),
         )
-
-    def _answered(
-        self, method: str, context: Context, refused: AnsweredRefusal,
-        counts: MethodCounts | None, started: float,
-    ) -> bytes | None:  # fmt: skip
-        """Count a refusal as what it is; return its answer."""
-        code = status.code_of(refused.refusal).name
-        if counts is not None and self._counts is not None:
-            counts.end(code, time.perf_counter() - started)
-            self._counts.refuse(refused.refusal)
-        if self._running.logs_all:
-            self._log_call(method, context, code, started)
-        return refused.answer
 
     def _log_call(self, method: str, context: Context, code: str, started: float) -> None:
         self._log.info(

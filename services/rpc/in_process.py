@@ -65,9 +65,9 @@ class InProcessService:
 
     def __init__(self, contracts: Sequence[Contract]) -> None:
         self._methods: dict[str, Callable[..., Any]] = {
-            f"/{service.full_name}/{method.name}": method_of(servicer, method.name)
-            for service, servicer, _ in contracts
-            for method in service.methods
+            f"/{each.service.full_name}/{method.name}": method_of(each.servicer, method.name)
+            for each in contracts
+            for method in each.service.methods
         }
         self._loop = asyncio.get_running_loop()
 

@@ -17,7 +17,7 @@ from services.config.settings import ProcessSettings
 from services.config.values import is_open_to_network
 from services.rpc.aio_server import AioServer
 from services.rpc.call_counts import CallCounts
-from services.rpc.calls import PARSED_BYTES_MAX, CallHandlers, Interceptor
+from services.rpc.calls import PARSED_BYTES_MAX, CallHandlers, Interceptor, RefusalAnswer
 from services.rpc.health import Health
 from services.rpc.limits import server_options
 from services.rpc.ports import CannotListen
@@ -51,12 +51,13 @@ def call_server(kind: str) -> type[CallServer]:
 class Contract(NamedTuple):
     """A service, and the object that serves it (``services.rpc.servicer``).
 
-    ``parsed_bytes_max`` is as in ``CallHandlers.of_service``.
+    The last two are as in ``CallHandlers.of_service``.
     """
 
     service: ServiceDescriptor
     servicer: Any
     parsed_bytes_max: int = PARSED_BYTES_MAX
+    refusal_answer: RefusalAnswer | None = None
 
 
 class RpcServer:
@@ -89,8 +90,13 @@ class RpcServer:
         own_calls = CallHandlers(running=running)
         handlers = own_calls.of_service(_HEALTH, self._health)
         handlers |= calls.of_service(_REFLECTION, Reflection(reflected))
-        for service, servicer, bytes_max in contracts:
-            handlers |= calls.of_service(service, servicer, parsed_bytes_max=bytes_max)
+        for each in contracts:
+            handlers |= calls.of_service(
+                each.service,
+                each.servicer,
+                parsed_bytes_max=each.parsed_bytes_max,
+                refusal_answer=each.refusal_answer,
+            )
         self._server = call_server(settings.rpc_server)(
             handlers, server_options(settings, ports), calls_max=settings.concurrent_calls_max
         )

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 
 import grpc
+from google.protobuf.message import DecodeError
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
 from google.rpc.status_pb2 import Status as RpcStatus
 
 from services.gateway.v2 import definition_pb2 as v2
-from storage.errors import PicklableError
+from services.rpc.calls import CalledMethod, InBandRefusal
+from services.rpc.status import (
+    STATUS_DETAILS_KEY,
+    LimitExceeded,
+    PermissionDenied,
+    Unauthenticated,
+)
 
 OK: Final = v2.Status(code=v2.OK, message="OK")
-_DETAILS_KEY: Final = "grpc-status-details-bin"
 _TOPIC_REASONS: Final = frozenset({"TOPIC_NOT_FOUND", "QUEUE_NOT_FOUND"})
 _CODE_OF: Final = {
     grpc.StatusCode.INVALID_ARGUMENT: v2.BAD_REQUEST,
@@ -30,9 +37,18 @@ _CODE_OF_FIELD: Final = {
     "sql_expression": v2.ILLEGAL_FILTER_EXPRESSION,
     "receipt_handles": v2.INVALID_RECEIPT_HANDLE,
 }
+_CODE_OF_REFUSAL: Final[dict[type[BaseException], v2.Code]] = {
+    Unauthenticated: v2.UNAUTHORIZED,
+    PermissionDenied: v2.FORBIDDEN,
+    LimitExceeded: v2.TOO_MANY_REQUESTS,
+}
+_HANDLE: Final = "receipt_handle"  # clients keep an answer's before they look at its status
+_HANDLE_REQUEST_BYTES_MAX: Final = (
+    16 << 10
+)  # of longer requests, which no client sends, none is read
 
 
-class CallRefused(PicklableError):
+class CallRefused(InBandRefusal):
     """A call, or one entry of it, is answered with this status."""
 
     def __init__(self, code: v2.Code, problem: str) -> None:
@@ -45,11 +61,28 @@ class CallRefused(PicklableError):
         return v2.Status(code=self.code, message=str(self))
 
 
+def refusal_answer(
+    method: CalledMethod, request: bytes | None, error: BaseException
+) -> bytes | None:
+    """Return the answer whose status is a refusal; None for an error that is a status of gRPC's."""
+    code = error.code if isinstance(error, CallRefused) else _CODE_OF_REFUSAL.get(type(error))
+    if code is None:
+        return None
+    answer: Any = method.parse_answer(b"")
+    answer.status.code, answer.status.message = code, str(error)
+    has_handle = _HANDLE in answer.DESCRIPTOR.fields_by_name
+    if has_handle and request is not None and len(request) <= _HANDLE_REQUEST_BYTES_MAX:
+        with suppress(DecodeError):
+            setattr(answer, _HANDLE, getattr(method.parse(request), _HANDLE))
+    data: bytes = answer.SerializeToString()
+    return data
+
+
 def refusal_of(error: grpc.aio.AioRpcError) -> CallRefused:
     """Return what a refusal by the writer or the reader is to a client."""
     message = error.details() or error.code().name
     trailing: Any = error.trailing_metadata() or ()
-    packed = dict(trailing).get(_DETAILS_KEY, b"")
+    packed = dict(trailing).get(STATUS_DETAILS_KEY, b"")
     field, reason = _details(packed) if isinstance(packed, bytes) else ("", "")
     if error.code() is grpc.StatusCode.FAILED_PRECONDITION and reason == "GROUP_PAUSED":
         return CallRefused(v2.FORBIDDEN, message)

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
-from services.gateway.callers import in_band, seconds_left
+from services.gateway.callers import seconds_left
 from services.gateway.messages.plain_sends.sends import PlainSends, answer_of
 from services.gateway.messages.queue_choice import queue_of_message_group
 from services.gateway.messages.sent_messages import (
@@ -81,12 +81,11 @@ class MessageSends:
         try:
             [queue_offset] = await self._sender.store([(topic.name, queue_id)], [record], until)
         except CallRefused as refused:
-            if refused.code in _TOPIC_CHANGED:
-                return None
-            return service_pb2.SendMessageResponse(status=refused.status).SerializeToString()
+            if refused.code not in _TOPIC_CHANGED:
+                raise
+            return None
         return answer_of(message_id, queue_offset)
 
-    @in_band(service_pb2.SendMessageResponse)
     async def _send(
         self, request: service_pb2.SendMessageRequest, context: Context
     ) -> service_pb2.SendMessageResponse:
