@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 
 from penstock.addresses import WITHOUT_PROXY
 from penstock.credentials import Metadata
-from penstock.tls import LOOK_SECONDS, TLS, BadTlsFile, WatchedTls, advice, open_channel
+from penstock.tls import LOOK_SECONDS, TLS, WatchedTls, advice, open_channel
 from services import logs
 
 CALL_SECONDS: Final = 10.0
@@ -193,7 +193,6 @@ class WaitingCalls:
 
     def __init__(self, endpoint: ServiceAddress) -> None:
         self._endpoint = endpoint
-        self._loaded = None if endpoint.tls is None else endpoint.tls.loaded()
         self._counts: dict[Upstream, int] = {}  # of calls, by channel
 
     async def call(self, path: str, request: Message | bytes, **how: Any) -> bytes:
@@ -214,9 +213,6 @@ class WaitingCalls:
         for upstream, count in self._counts.items():
             if count < CALLS_A_CHANNEL:
                 return upstream
-        try:
-            upstream = Upstream(self._endpoint)
-        except BadTlsFile:  # a file that was good at the start; the others say so
-            upstream = Upstream(self._endpoint._replace(tls=self._loaded))
+        upstream = Upstream(self._endpoint)
         self._counts[upstream] = 0
         return upstream

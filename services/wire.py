@@ -7,12 +7,13 @@ still valid protobuf, without a copy of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, Final, TypeVar
 
 from google.protobuf.message import Message as ProtobufMessage
 
 from penstock.framing import read_varint, varint
-from penstock.v1 import common_pb2, leases_pb2, reader_pb2, writer_pb2
+from penstock.v1 import common_pb2, reader_pb2, writer_pb2
 from services.rpc.status import code_of, reason_of, retry_delay_ms
 from storage.errors import InvalidBatch, StoreError
 from storage.format.recall_handle import RecallHandle
@@ -23,7 +24,6 @@ from storage.message import (
     ProducerSequence,
     PullStatus,
     PutResult,
-    UncoveredRange,
 )
 from storage.tables.topics import TopicConfig
 
@@ -34,13 +34,6 @@ BROKER: Final = "penstock"  # in recall handles of ours
 _VARINT: Final = 0
 _LENGTH_DELIMITED: Final = 2
 _FIXED_SIZES: Final = {1: 8, 5: 4}
-_PULL_TAG: Final = bytes([(reader_pb2.PullResponse.RECORDS_FIELD_NUMBER << 3) | _LENGTH_DELIMITED])
-_QUERY_TAG: Final = bytes(
-    [(reader_pb2.QueryByKeyResponse.RECORDS_FIELD_NUMBER << 3) | _LENGTH_DELIMITED]
-)
-_RECEIVE_TAG: Final = bytes(
-    [(leases_pb2.ReceiveResponse.RECORDS_FIELD_NUMBER << 3) | _LENGTH_DELIMITED]
-)
 Parts = tuple[bytes | memoryview, ...]  # of one serialized message, in order
 
 PULL_STATUS_OF: Final[dict[PullStatus, Any]] = {
@@ -102,26 +95,17 @@ def count_fields(message: bytes, most: int) -> int:
     return count
 
 
-def pull_response(head: reader_pb2.PullResponse, slices: Sequence[memoryview]) -> Parts:
-    """Return a serialized PullResponse with ``slices`` as its records, in parts to be joined."""
-    return _with_records(head.SerializeToString(), _PULL_TAG, slices)
-
-
-def query_response(head: reader_pb2.QueryByKeyResponse, slices: Sequence[memoryview]) -> bytes:
-    """Return a serialized QueryByKeyResponse with ``slices`` as its records, copied once."""
-    return b"".join(_with_records(head.SerializeToString(), _QUERY_TAG, slices))
-
-
-def receive_response(head: leases_pb2.ReceiveResponse, slices: Sequence[memoryview]) -> bytes:
-    """Return a serialized ReceiveResponse with ``slices`` as its records, copied once."""
-    return b"".join(_with_records(head.SerializeToString(), _RECEIVE_TAG, slices))
-
-
-def _with_records(head: bytes, tag: bytes, slices: Sequence[memoryview]) -> Parts:
+def with_records(head: ProtobufMessage, slices: Sequence[memoryview]) -> Parts:
+    """Return a serialized answer with ``slices`` as its records, in parts to be joined."""
     length = sum(map(len, slices))
     if length == 0:
-        return (head,)
-    return (head, tag, varint(length), *slices)
+        return (head.SerializeToString(),)
+    return (head.SerializeToString(), _records_tag(type(head)), varint(length), *slices)
+
+
+@cache
+def _records_tag(kind: type[ProtobufMessage]) -> bytes:
+    return bytes([kind.DESCRIPTOR.fields_by_name["records"].number << 3 | _LENGTH_DELIMITED])
 
 
 def message_of(message: common_pb2.Message) -> Message:
@@ -173,11 +157,6 @@ def failure_of(error: StoreError) -> common_pb2.Failure:
         record_index=error.record_index if isinstance(error, InvalidBatch) else -1,
         reason=reason_of(error),
     )
-
-
-def uncovered_range(uncovered: UncoveredRange) -> reader_pb2.UncoveredRange:
-    """Return a range of which records may be missing."""
-    return message_from(reader_pb2.UncoveredRange, uncovered)
 
 
 def damaged_record(damage: Damage) -> common_pb2.DamagedRecord:

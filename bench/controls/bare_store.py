@@ -109,7 +109,7 @@ class _BareStore:
         head = reader_pb2.PullResponse(
             status=reader_pb2.FOUND, next_offset=end, max_offset=end, record_count=len(rows)
         )  # fmt: skip
-        await context.write(b"".join(wire.pull_response(head, [memoryview(records)])))
+        await context.write(b"".join(wire.with_records(head, [memoryview(records)])))
         return end
 
 

@@ -9,6 +9,9 @@ from typing import Any, Final
 import structlog
 
 from services.logs import AUDIT_LOGGER
+from services.rpc.calls import InterceptedCall
+from services.rpc.peers import ip_of_peer
+from services.rpc.status import LimitExceeded
 
 LINES_PER_S: Final = 50  # of refusals; more are counted
 _SAME_S: Final = 10.0  # of denials that are alike one is logged in this time
@@ -39,10 +42,13 @@ class AuditLog:
         about = {"user": user, "address": address, "method": method}
         self._repeated("denied", "", problem=problem, **about)
 
-    def limited(self, *, user: str, address: str, method: str, problem: str) -> None:
+    def limited(self, user: str, call: InterceptedCall, error: LimitExceeded) -> None:
         """Log a call beyond a limit in the same way."""
-        about = {"user": user, "address": address, "method": method}
-        self._repeated("limited", problem, problem=problem, **about)
+        problem, address = str(error), ip_of_peer(call.context.peer())
+        method = f"{call.method.service}/{call.method.name}"
+        self._repeated(
+            "limited", problem, user=user, address=address, method=method, problem=problem
+        )
 
     def _repeated(self, event: str, whose: str, *, problem: str, **about: str) -> None:
         kind, now = (event, whose, *about.values()), self._monotonic()

@@ -22,15 +22,12 @@ from services.config.settings import (
 )
 from services.limits.limiter import (
     ConnectionLimits,
-    Report,
     UserLimits,
     limits_connections,
     set_limits,
 )
-from services.rpc.calls import InterceptedCall, Interceptor
-from services.rpc.peers import ip_of_peer
+from services.rpc.calls import Interceptor
 from services.rpc.server import Contract
-from services.rpc.status import LimitExceeded
 from services.upstream import ServiceAddress, Upstream
 from storage.accounts.account_table import SERVICES_USER, AccountFile, AccountTable
 from storage.accounts.document import ACCOUNTS_FILE
@@ -108,7 +105,7 @@ def without_accounts(settings: ProcessSettings) -> ServedAccounts:
     """Return what limits each connection where accounts are off, if settings ask for it."""
     if not limits_connections(settings):
         return ServedAccounts()
-    limits = ConnectionLimits(set_limits(settings), _reporting(AuditLog()))
+    limits = ConnectionLimits(set_limits(settings), AuditLog().limited)
     return ServedAccounts((limits,))
 
 
@@ -124,7 +121,7 @@ def remote_accounts(
         remote.rules,
         takes_certificates=False,
         audit=audit,
-        limits=UserLimits(set_limits(settings), _reporting(audit)),
+        limits=UserLimits(set_limits(settings), audit.limited),
         verify=remote.verify,
     )
     return ServedAccounts((guard,), reader.metadata), remote
@@ -160,17 +157,5 @@ def _guard(
         rules,
         takes_certificates=takes_certificates,
         audit=audit,
-        limits=UserLimits(limits, _reporting(audit)),
+        limits=UserLimits(limits, audit.limited),
     )
-
-
-def _reporting(audit: AuditLog) -> Report:
-    def report(user: str, call: InterceptedCall, error: LimitExceeded) -> None:
-        audit.limited(
-            user=user,
-            address=ip_of_peer(call.context.peer()),
-            method=f"{call.method.service}/{call.method.name}",
-            problem=str(error),
-        )
-
-    return report

@@ -164,24 +164,23 @@ _TRANSACTIONS: Final = {
     "WatchChecks": Right(names=_topics(_PUB, "topics")),
     "ReturnChecks": Right(who=Who.SERVICES),  # of gateways, whose producers were away
 }
+_CONSUMES_OF_ROCKETMQ: Final = Right(
+    names=_topics(_SUB, "topic.name") + _groups(_SUB, "group.name")
+)
 _MESSAGING: Final = {
     "QueryRoute": Right(names=_topics(_LOOKS, "topic.name")),
     "Heartbeat": Right(who=Who.ANYBODY, names=_groups(_SUB, "group.name")),
     "SendMessage": Right(names=_topics(_PUB, "messages.topic.name")),
-    "QueryAssignment": Right(names=_topics(_SUB, "topic.name") + _groups(_SUB, "group.name")),
+    "QueryAssignment": _CONSUMES_OF_ROCKETMQ,
     "ReceiveMessage": Right(
         names=_topics(_SUB, "message_queue.topic.name") + _groups(_SUB, "group.name")
     ),
-    "AckMessage": Right(names=_topics(_SUB, "topic.name") + _groups(_SUB, "group.name")),
-    "ForwardMessageToDeadLetterQueue": Right(
-        names=_topics(_SUB, "topic.name") + _groups(_SUB, "group.name")
-    ),
+    "AckMessage": _CONSUMES_OF_ROCKETMQ,
+    "ForwardMessageToDeadLetterQueue": _CONSUMES_OF_ROCKETMQ,
     "EndTransaction": Right(names=_topics(_PUB, "topic.name")),
     "Telemetry": Right(),  # each settings command names topics and groups
     "NotifyClientTermination": Right(names=_groups(_SUB, "group.name")),
-    "ChangeInvisibleDuration": Right(
-        names=_topics(_SUB, "topic.name") + _groups(_SUB, "group.name")
-    ),
+    "ChangeInvisibleDuration": _CONSUMES_OF_ROCKETMQ,
     "RecallMessage": Right(names=_topics(_PUB, "topic.name")),
     "PullMessage": Right(),  # these are not served
     "UpdateOffset": Right(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import http.client
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -12,7 +12,6 @@ from prometheus_client.core import Metric
 
 from services.metrics.endpoint import PATH
 from services.metrics.exposition import counters, gauges, page_of
-from services.metrics.merged import merged
 
 SERVICE: Final = "serve"
 SECONDS_MAX: Final = 5.0  # for the page of a service
@@ -66,3 +65,19 @@ def _page(address: str) -> str:
         return ""
     finally:
         connection.close()
+
+
+def merged(pages: Iterable[str]) -> bytes:
+    """Return the pages as one; their samples differ by a label."""
+    families: dict[str, list[str]] = {}
+    for page in pages:
+        lines: list[str] = []
+        is_new = False
+        for line in page.splitlines(keepends=True):
+            if line.startswith("# HELP "):
+                name = line.split(" ", 3)[2]
+                lines = families.setdefault(name, [])
+                is_new = not lines
+            if is_new or not line.startswith("#"):
+                lines.append(line)
+    return "".join("".join(lines) for lines in families.values()).encode()

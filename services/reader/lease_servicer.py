@@ -317,7 +317,7 @@ def received(batch: ReceivedBatch) -> bytes:
         lease_end_ms=batch.lease_end_ms if batch.record_count else 0,
         damaged=map(wire.damaged_record, batch.damaged),
     )
-    return wire.receive_response(head, batch.slices)
+    return b"".join(wire.with_records(head, batch.slices))
 
 
 def refused_handle(refusal: Refusal) -> leases_pb2.RefusedHandle:

@@ -347,7 +347,7 @@ def pull_answer(result: PullResult, decoded: list[common_pb2.Record] | None) -> 
         damaged=map(wire.damaged_record, result.damaged),
     )
     if decoded is None:
-        return wire.pull_response(head, result.slices)
+        return wire.with_records(head, result.slices)
     head.record_count = len(decoded)
     head.decoded.extend(decoded)
     return (head.SerializeToString(),)

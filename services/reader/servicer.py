@@ -188,10 +188,12 @@ class ReaderServicer:
             next_page_token=result.next_page_token,
             indexed_offset=result.indexed_offset,
             damaged=map(wire.damaged_record, result.damaged),
-            uncovered=map(wire.uncovered_range, result.uncovered),
+            uncovered=[
+                wire.message_from(reader_pb2.UncoveredRange, each) for each in result.uncovered
+            ],
         )
         if decoded is None:
-            return wire.query_response(head, result.slices)
+            return b"".join(wire.with_records(head, result.slices))
         head.record_count = len(decoded)
         head.decoded.extend(decoded)
         return head.SerializeToString()

@@ -147,10 +147,12 @@ def test_any_bytes_are_counted(data: bytes) -> None:
 def test_answers_with_slices_are_valid_protobuf(pieces: list[bytes], next_offset: int) -> None:
     slices = [memoryview(piece) for piece in pieces]
     head = reader_pb2.PullResponse(status=reader_pb2.FOUND, next_offset=next_offset)
-    pull = reader_pb2.PullResponse.FromString(b"".join(wire.pull_response(head, slices)))
+    pull = reader_pb2.PullResponse.FromString(b"".join(wire.with_records(head, slices)))
     assert (pull.records, pull.next_offset) == (b"".join(pieces), next_offset)
     query_head = reader_pb2.QueryByKeyResponse(next_page_token="t")
-    query = reader_pb2.QueryByKeyResponse.FromString(wire.query_response(query_head, slices))
+    query = reader_pb2.QueryByKeyResponse.FromString(
+        b"".join(wire.with_records(query_head, slices))
+    )
     assert (query.records, query.next_page_token) == (b"".join(pieces), "t")
 
 

@@ -18,7 +18,7 @@ from services.metrics.exposition import (
     page_of,
     with_rest,
 )
-from services.metrics.merged import merged
+from services.metrics.supervised import merged
 from storage.counts import Histogram
 
 
