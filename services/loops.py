@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -39,48 +39,59 @@ async def shielded(task: asyncio.Future[T]) -> T:
 
 
 class Gathering(Generic[ItemT, OutcomeT]):
-    """Makes one call at a time for many callers: what comes while it is under way goes together in the next.
+    """Makes one call at a time for each key: what comes while it is under way goes together in the next.
 
-    ``make`` returns an outcome for each item, in their order; one that is an exception is raised. What ``make``
-    raises is raised to each caller of that call.
+    ``make`` is given the key and items, and returns an outcome for each item, in their order; one that is an
+    exception is raised. What ``make`` raises is raised to each caller of that call.
     """
 
     def __init__(
         self,
-        make: Callable[[list[ItemT]], Awaitable[Sequence[OutcomeT | Exception]]],
+        make: Callable[[Any, list[ItemT]], Awaitable[Sequence[OutcomeT | Exception]]],
         *,
         most: int | None = None,
-        ended: Callable[[], object] | None = None,
     ) -> None:
-        """A call has ``most`` items at most. ``ended`` is called when none is left."""
+        """A call has ``most`` items at most."""
         self._make = make
         self._most = most
-        self._ended = ended
-        self._waiting: list[tuple[ItemT, asyncio.Future[OutcomeT]]] = []
-        self._making: asyncio.Task[None] | None = None
+        self._waiting: dict[Hashable, list[tuple[ItemT, asyncio.Future[OutcomeT]]]] = {}
+        self._making: set[asyncio.Task[None]] = set()
 
-    async def outcome(self, item: ItemT) -> OutcomeT:
+    @property
+    def key_count(self) -> int:
+        """For how many keys calls are made now."""
+        return len(self._waiting)
+
+    async def outcome(self, item: ItemT, key: Hashable = None) -> OutcomeT:
         """Return what became of an item."""
         future: asyncio.Future[OutcomeT] = asyncio.get_running_loop().create_future()
-        self._waiting.append((item, future))
-        if self._making is None:
-            self._making = asyncio.create_task(self._make_all())
+        waiting = self._waiting.get(key)
+        if waiting is None:
+            waiting = self._waiting[key] = []
+            making = asyncio.create_task(self._make_all(key, waiting))
+            self._making.add(making)
+            making.add_done_callback(self._making.discard)
+        waiting.append((item, future))
         return await future
 
     async def close(self) -> None:
         """Make no more calls; who waits is cancelled."""
-        if self._making is not None:
-            self._making.cancel()
-            await asyncio.gather(self._making, return_exceptions=True)
+        making = list(self._making)
+        for each in making:
+            each.cancel()
+        await asyncio.gather(*making, return_exceptions=True)
 
-    async def _make_all(self) -> None:
+    async def _make_all(
+        self, key: Hashable, waiting: list[tuple[ItemT, asyncio.Future[OutcomeT]]]
+    ) -> None:
         taken: list[tuple[ItemT, asyncio.Future[OutcomeT]]] = []
         try:
             await asyncio.sleep(0)  # those of the same turn of the loop go together
-            while self._waiting:
-                taken = self._waiting[: self._most]
-                del self._waiting[: self._most]
-                for (_, future), outcome in zip(taken, await self._made(taken), strict=True):
+            while waiting:
+                taken = waiting[: self._most]
+                del waiting[: self._most]
+                outcomes = await self._made(key, [item for item, _ in taken])
+                for (_, future), outcome in zip(taken, outcomes, strict=True):
                     if future.done():  # its caller has gone
                         continue
                     if isinstance(outcome, Exception):
@@ -88,24 +99,20 @@ class Gathering(Generic[ItemT, OutcomeT]):
                     else:
                         future.set_result(outcome)
         finally:
-            self._making = None
-            if self._ended is not None:
-                self._ended()
-            for _, future in (*taken, *self._waiting):
+            del self._waiting[key]
+            for _, future in (*taken, *waiting):
                 future.cancel()
 
-    async def _made(
-        self, taken: list[tuple[ItemT, asyncio.Future[OutcomeT]]]
-    ) -> Sequence[OutcomeT | Exception]:
+    async def _made(self, key: Hashable, items: list[ItemT]) -> Sequence[OutcomeT | Exception]:
         try:
-            outcomes = await self._make([item for item, _ in taken])
-            if len(outcomes) == len(taken):
+            outcomes = await self._make(key, items)
+            if len(outcomes) == len(items):
                 return outcomes
-            return [ValueError(f"{len(outcomes)} outcomes of {len(taken)} items")] * len(taken)
+            return [ValueError(f"{len(outcomes)} outcomes of {len(items)} items")] * len(items)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            return [RuntimeError("the call was cancelled")] * len(taken)  # with its channel
+            return [RuntimeError("the call was cancelled")] * len(items)  # with its channel
         except Exception as error:  # noqa: BLE001  each caller raises it
-            return [error] * len(taken)
+            return [error] * len(items)

@@ -6,7 +6,6 @@ Handles of one group and topic are joined, as the reader takes them.
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import Final, NamedTuple
 
 from penstock.v1 import leases_pb2
@@ -46,7 +45,7 @@ class HandleCalls:
 
     def __init__(self, reader: CalledService) -> None:
         self._reader = reader
-        self._gathering: dict[HandleCall, Gathering[bytes, v2.Status]] = {}
+        self._gathering = Gathering(self._statuses, most=GATHERED_MAX)
         self._log = logs.get_logger()
         self._loop = asyncio.get_running_loop()
 
@@ -55,17 +54,10 @@ class HandleCalls:
         data = handle.encode()
         if len(data) != HANDLE_SIZE:
             return _invalid("the handle is not one of ours")
-        gathering = self._gathering.get(call)
-        if gathering is None:
-            if len(self._gathering) >= KEYS_MAX:
-                raise CallRefused(v2.TOO_MANY_REQUESTS, "too many calls wait for the reader")
-            gathering = self._gathering[call] = Gathering(
-                partial(self._statuses, call),
-                most=GATHERED_MAX,
-                ended=lambda: self._gathering.pop(call, None),
-            )
+        if self._gathering.key_count >= KEYS_MAX:
+            raise CallRefused(v2.TOO_MANY_REQUESTS, "too many calls wait for the reader")
         try:
-            return await gathering.outcome(data)
+            return await self._gathering.outcome(data, call)
         except Exception as error:  # noqa: BLE001  whatever ended it, the client has to know
             self._log.error("call failed", method=call.method, exc_info=error)
             return _FAILED

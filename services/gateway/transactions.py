@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 
 import grpc
@@ -52,26 +51,17 @@ class TransactionEnds:
 
     def __init__(self, writer: CalledService) -> None:
         self._writer = writer
-        self._gathering: dict[
-            EndKey, Gathering[tuple[str, float], transactions_pb2.EndedTransaction]
-        ] = {}
+        self._gathering = Gathering(self._end_all, most=ENDS_MAX)
         self._loop = asyncio.get_running_loop()
 
     async def end(
         self, key: EndKey, transaction_id: str, timeout_s: float
     ) -> transactions_pb2.EndedTransaction:
         """End one transaction; return what became of it. Raises CallRefused."""
-        gathering = self._gathering.get(key)
-        if gathering is None:
-            gathering = self._gathering[key] = Gathering(
-                partial(self._end_all, key),
-                most=ENDS_MAX,
-                ended=lambda: self._gathering.pop(key, None),
-            )
         until = self._loop.time() + timeout_s
         try:
             async with asyncio.timeout_at(until):
-                return await gathering.outcome((transaction_id, until))
+                return await self._gathering.outcome((transaction_id, until), key)
         except TimeoutError:
             raise CallRefused(v2.PROXY_TIMEOUT, "the writer did not answer in time") from None
         except CallRefused:
@@ -84,8 +74,7 @@ class TransactionEnds:
 
     async def close(self) -> None:
         """Make no more calls."""
-        for gathering in list(self._gathering.values()):
-            await gathering.close()
+        await self._gathering.close()
 
     async def _end_all(
         self, key: EndKey, ends: Sequence[tuple[str, float]]

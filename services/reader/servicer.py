@@ -68,7 +68,7 @@ class ReaderServicer:
         self._leases = leases
         self._traffic = traffic
         self._commits: Gathering[OffsetCommit, None] = Gathering(
-            lambda offsets: asyncio.to_thread(leases.commit_existing, offsets)
+            lambda _, offsets: asyncio.to_thread(leases.commit_existing, offsets)
         )
         self._pull_bytes_max = pull_bytes_max
         self._wait_ms_max = wait_ms_max

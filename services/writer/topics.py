@@ -35,7 +35,7 @@ class TopicMethods:
         self._topics = topics
         # A change costs a sync: a thousand requests at once take a few.
         self._creation: Gathering[list[NewTopic], list[TopicConfig]] = Gathering(
-            lambda groups: asyncio.to_thread(topics.create_topics, groups)
+            lambda _, groups: asyncio.to_thread(topics.create_topics, groups)
         )
 
     async def _created(

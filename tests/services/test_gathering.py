@@ -18,18 +18,14 @@ class Calls:
         self.problems = list(problems)
         self.may_answer = asyncio.Event()
         self.may_answer.set()
-        self.ended = 0
-        self.gathering: Gathering[int, int] = Gathering(self._make, most=most, ended=self._note)
+        self.gathering: Gathering[int, int] = Gathering(self._make, most=most)
 
-    async def _make(self, items: list[int]) -> Sequence[int | Exception]:
+    async def _make(self, _key: object, items: list[int]) -> Sequence[int | Exception]:
         self.made.append(items)
         await self.may_answer.wait()
         if self.problems:
             raise self.problems.pop(0)
         return [ValueError(item) if item < 0 else item * 10 for item in items]
-
-    def _note(self) -> None:
-        self.ended += 1
 
     def ask(self, *items: int) -> list[asyncio.Task[int]]:
         return [asyncio.create_task(self.gathering.outcome(item)) for item in items]
@@ -49,7 +45,19 @@ async def test_those_of_one_moment_are_one_call_and_those_that_come_meanwhile_th
     assert calls.made == [[1, 2], [3, -1, 5], [6]]
     assert [each for each in answers if isinstance(each, int)] == [10, 20, 30, 50, 60]
     assert isinstance(answers[3], ValueError)
-    assert calls.ended == 1
+    assert calls.gathering.key_count == 0
+
+
+async def test_calls_of_two_keys_go_on_beside_each_other() -> None:
+    calls = Calls()
+    calls.may_answer.clear()
+    asked = [asyncio.create_task(calls.gathering.outcome(1, key)) for key in ("a", "b", "a")]
+    while len(calls.made) < 2:
+        await asyncio.sleep(0)
+    assert calls.gathering.key_count == 2
+    calls.may_answer.set()
+    assert await asyncio.gather(*asked) == [10, 10, 10]
+    assert calls.made == [[1, 1], [1]]
 
 
 @pytest.mark.parametrize("problem", [RuntimeError("closed"), asyncio.CancelledError()])
