@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import Message
@@ -12,12 +13,11 @@ from services.accounts.audit import AuditLog
 from services.accounts.principal import PRINCIPAL, Principal
 from services.accounts.rights import RIGHTS, Actions, Right, Who, named, names_at
 from services.accounts.signatures import Signed, carried, signed_by, signing_secret_id
-from services.limits.limiter import UserLimits, begin_call, end_call
-from services.limits.meter import Meter
+from services.limits.limiter import UserLimits
 from services.rpc.calls import InterceptedCall, Proceed
 from services.rpc.peers import ip_address, ip_of_peer
 from services.rpc.servicer import Context
-from services.rpc.status import LimitExceeded, PermissionDenied, Unauthenticated
+from services.rpc.status import PermissionDenied, Unauthenticated
 from storage.accounts.account_table import SERVICES_USER
 from storage.accounts.rules import (
     EVERYTHING,
@@ -85,39 +85,13 @@ class Guard:
         method = call.method
         right = RIGHTS[method.service, method.name]
         caller: Principal | None = None
-        meter: Meter | None = None
-        answer = None
         try:
             if right.who is Who.ANYBODY and await _names_nothing(right, call):
                 return await proceed(call)
             place = self._place(call.context)
             caller = self._callers.get(place) or await self._meet(place)
-            user = caller.user()
-            meter = self._limits.meter(user)
-            if meter is not None:
-                try:
-                    begin_call(meter, call)
-                except LimitExceeded as error:
-                    meter = None
-                    await self._limits.refuse(user, call, error)
-            needs = await _needs(caller, user, right, call) if right.has_needs else []
-            PRINCIPAL.set(caller)  # in the context of the call's own task
-            if right.sends:
-                SEND_CHECK.set(caller.check_sends)
-            try:
-                made = proceed(call)
-                is_stored_soon = right.sends and not method.is_stream
-                made = made if is_stored_soon else self._watched(caller, needs, made)
-                result = await made
-            except (RecordNotFound, DamagedRecord, UnreadableBody):
-                _check_answered(
-                    caller, right, [each.resource(EVERYTHING) for each in right.answered]
-                )
-                raise
-            if right.answered or right.shown:
-                result = _answered(caller, right, call, result)
-            answer = result  # the limits count none that is denied: they would tell its size
-            return result
+            let = partial(self._let, caller, right, proceed)
+            return await self._limits.within(caller.user(), call, let)
         except (Unauthenticated, PermissionDenied) as error:
             self._audit.denied(
                 user=caller.name if caller else "",
@@ -126,9 +100,26 @@ class Guard:
                 problem=str(error),
             )
             raise
-        finally:
-            if meter is not None:
-                end_call(meter, call, answer)
+
+    async def _let(
+        self, caller: Principal, right: Right, proceed: Proceed, call: InterceptedCall
+    ) -> Any:
+        """Make a call that its caller has a right to.
+
+        An answer that is denied is raised: the limits do not count it, for they would tell its size.
+        """
+        needs = await _needs(caller, caller.user(), right, call) if right.has_needs else []
+        PRINCIPAL.set(caller)  # in the context of the call's own task
+        if right.sends:
+            SEND_CHECK.set(caller.check_sends)
+        try:
+            made = proceed(call)
+            is_stored_soon = right.sends and not call.method.is_stream
+            answer = await (made if is_stored_soon else self._watched(caller, needs, made))
+        except (RecordNotFound, DamagedRecord, UnreadableBody):
+            _check_answered(caller, right, [each.resource(EVERYTHING) for each in right.answered])
+            raise
+        return _answered(caller, right, call, answer) if right.answered or right.shown else answer
 
     def _place(self, context: Context) -> _Place:
         """Return what a caller is known by: its signature or else its certificate, and its host."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, cast
 
 from services.config.settings import ProcessSettings
 from services.limits.meter import Meter
@@ -51,11 +51,12 @@ class UserLimits:
         self._meters[user.name] = user, meter
         return meter
 
-    async def refuse(self, user: User, call: InterceptedCall, error: LimitExceeded) -> NoReturn:
-        """Refuse a call in its turn. Raises ``error``."""
-        self._report(user.name, call, error)
-        await _wait_refused(self._meters[user.name][1])
-        raise error
+    async def within(self, user: User, call: InterceptedCall, proceed: Proceed) -> Any:
+        """Make a call within the limits of a user. Raises LimitExceeded."""
+        meter = self.meter(user)
+        if meter is None:
+            return await proceed(call)
+        return await _within(meter, user.name, call, proceed, self._report)
 
 
 class ConnectionLimits:
@@ -76,35 +77,28 @@ class ConnectionLimits:
                     name: each for name, each in self._meters.items() if not each.is_idle
                 }
             meter = self._meters[peer] = Meter("a connection", self._limits)
-        try:
-            begin_call(meter, call)
-        except LimitExceeded as error:
-            self._report("", call, error)
-            await _wait_refused(meter)
-            raise
-        answer = None
-        try:
-            answer = await proceed(call)
-            return answer
-        finally:
-            end_call(meter, call, answer)
+        return await _within(meter, "", call, proceed, self._report)
 
 
-def begin_call(meter: Meter, call: InterceptedCall) -> None:
-    """Count a call that begins. Raises LimitExceeded: then it is not counted."""
-    meter.begin(call.request_bytes, call.context.peer())
-    if call.method.is_stream:
+async def _within(
+    meter: Meter, user: str, call: InterceptedCall, proceed: Proceed, report: Report
+) -> Any:
+    """Count a call until it ends, with its answer; report and refuse one that is too many, in its turn."""
+    peer, is_stream = call.context.peer(), call.method.is_stream
+    try:
+        meter.begin(call.request_bytes, peer)
+    except LimitExceeded as error:
+        report(user, call, error)
+        with meter.refusal_wait_s() as wait_s:
+            await asyncio.sleep(wait_s)
+        raise
+    if is_stream:
         call.context = cast("Context", MeteredCall(call.context, meter))
-
-
-def end_call(meter: Meter, call: InterceptedCall, answer: Any) -> None:
-    """Count a call as ended, with its answer: None where it has none."""
     answer_bytes = 0
-    if answer is not None and not call.method.is_stream:
-        answer_bytes = len(answer) if type(answer) is bytes else answer.ByteSize()
-    meter.end(call.request_bytes, call.context.peer(), answer_bytes)
-
-
-async def _wait_refused(meter: Meter) -> None:
-    with meter.refusal_wait_s() as wait_s:
-        await asyncio.sleep(wait_s)
+    try:
+        answer = await proceed(call)
+        if answer is not None and not is_stream:
+            answer_bytes = len(answer) if type(answer) is bytes else answer.ByteSize()
+        return answer
+    finally:
+        meter.end(call.request_bytes, peer, answer_bytes)

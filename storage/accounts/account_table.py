@@ -132,7 +132,10 @@ class AccountTable:
     def create_user(self, name: str, kind: UserKind) -> User:
         """Add a user with a new secret; return it. Raises UserExists, InvalidMessage."""
         user = User(name=checked_user_name(name), kind=kind, secrets=(_new_secret(),))
-        self._add(user)
+        with self._lock:
+            if name in self._rules.users:
+                raise UserExists(name)
+            self._save(users={**self._rules.users, name: user})
         return user
 
     def update_user(
@@ -231,12 +234,6 @@ class AccountTable:
         if user is None or name == SERVICES_USER:
             raise UserNotFound(name)
         return user
-
-    def _add(self, user: User) -> None:
-        with self._lock:
-            if user.name in self._rules.users:
-                raise UserExists(user.name)
-            self._save(users={**self._rules.users, user.name: user})
 
     def _save(
         self,
