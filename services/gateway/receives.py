@@ -11,7 +11,6 @@ from typing import Final
 from google.protobuf.duration_pb2 import Duration
 
 from penstock.v1 import leases_pb2
-from services.gateway.callers import Caller, caller_of, seconds_left
 from services.gateway.handle_calls import LEASES, HandleCall, HandleCalls
 from services.gateway.messages import names
 from services.gateway.messages.delivered_messages import answers_of
@@ -19,7 +18,7 @@ from services.gateway.messages.statuses import OK, CallRefused
 from services.gateway.messages.times import fill
 from services.gateway.poll_lines import PollLines
 from services.gateway.retries import answered_until
-from services.gateway.sessions import Sessions
+from services.gateway.sessions import Caller, Sessions, caller_of, seconds_left
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2
 from services.loops import retrieve

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from services.gateway.callers import caller_of, seconds_left
 from services.gateway.groups import GroupCache
 from services.gateway.messages import names
 from services.gateway.messages.statuses import OK, CallRefused
@@ -14,7 +13,7 @@ from services.gateway.receives import Receiving
 from services.gateway.routes import Routes, SplitEndpoints, checked_endpoints
 from services.gateway.sends.message_sends import MessageSends
 from services.gateway.sends.sender import ANSWER_SECONDS_MAX
-from services.gateway.sessions import Sessions
+from services.gateway.sessions import Sessions, caller_of, seconds_left
 from services.gateway.telemetry import TelemetryStreams
 from services.gateway.topics import TopicCache
 from services.gateway.transactions import OrphanedTransactions

@@ -9,13 +9,12 @@ from typing import Final, cast
 from google.protobuf.message import DecodeError
 
 from services.accounts.principal import check
-from services.gateway.callers import Caller, caller_of
 from services.gateway.client_settings import consumer_settings, producer_settings
 from services.gateway.groups import GroupCache
 from services.gateway.messages import names
 from services.gateway.messages.statuses import OK, CallRefused
 from services.gateway.producer_stream import ProducerStream
-from services.gateway.sessions import TOPICS_BYTES_MAX, TOPICS_MAX, Sessions
+from services.gateway.sessions import TOPICS_BYTES_MAX, TOPICS_MAX, Caller, Sessions, caller_of
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2
 from services.rpc.servicer import Context

@@ -14,8 +14,8 @@ from real_processes import until
 
 from penstock import Client, StoredQueue
 from services.bodies import hex_dump
+from services.console.pages.log import topic_mix
 from services.console.rates import KEPT, RATE_KEPT, Rates
-from services.console.topic_mix import topic_mix
 from services.testing import RunningStore
 
 BAD_BODIES = {

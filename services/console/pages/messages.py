@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -15,11 +16,11 @@ from penstock import (
     PullResult,
     QueueNotFound,
     Record,
+    Records,
     Unauthenticated,
     UncoveredRange,
 )
 from services.console.bodies import shown
-from services.console.filters import matching
 from services.console.page import BadInput, Page
 from services.console.pages.topics import described
 from services.times import parse_place, parse_time_ms
@@ -214,6 +215,31 @@ async def _filtered(
         if is_full or offset >= pulled.max_offset:
             break
     return records, offset, damaged
+
+
+def matching(records: Records | Sequence[Record], sql: str) -> list[Record]:
+    """Return the records that an SQL92 filter lets through, all without one. Raises BadInput."""
+    if not sql:
+        return list(records)
+    import numpy as np
+
+    from storage.errors import InvalidMessage
+    from storage.view.filters.sql_filter import (
+        sql_filter,
+    )  # compiled kernels: when the first is asked for
+
+    try:
+        chosen = sql_filter(sql)
+    except InvalidMessage as error:
+        raise BadInput(f"SQL filter: {error}") from None
+    found = list(records)
+    if not found:
+        return []
+    raw = b"".join(bytes(record.raw) for record in found)
+    sizes = np.array([record.size for record in found], np.int64)
+    positions = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)[:-1]))
+    mask = chosen.matching(np.frombuffer(raw, np.uint8), positions)
+    return [record for record, is_chosen in zip(found, mask, strict=True) if is_chosen]
 
 
 async def follow(page: Page) -> Response:

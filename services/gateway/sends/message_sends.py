@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
-from services.gateway.callers import seconds_left
 from services.gateway.messages.plain_sends.sends import PlainSends, answer_of
 from services.gateway.messages.queue_choice import queue_of_message_group
 from services.gateway.messages.sent_messages import (
@@ -23,6 +22,7 @@ from services.gateway.messages.statuses import OK, CallRefused
 from services.gateway.recalls import MessageRecalls, delivery_ms
 from services.gateway.sends.batch_stream import HALF_QUEUE
 from services.gateway.sends.sender import ANSWER_SECONDS_MAX, TIMER_QUEUE, Sender
+from services.gateway.sessions import seconds_left
 from services.gateway.topics import KnownTopic, TopicCache
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2

@@ -12,12 +12,12 @@ from typing import Any, Final, NoReturn
 import grpc
 
 from services.rpc.core import cygrpc
-from services.rpc.core.late_watch import LateWatch
 from services.rpc.served_call import CallAborted, CallEnded, Handler, Metadata, ServedCall
 
 _NO_FLAGS: Final = 0
 _NO_METADATA: Final = ()
 _NO_DEADLINE_S: Final = 1e10  # after 1970: the core's way to say that there is none
+WATCH_SECONDS: Final = 0.02  # a brief call is watched after one to two of it
 
 
 class CoreCall(ServedCall):
@@ -284,3 +284,37 @@ class CoreCall(ServedCall):
     def _start(self, operations: Sequence[Any], tag: Callable[[Any], None]) -> None:
         if self._call.start_server_batch(operations, tag):
             raise CallEnded
+
+
+class LateWatch:
+    """Has brief calls watched that are not answered soon. All methods run on the event loop.
+
+    To learn when a caller goes costs as much as to read its request.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._old: set[CoreCall] = set()
+        self._new: set[CoreCall] = set()
+        self._is_turning = False
+
+    def add(self, call: CoreCall) -> None:
+        """Watch it later, unless it is discarded."""
+        self._new.add(call)
+        if not self._is_turning:
+            self._is_turning = True
+            self._loop.call_later(WATCH_SECONDS, self._turn)
+
+    def discard(self, call: CoreCall) -> None:
+        """Do not watch it."""
+        self._new.discard(call)
+        self._old.discard(call)
+
+    def _turn(self) -> None:
+        due, self._old, self._new = self._old, self._new, set()
+        for call in due:
+            call.watch()
+        if self._old:
+            self._loop.call_later(WATCH_SECONDS, self._turn)
+        else:
+            self._is_turning = False

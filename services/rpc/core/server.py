@@ -9,9 +9,8 @@ from typing import Any, Final
 import grpc
 
 from services.rpc.core import cygrpc
-from services.rpc.core.call import CoreCall
+from services.rpc.core.call import CoreCall, LateWatch
 from services.rpc.core.completions import Completions
-from services.rpc.core.late_watch import LateWatch
 from services.rpc.served_call import Handler
 
 ANNOUNCED_MAX: Final = 32  # calls that come in one turn of the event loop; more have the next one
