@@ -16,7 +16,6 @@ from services.rpc.server import Contract
 from services.rpc.servicer import Context, is_raw, method_of
 from storage.errors import DeviceFailed, StoreError
 
-ANSWERS_WAITING_MAX: Final = 16  # of a method that streams them; then it waits
 _NOT_IN_TIME: Final = "the call was not answered in time"
 
 
@@ -50,11 +49,11 @@ class InProcessStream(InProcessContext):
 
     def __init__(self) -> None:
         super().__init__(None)
-        self.answers: asyncio.Queue[bytes] = asyncio.Queue(ANSWERS_WAITING_MAX)
+        self.answers: asyncio.Queue[bytes | None] = asyncio.Queue()  # None: the last one has come
 
     async def write(self, answer: bytes) -> None:
         """Hand over one answer."""
-        await self.answers.put(answer)
+        self.answers.put_nowait(answer)
 
 
 class InProcessService:
@@ -106,24 +105,15 @@ class InProcessService:
         """Yield the answers of a method that streams them, and takes messages."""
         context = InProcessStream()
         serving = self._loop.create_task(self._methods[path](request, cast("Context", context)))
-        taking: asyncio.Future[bytes] | None = None
+        serving.add_done_callback(lambda _: context.answers.put_nowait(None))
         try:
-            while not serving.done():
-                taking = asyncio.ensure_future(context.answers.get())
-                await asyncio.wait((taking, serving), return_when=asyncio.FIRST_COMPLETED)
-                if taking.done():
-                    yield taking.result()
-                else:
-                    taking.cancel()
-            while not context.answers.empty():
-                yield context.answers.get_nowait()
+            while (answer := await context.answers.get()) is not None:
+                yield answer
             try:
                 serving.result()
             except Exception as error:  # noqa: BLE001  a status, as over a channel
                 raise _refused(path, error) from None
         finally:
-            if taking is not None:
-                taking.cancel()
             serving.add_done_callback(retrieve)  # what it raises meanwhile is of interest to nobody
             serving.cancel()
 
