@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, cast
 
 import grpc
 
@@ -67,12 +67,6 @@ class AioCall(ServedCall):
     async def write_all(self, answers: Iterable[bytes]) -> None:
         for answer in answers:
             await self.write(answer)
-
-    async def abort(
-        self, code: grpc.StatusCode, message: str, trailing_metadata: Metadata = ()
-    ) -> NoReturn:
-        await self.end(code, message, trailing_metadata)
-        raise CallAborted
 
     def cancel(self) -> None:
         """Cancel its handler; a caller who takes nothing is sent the status when it does."""
@@ -167,7 +161,7 @@ async def _serve(handler: Handler, call: AioCall) -> None:
             return
         if answer is not None:
             await call.write(answer)
-    except CallAborted:
-        pass
+    except CallAborted as aborted:
+        await call.end(aborted.code, aborted.message, aborted.trailing_metadata)
     except (CallEnded, asyncio.CancelledError):
         await call.end(grpc.StatusCode.CANCELLED, "cancelled")

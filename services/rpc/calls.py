@@ -194,7 +194,7 @@ class CallHandlers:
                     request = None if method.takes_stream else arguments[0]
                     answer = refusal_answer(method, request, error)
                 if answer is None:
-                    await self._refuse(name, context, error, counts, started)
+                    self._refuse(name, context, error, counts, started)
                 if isinstance(error, StoreError):
                     code = status.code_of(error).name
                     if self._counts is not None:
@@ -208,7 +208,7 @@ class CallHandlers:
 
         return call
 
-    async def _refuse(
+    def _refuse(
         self, method: str, context: Context, error: BaseException,
         counts: MethodCounts | None, started: float,
     ) -> NoReturn:  # fmt: skip
@@ -246,14 +246,8 @@ class CallHandlers:
         if counts is not None and self._counts is not None:
             counts.end(code.name, seconds)
             self._counts.refuse(error)
-        await context.abort(
-            code,
-            message,
-            trailing_metadata=(
-                (status.STATUS_DETAILS_KEY, whole.SerializeToString()),
-                (logs.REQUEST_ID_KEY, request_id),
-            ),
-        )
+        details = (status.STATUS_DETAILS_KEY, whole.SerializeToString())
+        raise CallAborted(code, message, (details, (logs.REQUEST_ID_KEY, request_id))) from None
 
     def _log_call(self, method: str, context: Context, code: str, started: float) -> None:
         self._log.info(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, NoReturn, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import grpc
 
@@ -17,7 +17,13 @@ class CallEnded(Exception):
 
 
 class CallAborted(Exception):
-    """The call has been given its status; a handler lets it pass."""
+    """What a handler raises to end its call with a status."""
+
+    def __init__(
+        self, code: grpc.StatusCode, message: str, trailing_metadata: Metadata = ()
+    ) -> None:
+        super().__init__(message)
+        self.code, self.message, self.trailing_metadata = code, message, trailing_metadata
 
 
 class Handler(NamedTuple):
@@ -86,12 +92,6 @@ class ServedCall(Protocol):
 
     async def write_all(self, answers: Iterable[bytes]) -> None:
         """Write answers, each made when the one before is taken; return when all are. Raises CallEnded."""
-        ...
-
-    async def abort(
-        self, code: grpc.StatusCode, message: str, trailing_metadata: Metadata = ()
-    ) -> NoReturn:
-        """End the call with a status. Raises CallAborted."""
         ...
 
     def cancel(self) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import grpc
 
@@ -163,12 +163,6 @@ class CoreCall(ServedCall):
         if not await done:
             raise CallEnded
 
-    async def abort(
-        self, code: grpc.StatusCode, message: str, trailing_metadata: Metadata = _NO_METADATA
-    ) -> NoReturn:
-        self._end(code.value[0], message, trailing_metadata)
-        raise CallAborted
-
     def cancel(self) -> None:
         """End it at once, also where its caller takes nothing."""
         self.watch()
@@ -214,8 +208,8 @@ class CoreCall(ServedCall):
     async def _serve(self, serving: Coroutine[Any, Any, bytes | None]) -> None:
         try:
             answer = await serving
-        except CallAborted:
-            pass
+        except CallAborted as aborted:
+            self._end(aborted.code.value[0], aborted.message, aborted.trailing_metadata)
         except (CallEnded, asyncio.CancelledError):
             self._end(cygrpc.StatusCode.cancelled, "cancelled")
         except BaseException:

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from services.rpc.served_call import CallEnded, ServedCall
+from services.rpc.served_call import CallAborted, CallEnded, ServedCall
 
 
 async def test_answers_come_in_order_and_the_last_one_with_the_end(serving: Any) -> None:
@@ -31,7 +31,7 @@ async def test_an_answer_that_cannot_be_made_ends_the_call_after_those_before(se
         try:
             await call.write_all(answers())
         except ValueError:
-            await call.abort(grpc.StatusCode.DATA_LOSS, "damaged")
+            raise CallAborted(grpc.StatusCode.DATA_LOSS, "damaged") from None
 
     got = []
     async with serving(run) as (_, channel):

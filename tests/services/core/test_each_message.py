@@ -12,7 +12,7 @@ import pytest
 
 from services.limits.meter import Meter
 from services.limits.metered_call import MeteredCall
-from services.rpc.served_call import CallEnded, ServedCall
+from services.rpc.served_call import CallAborted, CallEnded, ServedCall
 from storage.accounts.limits import Limits
 
 WHO: ContextVar[str] = ContextVar("who", default="nobody")
@@ -66,7 +66,7 @@ async def test_what_the_function_raises_ends_the_reading(serving: Any, is_waited
         try:
             await call.read_each(take)
         except ValueError as error:
-            await call.abort(grpc.StatusCode.DATA_LOSS, str(error))
+            raise CallAborted(grpc.StatusCode.DATA_LOSS, str(error)) from None
 
     async with serving(run, takes_stream=True) as (_, channel):
         with pytest.raises(grpc.aio.AioRpcError) as refused:

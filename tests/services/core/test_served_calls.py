@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from services.rpc.served_call import CallServer, ServedCall
+from services.rpc.served_call import CallAborted, CallServer, ServedCall
 
 METADATA = (("x-name", "value"), ("x-name-bin", b"\0\xff"))
 
@@ -120,7 +120,7 @@ async def test_a_call_without_a_request_is_refused(serving: Any) -> None:
 
 async def test_a_status_has_its_message_and_metadata(serving: Any) -> None:
     async def run(_request: bytes, call: ServedCall) -> bytes:
-        await call.abort(
+        raise CallAborted(
             grpc.StatusCode.DATA_LOSS, "lost: \u2026", (("x-why", "a"), ("b-bin", b"\1"))
         )
 
