@@ -13,6 +13,8 @@ from penstock.batch import RecordBatch
 from penstock.v1 import reader_pb2, writer_pb2
 from services import wire
 from services.reader import servicer as reader_servicer
+from services.writer import topics as writer_topics
+from services.writer import transactions as writer_transactions
 
 COUNT = 700
 SLICE = 64
@@ -46,9 +48,21 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
         return made_here
 
     monkeypatch.setattr(wire, "SLICE_ITEMS", SLICE)
-    make = reader_servicer._queues_message
-    monkeypatch.setattr(reader_servicer, "_queues_message", noting(make))
+    for module, name in (
+        (reader_servicer, "_queues_message"),
+        (writer_topics, "_queues_message"),
+        (writer_topics, "_topics_message"),
+        (writer_transactions, "_ended_message"),
+        (writer_transactions, "_pending_message"),
+    ):
+        monkeypatch.setattr(module, name, noting(getattr(module, name)))
     return found
+
+
+def check(made: list[tuple[int, str]], thread: str) -> None:
+    assert sum(count for count, _ in made) == COUNT
+    assert max(count for count, _ in made) == SLICE
+    assert all(name.startswith(thread) for _, name in made)
 
 
 def test_a_list_of_queues(services: ThreeServices, made: list[tuple[int, str]]) -> None:
@@ -58,6 +72,4 @@ def test_a_list_of_queues(services: ThreeServices, made: list[tuple[int, str]]) 
         (queue_id, 1) for queue_id in range(COUNT)
     ]
     assert (list(answer.topics), answer.described[0].name) == (["wide"], "wide")
-    assert sum(count for count, _ in made) == COUNT
-    assert max(count for count, _ in made) == SLICE
-    assert all(name.startswith("reads") for _, name in made)
+    check(made, "reads")
