@@ -21,19 +21,6 @@ _NO_PAGE_SECONDS: Final = 0.05
 _TROUBLE_SECONDS: Final = 0.1  # of rest where what is announced cannot be read for now
 
 
-class Announcing(Protocol):
-    """What announces that there may be more to read."""
-
-    @property
-    def change_word(self) -> int:
-        """Differs after every change; read it before looking at what changes."""
-        ...
-
-    def wait_for_change(self, seen_word: int, timeout_s: float) -> int:
-        """Sleep until the word differs from the one seen or time is up; return it."""
-        ...
-
-
 class PageSteps:
     """The steps of the writer or of the indexer, by its word in the checkpoint page; ``page`` returns that.
 
@@ -52,14 +39,14 @@ class PageSteps:
 
     @property
     def change_word(self) -> int:
-        """Differs after every step."""
+        """Differs after every step; read it before looking at what changes."""
         page = self._page()
         if page is None:
             return 0
         return page.writer_word if self._is_writer else page.indexer_word
 
     def wait_for_change(self, seen_word: int, timeout_s: float) -> int:
-        """Sleep until there is another step, or time is up."""
+        """Sleep until the word differs from the one seen or time is up; return it."""
         page = self._page()
         if page is not None:
             wait = page.wait_for_writer if self._is_writer else page.wait_for_indexer
@@ -98,7 +85,7 @@ class Moment(NamedTuple):
 class Arrivals:
     """All methods run on the event loop."""
 
-    def __init__(self, store: Announcing, keys: ChangedKeys | None = None) -> None:
+    def __init__(self, store: PageSteps, keys: ChangedKeys | None = None) -> None:
         self._store = store
         self._keys = keys
         self._loop = asyncio.get_running_loop()
@@ -111,11 +98,6 @@ class Arrivals:
         self._worker.start()
 
     @property
-    def word(self) -> int:
-        """What to pass to ``wait``, read before looking whether there is something to read."""
-        return self._store.change_word
-
-    @property
     def moment(self) -> Moment:
         """What to pass to ``wait_for_key``, read before looking whether there is something to read."""
         word = self._store.change_word  # first: what becomes visible after it changes it again
@@ -126,27 +108,20 @@ class Arrivals:
         """How many wait; from any thread."""
         return sum(map(len, list(self._waiting.values())))
 
-    async def wait(self, seen_word: int, timeout_seconds: float) -> None:
-        """Return after the next change, at the latest when time is up; never misses one."""
-        if not self._closed and self._store.change_word == seen_word and timeout_seconds > 0:
-            await self._wait(None, seen_word, timeout_seconds)
-
     async def wait_for_key(self, key: Hashable, seen: Moment, timeout_seconds: float) -> bool:
         """Return after the next change of a key, at the latest when time is up; never misses one.
 
-        True if it was that key that changed, and by little; False where it may be anything.
+        None waits for any change. True if it was that key that changed, and by little; False where it may be
+        anything.
         """
         if self._closed or self._store.change_word != seen.word or timeout_seconds <= 0:
             return False
-        if self._keys is None or self._keys.position > seen.end:
+        if key is not None and (self._keys is None or self._keys.position > seen.end):
             return False  # the change that it waits for may have been looked at
-        return await self._wait(key, seen.word, timeout_seconds)
-
-    async def _wait(self, key: Hashable, seen_word: int, timeout_seconds: float) -> bool:
         future: asyncio.Future[bool] = self._loop.create_future()
         self._waiting.setdefault(key, set()).add(future)
         if not self._is_watched:
-            self._seen_word = seen_word
+            self._seen_word = seen.word
             self._is_watched = True
             self._worker.wake()
         timer = self._loop.call_later(timeout_seconds, _finish, future, False)
@@ -159,10 +134,6 @@ class Arrivals:
                 waiting.discard(future)
                 if not waiting:
                     del self._waiting[key]
-
-    def wake(self) -> None:
-        """Wake everybody, whatever happened."""
-        self._wake_all()
 
     def close(self) -> None:
         """Wake everybody for the last time and let the worker end."""

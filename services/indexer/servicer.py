@@ -38,14 +38,14 @@ class IndexerServicer:
             raise InvalidArgument("commit_offset", "must not be negative")
         while True:
             self._store.hurry(request.commit_offset)  # first: it changes the word
-            word = self._arrivals.word
+            moment = self._arrivals.moment
             if self._store.indexed_offset >= request.commit_offset:
                 return self._status()
             if self._store.failure is not None:
                 raise StoreFailed(self._store.problem)
             if self._draining.is_set():
                 raise Draining
-            await self._arrivals.wait(word, _LOOK_SECONDS)
+            await self._arrivals.wait_for_key(None, moment, _LOOK_SECONDS)
 
     def _status(self) -> indexer_pb2.IndexerStatus:
         return wire.message_from(

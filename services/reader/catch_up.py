@@ -117,11 +117,11 @@ class CatchUp:
     ) -> None:
         clock = asyncio.get_running_loop().time
         while True:
-            word = arrivals.word
+            moment = arrivals.moment
             left = until - clock()
             if done() or left <= 0 or self._draining.is_set():
                 return
-            await arrivals.wait(word, min(left, look_s))
+            await arrivals.wait_for_key(None, moment, min(left, look_s))
 
 
 def wait_until(context: Context, seconds: float) -> float:

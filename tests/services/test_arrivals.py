@@ -7,6 +7,7 @@ import random
 import threading
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from engine_store import small_config
@@ -52,6 +53,11 @@ class Changes:
         return found if self.says and found else None
 
 
+def arrivals_of(changes: Changes) -> Arrivals:
+    announces: Any = changes
+    return Arrivals(announces, changes)
+
+
 async def settled(task: asyncio.Task[bool]) -> None:
     """Give a task that is to go on sleeping the time to do otherwise."""
     await asyncio.wait([task], timeout=0.05)
@@ -63,7 +69,7 @@ async def test_nobody_misses_a_change(says: bool, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(module, "_LOOK_SECONDS", 600.0)  # which heals a miss
     changes = Changes()
     changes.says = says
-    arrivals = Arrivals(changes, changes)
+    arrivals = arrivals_of(changes)
     keys, count = "abcd", 300
     wanted: Counter[str] = Counter()
     rng = random.Random(5)
@@ -93,7 +99,7 @@ async def test_nobody_misses_a_change(says: bool, monkeypatch: pytest.MonkeyPatc
 async def test_a_change_that_was_looked_at_before_the_wait_is_not_waited_for() -> None:
     """It is in what was looked at, though the word says nothing yet."""
     changes = Changes()
-    arrivals = Arrivals(changes, changes)
+    arrivals = arrivals_of(changes)
     before = arrivals.moment
     changes.log.append("mine")
     changes.look()
