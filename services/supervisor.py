@@ -133,9 +133,7 @@ class Child:
         self.service = service
         self._store = store
         self._has_served = False
-        self._served_at: tuple[int, int] | None = (
-            None  # the store's directory, when it began to serve
-        )
+        self._served_at: tuple[int, int] | None = None  # the directory that the store was then
         self._arguments = list(arguments)
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = False

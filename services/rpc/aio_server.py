@@ -49,11 +49,13 @@ class AioCall(ServedCall):
 
     async def message(self) -> Any:
         """Return the next message, grpc's EOF after the last one."""
-        reading = asyncio.ensure_future(_done(self._context.read()))
-        return await loops.shielded(reading)  # which goes on when its reader is cancelled
+        return await _done(self._context.read())
 
     async def read_each(self, take: Callable[[bytes], Awaitable[None] | None]) -> None:
-        while isinstance(data := await self.message(), bytes):
+        while True:  # a read goes on when its reader is cancelled
+            data = await loops.shielded(asyncio.ensure_future(self.message()))
+            if not isinstance(data, bytes):
+                return
             wanted = take(data)
             if wanted is not None:
                 await wanted
