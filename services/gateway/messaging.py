@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import grpc
 
@@ -162,10 +162,7 @@ class Messaging:
         self._transactions.tick()
         if self._loop.time() >= self._renew_at:
             self._renew_at = self._loop.time() + self._renewal_seconds
-            renewing = self._sessions.renewing()
-            for at in range(0, len(renewing), CLIENT_IDS_MAX):
-                part = leases_pb2.RenewLeasesRequest(client_ids=renewing[at : at + CLIENT_IDS_MAX])
-                self._call("RenewLeases", part)
+            self._call("RenewLeases", self._sessions.renewing())
 
     async def close(self) -> None:
         """End all calls to the writer and the reader."""
@@ -185,24 +182,18 @@ class Messaging:
 
     def _release(self) -> None:
         released, self._released = self._released, []
-        for at in range(0, len(released), CLIENT_IDS_MAX):
-            part = leases_pb2.ReleaseLeasesRequest(client_ids=released[at : at + CLIENT_IDS_MAX])
-            self._call("ReleaseLeases", part)
+        self._call("ReleaseLeases", released)
 
-    def _call(
-        self,
-        method: str,
-        request: leases_pb2.RenewLeasesRequest | leases_pb2.ReleaseLeasesRequest,
-    ) -> None:
-        task = self._loop.create_task(self._called(method, request))
-        self._calling.add(task)
-        task.add_done_callback(self._calling.discard)
+    def _call(self, method: str, client_ids: Sequence[str]) -> None:
+        """Have the reader do something with the leases of clients; nobody waits for it."""
+        make = getattr(leases_pb2, f"{method}Request")
+        for at in range(0, len(client_ids), CLIENT_IDS_MAX):
+            request = make(client_ids=client_ids[at : at + CLIENT_IDS_MAX])
+            task = self._loop.create_task(self._called(method, request))
+            self._calling.add(task)
+            task.add_done_callback(self._calling.discard)
 
-    async def _called(
-        self,
-        method: str,
-        request: leases_pb2.RenewLeasesRequest | leases_pb2.ReleaseLeasesRequest,
-    ) -> None:
+    async def _called(self, method: str, request: Any) -> None:
         try:
             await self._upstreams.reader.call(
                 LEASES + method, request, timeout_s=max(1.0, self._renewal_seconds)

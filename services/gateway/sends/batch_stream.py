@@ -85,7 +85,7 @@ class BatchCalls:
                 raise NotNow from error
             if error.code() in _UNANSWERED:
                 raise Unanswered from error
-            raise CallRefused(code_of(error.code()), error.details() or "") from None
+            raise refusal_of(error) from None
         return writer_pb2.ProduceBatchResponse.FromString(answer)
 
     async def close(self) -> None:
