@@ -7,13 +7,12 @@ still valid protobuf, without a copy of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any, Final, TypeVar
 
 from google.protobuf.message import Message as ProtobufMessage
 
 from penstock.framing import read_varint, varint
-from penstock.v1 import common_pb2, reader_pb2, writer_pb2
+from penstock.v1 import common_pb2, leases_pb2, reader_pb2, writer_pb2
 from services.rpc.status import code_of, reason_of, retry_delay_ms
 from storage.errors import InvalidBatch, StoreError
 from storage.format.recall_handle import RecallHandle
@@ -34,6 +33,10 @@ BROKER: Final = "penstock"  # in recall handles of ours
 _VARINT: Final = 0
 _LENGTH_DELIMITED: Final = 2
 _FIXED_SIZES: Final = {1: 8, 5: 4}
+_RECORDS_TAG: Final[dict[type[ProtobufMessage], bytes]] = {
+    kind: bytes([kind.RECORDS_FIELD_NUMBER << 3 | _LENGTH_DELIMITED])
+    for kind in (reader_pb2.PullResponse, reader_pb2.QueryByKeyResponse, leases_pb2.ReceiveResponse)
+}
 Parts = tuple[bytes | memoryview, ...]  # of one serialized message, in order
 
 PULL_STATUS_OF: Final[dict[PullStatus, Any]] = {
@@ -100,12 +103,7 @@ def with_records(head: ProtobufMessage, slices: Sequence[memoryview]) -> Parts:
     length = sum(map(len, slices))
     if length == 0:
         return (head.SerializeToString(),)
-    return (head.SerializeToString(), _records_tag(type(head)), varint(length), *slices)
-
-
-@cache
-def _records_tag(kind: type[ProtobufMessage]) -> bytes:
-    return bytes([kind.DESCRIPTOR.fields_by_name["records"].number << 3 | _LENGTH_DELIMITED])
+    return (head.SerializeToString(), _RECORDS_TAG[type(head)], varint(length), *slices)
 
 
 def message_of(message: common_pb2.Message) -> Message:

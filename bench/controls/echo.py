@@ -10,7 +10,7 @@ from bench.controls import bare_server
 from penstock.v1 import writer_pb2
 from services import loops
 from services.config.settings import WriterSettings
-from services.rpc.served_call import Handler, requests_of
+from services.rpc.served_call import Handler
 
 UNARY: Final = "/penstock.bench.Echo/Unary"
 SIZED: Final = "/penstock.bench.Echo/Sized"  # an answer of so many bytes
@@ -48,8 +48,7 @@ class _Echo:
         return self._response[: int(request)]
 
     async def sink(self, context: Any) -> None:
-        async for _ in requests_of(context):
-            await context.write(SINK_ANSWER)
+        await context.read_each(lambda _: context.write(SINK_ANSWER))
 
     async def source(self, request: bytes, context: Any) -> None:
         for _ in range(int(request)):
