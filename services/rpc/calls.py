@@ -9,8 +9,9 @@ An interceptor is a coroutine function around each call, of whatever kind::
             failures[call.method.name, code_of(error)] += 1
             raise
 
-It may raise instead of proceeding, and what it raises becomes a status as a servicer's errors do, or an answer
-where the clients of a contract read refusals there. The first of several is the outermost. Without interceptors a call costs nothing for them.
+It may raise instead of proceeding, and what it raises becomes a status as a servicer's errors do, or an
+answer where the clients of a contract read refusals there. The first of several is the outermost. Without
+interceptors a call costs nothing for them.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
 A servicer is an object with one coroutine a method of its service descriptor, in snake case. It
 gets parsed requests and returns messages, or takes and returns bytes where it is marked ``raw``. A
-method that takes a stream is given its context alone, which gives it each request. A method that streams its
-answers writes them to its context, and may return the last one's bytes. The context is the last argument. What it raises becomes a status (``services.rpc.status``), so it never
-handles errors.
+method that takes a stream is given its context alone, which gives it each request. A method that
+streams its answers writes them to its context, and may return the last one's bytes. The context is
+the last argument. What it raises becomes a status (``services.rpc.status``), so it never handles
+errors.
 """
 
 from __future__ import annotations
