@@ -16,18 +16,18 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-_TOKEN: Final = re.compile(
-    r"""\s*(?:
-        (?P<mark>[{}\[\]:,])
-      | (?P<double>"(?:[^"\\]|\\.)*")
+_NOT_JSON: Final = re.compile(
+    r"""
+        (?P<double>"(?:[^"\\]|\\.)*")
       | (?P<single>'(?:[^'\\]|\\.)*')
-      | (?P<number>-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w$%|.@-]))
-      | (?P<word>[\w$%|.@-]+)
-    )""",
+      | (?P<integer>-?\d+)(?=\s*:)
+      | (?!-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?\s*:)(?P<name>[\w$%|.@-]+)(?=\s*:)
+      | (?<=[^\s\[{,])\s*(?P<last>,)(?=\s*[}\]])
+    """,
     re.VERBOSE | re.DOTALL,
 )
-_WORDS: Final[Mapping[str, object]] = {"true": True, "false": False, "null": None}
-_DEPTH_MAX: Final = 64
+"""What stands in a document: texts, keys without quotes, and a comma after the last entry."""
+_INTEGER: Final = "\ue000an integer: "  # begins a key that was bare
 _ESCAPED_QUOTE: Final = re.compile(r"""\\(.)|(")""", re.DOTALL)
 
 
@@ -46,10 +46,32 @@ def decode_config(data: bytes | str) -> Any:
         raise ValueError(f"not UTF-8: {error}") from None
     with suppress(ValueError, RecursionError):  # most are JSON, which is read ten times as fast
         return json.loads(text, strict=False, parse_constant=_no_constant)
-    parser = _Parser(text)
-    value = parser.value(0)
-    parser.end()
-    return value
+    try:
+        return json.loads(
+            _NOT_JSON.sub(_as_json, text), strict=False, parse_constant=_no_constant,
+            object_pairs_hook=_with_integer_keys,
+        )  # fmt: skip
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def _as_json(found: re.Match[str]) -> str:
+    """Return what stands for a part of a document in JSON."""
+    text = found[0]
+    if found["double"]:
+        return text
+    if found["single"]:
+        return _quote(_unquote(text))
+    if found["integer"]:
+        return _quote(_INTEGER + text)
+    return _quote(text) if found["name"] else ""
+
+
+def _with_integer_keys(pairs: list[tuple[str, Any]]) -> dict[Any, Any]:
+    return {
+        int(key.removeprefix(_INTEGER)) if key.startswith(_INTEGER) else key: value
+        for key, value in pairs
+    }
 
 
 def _no_constant(name: str) -> None:
@@ -102,98 +124,9 @@ def _encode(value: object, depth: int) -> str:
 _quote: Final = json.JSONEncoder(ensure_ascii=False).encode  # of a text
 
 
-class _Parser:
-    """Recursive descent over the tokens of one text."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
-        self._kind = ""
-        self._token = ""
-        self._next()
-
-    def _next(self) -> None:
-        match = _TOKEN.match(self._text, self._at)
-        if match:
-            self._kind = str(match.lastgroup)
-            self._token = match[self._kind]
-            self._at = match.end()
-        elif self._text[self._at :].strip():
-            raise ValueError(f"cannot read {self._text[self._at : self._at + 20]!r}")
-        else:
-            self._kind = self._token = ""
-
-    def _expect(self, mark: str) -> None:
-        if self._kind != "mark" or self._token != mark:
-            raise ValueError(f"{mark!r} expected before {self._token!r}, character {self._at}")
-        self._next()
-
-    def _is(self, mark: str) -> bool:
-        return self._kind == "mark" and self._token == mark
-
-    def end(self) -> None:
-        if self._kind:
-            raise ValueError(f"text after the end: {self._token!r}")
-
-    def value(self, depth: int) -> Any:
-        if depth > _DEPTH_MAX:
-            raise ValueError(f"nested deeper than {_DEPTH_MAX}")
-        if self._is("{"):
-            return self._map(depth)
-        if self._is("["):
-            return self._list(depth)
-        kind, token = self._kind, self._token
-        if kind in ("double", "single"):
-            result: Any = _unquote(token)
-        elif kind == "number":
-            result = json.loads(token)
-        elif kind == "word" and token in _WORDS:
-            result = _WORDS[token]
-        else:
-            raise ValueError(f"a value expected before {token!r}, character {self._at}")
-        self._next()
-        return result
-
-    def _map(self, depth: int) -> dict[Any, Any]:
-        self._expect("{")
-        result: dict[Any, Any] = {}
-        while not self._is("}"):
-            key = self._key()
-            self._expect(":")
-            result[key] = self.value(depth + 1)
-            if not self._is("}"):
-                self._expect(",")
-        self._expect("}")
-        return result
-
-    def _key(self) -> int | str:
-        kind, token = self._kind, self._token
-        if kind in ("double", "single"):
-            key: int | str = _unquote(token)
-        elif kind == "number":
-            key = int(token)
-        elif kind == "word":
-            key = token
-        else:
-            raise ValueError(f"a name expected before {token!r}, character {self._at}")
-        self._next()
-        return key
-
-    def _list(self, depth: int) -> list[Any]:
-        self._expect("[")
-        result = []
-        while not self._is("]"):
-            result.append(self.value(depth + 1))
-            if not self._is("]"):
-                self._expect(",")
-        self._expect("]")
-        return result
-
-
 def _unquote(token: str) -> str:
-    if token[0] == "'":
-        inner = _ESCAPED_QUOTE.sub(
-            lambda match: '\\"' if match[2] else "'" if match[1] == "'" else match[0], token[1:-1]
-        )
-        token = f'"{inner}"'
-    return str(json.loads(token, strict=False))
+    """Return the text that stands between single quotes."""
+    inner = _ESCAPED_QUOTE.sub(
+        lambda match: '\\"' if match[2] else "'" if match[1] == "'" else match[0], token[1:-1]
+    )
+    return str(json.loads(f'"{inner}"', strict=False))
