@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from run_cli import SMALL_FILES, json_lines, penstock
+from run_cli import json_lines, penstock, small_services
 
 from cli.failures import ExitCode
-from services.local_services import LocalServices
-
-ADDRESSES = dict.fromkeys(("writer", "reader", "indexer"), "127.0.0.1:0")
 
 
 def made(*arguments):
@@ -34,10 +31,7 @@ def test_users_and_policies_from_a_new_store_to_a_rotated_key(tmp_path, as_user,
     (again,) = made("user", "create", "root", "--super", "--store", store)
     assert again["secret_key"] != root["secret_key"]
     root = again
-    services = LocalServices.start(
-        store, tmp_path / "log", options=(*SMALL_FILES, "--accounts"), addresses=ADDRESSES
-    )
-    try:
+    with small_services(tmp_path, "--accounts") as services:
         at = [word for name, place in services.addresses.items() for word in (f"--{name}", place)]
         held = penstock("user", "create", "eve", "--super", "--store", store)
         assert held.exit_code == ExitCode.LOCKED
@@ -103,9 +97,7 @@ def test_users_and_policies_from_a_new_store_to_a_rotated_key(tmp_path, as_user,
         made(*at, "user", "delete", "ann", "--yes")
         gone = penstock(*at, "acl", "list", "ann", "--json")
         assert (gone.exit_code, gone.stdout) == (0, "")
-    finally:
-        services.stop()
-    log = (tmp_path / "log").read_text()
+    log = services.log.read_text()
     assert root["secret_key"] not in log
     assert ann["secret_key"] not in log
     assert '"account changed"' in log

@@ -145,6 +145,7 @@ def test_a_body_that_cannot_be_unpacked_is_found_and_shown_as_it_is_stored(
 
     found = run("query", topic, "k")
     assert (found.exit_code, "cannot be unpacked" in found.stdout) == (ExitCode.DONE, True)
+    assert "cannot be unpacked" in run("sub", topic).stdout
     (line,) = json_lines(run("--json", "query", topic, "k"))
     assert base64.b64decode(line["body_base64"]) == b"\xffnot zlib"
     assert line["body_problem"].startswith("it is no zlib stream")

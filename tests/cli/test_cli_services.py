@@ -263,15 +263,6 @@ def test_health_of_a_serving_service_is_exit_code_0(run: Penstock, services: obj
     assert run("health", address, "--service", "nobody").exit_code == ExitCode.NOT_FOUND
 
 
-def test_bench_measures_and_leaves_no_topic(run: Penstock) -> None:
-    """bench reads back what it stored and deletes its topic."""
-    before = run("topic", "list", "--json").stdout
-    [result] = json_lines(run("bench", "-n", 3_000, "-s", 100, "--singles", 5, "--json"))
-
-    assert [row["messages"] for row in result["rows"]] == [3_000, 3_000, 5]
-    assert run("topic", "list", "--json").stdout == before
-
-
 def test_no_service_is_exit_code_9() -> None:
     """An address where nothing listens is one line and exit code 9, for status and health too."""
     nobody = ("--writer", "127.0.0.1:1", "--reader", "127.0.0.1:1", "--indexer", "127.0.0.1:1")

@@ -332,8 +332,10 @@ def test_a_report_without_services_says_what_it_lacks() -> None:
 # ---- bench
 
 
-def test_a_result_of_bench_is_compared_with_a_later_one(run: Penstock, tmp_path: Path) -> None:
-    before = tmp_path / "before.json"
+def test_bench_leaves_no_topic_and_its_result_is_compared_with_a_later_one(
+    run: Penstock, tmp_path: Path
+) -> None:
+    before, topics = tmp_path / "before.json", run("topic", "list", "--json").stdout
     load = ("bench", "-n", 500, "-s", 50, "--singles", 20)
     assert run(*load, "--out", before).exit_code == ExitCode.DONE
     kept = json.loads(before.read_text())
@@ -346,6 +348,7 @@ def test_a_result_of_bench_is_compared_with_a_later_one(run: Penstock, tmp_path:
     p99 = [each for each in found["compared"] if each["number"] == "p99 ms"]
     assert [each["before"] for each in p99] == [latency["p99_ms"]]
     assert "beside" in run(*load, "--compare", before).stdout
+    assert run("topic", "list", "--json").stdout == topics
 
 
 @pytest.mark.parametrize("text", ["{}", "no json", '{"format": 2, "load": {}, "rows": []}', "[1]"])

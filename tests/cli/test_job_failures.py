@@ -87,12 +87,3 @@ def test_a_url_reaches_the_job_as_it_was_typed(
 
     assert given == ["s3://bucket/store"], told.output
     assert told.exit_code == ExitCode.NOT_A_STORE
-
-
-@pytest.mark.parametrize("more", [[], ["--to", "new", "--in-place"]])
-def test_rebuild_asks_for_the_option_as_it_is_typed(more: list[str]) -> None:
-    told = CliRunner().invoke(app, ["job", "rebuild", "store", *more])
-
-    assert told.exit_code == ExitCode.USAGE
-    assert "--to" in told.stderr
-    assert "--in-place" in told.stderr

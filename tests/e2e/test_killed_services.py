@@ -7,9 +7,9 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-import grpc
 import pytest
 from fault_ledger import Ledger
+from messaging_bed import send_to
 from real_processes import Running, supervisor, until
 from service_checks import require_kept
 from service_load import TOPIC, ServiceLoad
@@ -17,7 +17,6 @@ from steps_to_try import cases_to_try
 
 from penstock import Client
 from services.gateway.v2 import definition_pb2 as v2
-from services.gateway.v2 import service_pb2, service_pb2_grpc
 
 SERVICES = ("writer", "reader", "indexer")
 SENT = b"through the gateway"
@@ -28,16 +27,6 @@ def running(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Running]
     flags = ("--flush-mode", request.param, "--gateway-listen", "127.0.0.1:0")
     with supervisor(tmp_path / "store", *flags) as process:
         yield process
-
-
-def send(gateway: str) -> int:
-    system = v2.SystemProperties(message_id="01", message_type=v2.NORMAL)
-    message = v2.Message(topic=v2.Resource(name=TOPIC), body=SENT, system_properties=system)
-    with grpc.insecure_channel(gateway) as channel:
-        answer = service_pb2_grpc.MessagingServiceStub(channel).SendMessage(
-            service_pb2.SendMessageRequest(messages=[message]), timeout=30, wait_for_ready=True
-        )
-    return int(answer.status.code)
 
 
 def test_each_process_is_killed_in_turn_and_nothing_acknowledged_is_lost(
@@ -60,7 +49,7 @@ def test_each_process_is_killed_in_turn_and_nothing_acknowledged_is_lost(
             assert not refused, f"the writer suffered from the death of the {name}"
         assert running.wait_serving("gateway", 2)[0] == gateway
         load.ledger.in_flight.add(SENT)
-        assert send(gateway) == v2.OK
+        assert send_to(gateway, TOPIC, SENT) == v2.OK
 
         os.kill(found["writer"][1], signal.SIGKILL)
         with Client(**addresses) as client:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import threading
 import time
@@ -102,24 +101,6 @@ def test_a_renamed_store_ends_writing_and_keeps_what_was_acknowledged(
         found = numbers_in(client)
         assert set(producing.acknowledged) <= set(found)
         assert len(found) == len(set(found))
-
-
-@pytest.mark.parametrize("mode", cases_to_try(["sync", "async"]))
-def test_a_removed_store_ends_writing(tmp_path: Path, mode: str) -> None:
-    store = tmp_path / "store"
-    with services(store, "--flush-mode", mode) as (client, _):
-        client.create_topic("t", queues=1)
-        client.produce("t", b"0", queue_id=0)
-        while store.exists():
-            shutil.rmtree(store, ignore_errors=True)
-        with pytest.raises(FailedPrecondition, match=r"removed"):
-            for number in range(100):
-                client.produce("t", b"%d" % number, queue_id=0)
-                assert mode == "async", "acknowledged as durable"
-                time.sleep(0.05)
-        writer = client.addresses.writer
-        until(lambda: health(writer) == health_pb2.HealthCheckResponse.NOT_SERVING)
-        assert not store.exists()
 
 
 def test_a_service_is_not_started_again_where_another_store_would_begin(tmp_path: Path) -> None:

@@ -6,25 +6,13 @@ import socket
 from contextlib import ExitStack
 from pathlib import Path
 
-import grpc
 import pytest
+from messaging_bed import send_to
 from real_processes import Running, supervisor
 from run_cli import penstock
 
-from penstock.addresses import WITHOUT_PROXY
 from penstock.proxies import PROXY_VARIABLES
 from services.gateway.v2 import definition_pb2 as v2
-from services.gateway.v2 import service_pb2, service_pb2_grpc
-
-
-def send(gateway: str) -> int:
-    system = v2.SystemProperties(message_id="01", message_type=v2.NORMAL)
-    message = v2.Message(topic=v2.Resource(name="orders"), body=b"x", system_properties=system)
-    with grpc.insecure_channel(gateway, [WITHOUT_PROXY]) as channel:
-        answer = service_pb2_grpc.MessagingServiceStub(channel).SendMessage(
-            service_pb2.SendMessageRequest(messages=[message]), timeout=60
-        )
-    return int(answer.status.code)
 
 
 def test_no_call_on_this_machine_goes_through_a_proxy(
@@ -59,7 +47,7 @@ def test_no_call_on_this_machine_goes_through_a_proxy(
             done = penstock(*where, *command)
             assert done.exit_code == 0, (command, done.stderr)
         for address in (gateway, own_gateway):
-            assert send(address) == v2.OK
+            assert send_to(address, "orders") == v2.OK
         proxy.setblocking(False)
         with pytest.raises(BlockingIOError):
             proxy.accept()

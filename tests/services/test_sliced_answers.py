@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -13,8 +13,6 @@ from penstock.batch import RecordBatch
 from penstock.v1 import reader_pb2, writer_pb2
 from services import wire
 from services.reader import servicer as reader_servicer
-from services.writer import topics as writer_topics
-from services.writer import transactions as writer_transactions
 
 COUNT = 700
 SLICE = 64
@@ -39,30 +37,15 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeServices
 def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
     """How many items each message had that was made, and in which thread."""
     found: list[tuple[int, str]] = []
+    make = reader_servicer._queues_message
 
-    def noting(make: Callable[[Sequence[Any]], Any]) -> Callable[[Sequence[Any]], Any]:
-        def made_here(items: Sequence[Any]) -> Any:
-            found.append((len(items), threading.current_thread().name))
-            return make(items)
-
-        return made_here
+    def made_here(items: Sequence[Any]) -> Any:
+        found.append((len(items), threading.current_thread().name))
+        return make(items)
 
     monkeypatch.setattr(wire, "SLICE_ITEMS", SLICE)
-    for module, name in (
-        (reader_servicer, "_queues_message"),
-        (writer_topics, "_queues_message"),
-        (writer_topics, "_topics_message"),
-        (writer_transactions, "_ended_message"),
-        (writer_transactions, "_pending_message"),
-    ):
-        monkeypatch.setattr(module, name, noting(getattr(module, name)))
+    monkeypatch.setattr(reader_servicer, "_queues_message", made_here)
     return found
-
-
-def check(made: list[tuple[int, str]], thread: str) -> None:
-    assert sum(count for count, _ in made) == COUNT
-    assert max(count for count, _ in made) == SLICE
-    assert all(name.startswith(thread) for _, name in made)
 
 
 def test_a_list_of_queues(services: ThreeServices, made: list[tuple[int, str]]) -> None:
@@ -72,4 +55,6 @@ def test_a_list_of_queues(services: ThreeServices, made: list[tuple[int, str]]) 
         (queue_id, 1) for queue_id in range(COUNT)
     ]
     assert (list(answer.topics), answer.described[0].name) == (["wide"], "wide")
-    check(made, "reads")
+    assert sum(count for count, _ in made) == COUNT
+    assert max(count for count, _ in made) == SLICE
+    assert all(name.startswith("reads") for _, name in made)

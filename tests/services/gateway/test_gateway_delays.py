@@ -25,12 +25,6 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def send(bed: MessagingBed, *messages: v2.Message) -> service_pb2.SendMessageResponse:
-    answer = bed.call("SendMessage", service_pb2.SendMessageRequest(messages=messages))
-    assert isinstance(answer, service_pb2.SendMessageResponse)
-    return answer
-
-
 def recall(bed: MessagingBed, topic: str, handle: str) -> service_pb2.RecallMessageResponse:
     request = service_pb2.RecallMessageRequest(topic=v2.Resource(name=topic), recall_handle=handle)
     answer = bed.call("RecallMessage", request)
@@ -48,7 +42,7 @@ def test_a_delayed_message_comes_and_another_is_recalled(bed: MessagingBed) -> N
     recalled_ms = deliver_ms + 60_000  # so that a slow machine has time for the recall
     sent = [later("later", at) for at in (deliver_ms, recalled_ms, deliver_ms)]
     message_id = sent[1].system_properties.message_id
-    answer = send(bed, *sent)
+    answer = bed.send_all(*sent)
     assert [entry.status.code for entry in answer.entries] == [v2.OK] * 3
     handle = decode_recall_handle(answer.entries[1].recall_handle)
     assert (handle.topic, handle.unique_key) == ("later", message_id)
@@ -64,16 +58,16 @@ def test_a_delayed_message_comes_and_another_is_recalled(bed: MessagingBed) -> N
 
 def test_the_past_is_now_and_has_no_handle(bed: MessagingBed) -> None:
     bed.create("past", 1, "MIXED")
-    answer = send(bed, later("past", now_ms() - 5_000))
+    answer = bed.send_all(later("past", now_ms() - 5_000))
     assert (answer.entries[0].recall_handle, answer.entries[0].offset) == ("", 0)
     until(lambda: stored(bed, "past") == 1)
 
 
 def test_too_far_and_the_wrong_topic_are_refused(bed: MessagingBed) -> None:
     bed.create("typed", 1, "DELAY")
-    far = send(bed, later("typed", now_ms() + 41 * DAY_MS))
+    far = bed.send_all(later("typed", now_ms() + 41 * DAY_MS))
     assert far.status.code == v2.ILLEGAL_DELIVERY_TIME
-    wrong = send(bed, later("orders", now_ms() + 1_000))
+    wrong = bed.send_all(later("orders", now_ms() + 1_000))
     assert wrong.status.code == v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE
 
 

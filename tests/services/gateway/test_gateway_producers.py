@@ -20,12 +20,6 @@ def message(topic: str, number: int, **changes: Any) -> v2.Message:
     return make(v2.Resource(name=topic), b"body %d" % number, **changes)
 
 
-def send(bed: MessagingBed, *messages: v2.Message) -> service_pb2.SendMessageResponse:
-    answer = bed.call("SendMessage", service_pb2.SendMessageRequest(messages=messages))
-    assert isinstance(answer, service_pb2.SendMessageResponse)
-    return answer
-
-
 def settings_of(bed: MessagingBed, settings: v2.Settings, client: Any = CLIENT) -> Any:
     commands = iter([service_pb2.TelemetryCommand(settings=settings)])
     return next(bed.stub.Telemetry(commands, metadata=client, timeout=10))
@@ -106,7 +100,7 @@ def test_a_message_group_stays_in_its_queue_whatever_the_client_chose(bed: Messa
         chosen = message(
             "grouped", number, message_type=v2.FIFO, message_group="g", queue_id=number % 4
         )
-        assert send(bed, chosen).entries[0].offset == number
+        assert bed.send_all(chosen).entries[0].offset == number
     until(lambda: sum(bed.ends("grouped").values()) == 6)  # they are dispatched after the answer
     assert bed.ends("grouped")[queue_of_message_group("g", 4)] == 6
 
@@ -124,7 +118,7 @@ def test_a_message_group_stays_in_its_queue_whatever_the_client_chose(bed: Messa
 def test_a_message_that_cannot_be_stored_is_refused_in_the_answer(
     bed: MessagingBed, sent: v2.Message, code: int
 ) -> None:
-    answer = send(bed, sent)
+    answer = bed.send_all(sent)
 
     assert (answer.status.code, len(answer.entries)) == (code, 0)
 
@@ -162,10 +156,10 @@ def test_sends_go_on_while_write_queues_are_lowered(bed: MessagingBed) -> None:
     """The gateway chose the queue by what it knew of the topic, so it chooses again."""
     bed.create("shrinking", 8)
     for number in range(8):
-        assert send(bed, message("shrinking", number)).status.code == v2.OK
+        assert bed.send_all(message("shrinking", number)).status.code == v2.OK
     bed.client.update_topic("shrinking", write_queues=2)
 
-    answers = [send(bed, message("shrinking", 100 + number)) for number in range(8)]
+    answers = [bed.send_all(message("shrinking", 100 + number)) for number in range(8)]
 
     assert [answer.status.code for answer in answers] == [v2.OK] * 8
     assert sorted(bed.ends("shrinking").values()) == [1] * 6 + [5, 5]

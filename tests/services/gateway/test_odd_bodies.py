@@ -9,7 +9,6 @@ import zlib
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from messaging_bed import MessagingBed, message
-from run_cli import json_lines
 
 from cli.failures import ExitCode
 from penstock import LeasedRecord, Record, UnreadableBody
@@ -103,23 +102,6 @@ def test_a_body_that_a_handler_fails_for_becomes_a_dead_letter_and_can_be_sent_a
         (record.stored_body, record.sys_flag, record.keys) for record in resent
     ) == sorted((body, 1, ("k",)) for body in UNREADABLE.values())
     assert sorted(map(read, resent)) == sorted(UNREADABLE.values())
-
-
-def test_the_command_line_shows_such_a_body_as_it_is_stored(bed: MessagingBed, topic: str) -> None:
-    shown = bed.penstock("sub", topic, "--group", "cli")
-    assert (shown.exit_code, shown.stderr) == (ExitCode.DONE, "")
-    assert shown.stdout.count("cannot be unpacked") == len(UNREADABLE)
-    assert len(shown.stdout.splitlines()) == len(BODIES)
-    assert bed.penstock("sub", topic, "--group", "cli").stdout == ""
-    assert bed.penstock("sub", topic, "--bodies").stdout.endswith("\nlast\n")
-
-    lines = json_lines(bed.penstock("--json", "sub", topic))
-    assert ["body_problem" in line for line in lines] == [
-        *[False] * len(READABLE), *[True] * len(UNREADABLE), False,
-    ]  # fmt: skip
-    one = bed.penstock("message", lines[-2]["message_id"])
-    assert one.exit_code == ExitCode.DONE
-    assert "cannot be unpacked: more than 33554432 bytes come of it" in one.stdout
 
 
 def test_what_sub_prints_of_a_clients_message_pub_stores(bed: MessagingBed) -> None:

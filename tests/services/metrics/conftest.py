@@ -6,31 +6,23 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from run_cli import small_services
 from used_store import MetricsPage, use
 
 from penstock import Client
 from services.local_services import LocalServices
-from services.testing import FREE_PORT, SMALL_FILES
+from services.testing import FREE_PORT
 
 
 @pytest.fixture(scope="session")
 def used_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServices]:
-    directory = tmp_path_factory.mktemp("used")
-    names = ("writer", "reader", "indexer", "gateway", "metrics")
-    services = LocalServices.start(
-        directory / "store",
-        directory / "services.log",
-        options=[f"--{name.replace('_', '-')}={size}" for name, size in SMALL_FILES.items()],
-        addresses=dict.fromkeys(names, FREE_PORT),
-    )
-    try:
+    listen = dict.fromkeys(("gateway", "metrics"), FREE_PORT)
+    with small_services(tmp_path_factory.mktemp("used"), **listen) as services:
         at = services.addresses
         with Client(writer=at["writer"], reader=at["reader"], indexer=at["indexer"]) as client:
             client.wait_ready(30)
             use(client)
         yield services
-    finally:
-        services.stop()
 
 
 @pytest.fixture(scope="session")

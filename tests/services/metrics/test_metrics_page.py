@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import re
-import urllib.error
-import urllib.request
 from pathlib import Path
 
-import pytest
 from used_store import MetricsPage
-
-from services.local_services import LocalServices
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -114,11 +109,6 @@ def test_every_sample_says_of_which_service_it_is(metrics_page: MetricsPage) -> 
         >= 2
     )
     assert "penstock_metrics_failures_total{" not in metrics_page.text
-
-
-def test_another_path_is_not_found(used_store: LocalServices) -> None:
-    with pytest.raises(urllib.error.HTTPError, match="404"):
-        urllib.request.urlopen(f"http://{used_store.addresses['metrics']}/", timeout=10)
 
 
 def test_operations_names_every_family_and_no_other(metrics_page: MetricsPage) -> None:

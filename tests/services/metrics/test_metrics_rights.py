@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 import pytest
 from certificates import Certificates
+from run_cli import small_services
 
-from services.local_services import LocalServices
-from services.testing import FREE_PORT, SMALL_FILES
 from storage.accounts.account_table import AccountTable
 from storage.accounts.rules import UserKind, checked_policy
 from storage.files.filesystem import OsFileSystem
@@ -46,22 +45,10 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedPage]:
     for name in ("watcher", "packer"):
         secrets[name] = table.create_user(name, UserKind.NORMAL).secrets[0]
     table.put_policy(checked_policy(user="watcher", resource="Cluster:*", actions=["Get"]))
-    names = ("writer", "reader", "indexer")
-    files = {**certificates.settings, **SMALL_FILES}
-    services = LocalServices.start(
-        directory / "store",
-        directory / "services.log",
-        options=[
-            "--accounts",
-            *(f"--{name.replace('_', '-')}={value}" for name, value in files.items()),
-        ],
-        addresses={**dict.fromkeys(names, FREE_PORT), "metrics": "0.0.0.0:0"},
-    )
-    try:
+    options = [f"--{name.replace('_', '-')}={file}" for name, file in certificates.settings.items()]
+    with small_services(directory, "--accounts", *options, metrics="0.0.0.0:0") as services:
         port = services.addresses["metrics"].rpartition(":")[2]
         yield GuardedPage(port, certificates, secrets)
-    finally:
-        services.stop()
 
 
 @pytest.mark.parametrize("user", ["root", "watcher"])

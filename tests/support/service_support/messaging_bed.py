@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import queue
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from service_settings import gateway_settings, reader_settings, writer_settings
 from typer.testing import Result
 
 from penstock import Client
+from penstock.addresses import WITHOUT_PROXY
 from services.gateway.__main__ import serve as serve_gateway
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2, service_pb2_grpc
@@ -101,6 +103,20 @@ class MessagingBed:
         stub = service_pb2_grpc.MessagingServiceStub(self.channels[at])
         return getattr(stub, method)(request, timeout=30, metadata=client)
 
+    def send_all(self, *messages: v2.Message) -> service_pb2.SendMessageResponse:
+        request = service_pb2.SendMessageRequest(messages=messages)
+        return self.call("SendMessage", request)  # type: ignore[no-any-return]
+
+    def end(self, topic: str, transaction_id: str, resolution: int) -> int:
+        """Return the status of the end of a transaction."""
+        request = service_pb2.EndTransactionRequest(
+            topic=v2.Resource(name=topic),
+            message_id=transaction_id,
+            transaction_id=transaction_id,
+            resolution=resolution,  # type: ignore[arg-type]
+        )
+        return int(self.call("EndTransaction", request).status.code)
+
     def send(
         self, topic: v2.Resource, body: bytes = b"x", at: str = "gateway", **system: Any
     ) -> v2.Status:
@@ -163,6 +179,45 @@ class MessagingBed:
         return topic, group, received.system_properties.receipt_handle
 
 
+class ProducerStream:
+    """The Telemetry stream of a producer of topics; what it is told waits until the test reads it.
+
+    As a context manager it has sent its settings.
+    """
+
+    def __init__(self, channel: grpc.Channel, client_id: str, *topics: str) -> None:
+        self._said: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        publishing = v2.Publishing(topics=[v2.Resource(name=topic) for topic in topics])
+        settings = v2.Settings(client_type=v2.PRODUCER, publishing=publishing)
+        self._settings = service_pb2.TelemetryCommand(settings=settings)
+        stub: Any = service_pb2_grpc.MessagingServiceStub(channel)
+        metadata = (("x-mq-client-id", client_id), ("x-mq-language", "JAVA"))
+        self._stream = stub.Telemetry(iter(self._said.get, None), metadata=metadata, timeout=60)
+
+    def __enter__(self) -> ProducerStream:
+        assert self.settings() == v2.OK
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._said.put(None)
+        self._stream.cancel()
+
+    def settings(self) -> int | None:
+        """Send settings; return the status of the answer, None at the stream's end."""
+        self._said.put(self._settings)
+        answer = next(self._stream, None)
+        return None if answer is None else int(answer.status.code)
+
+    def asked(self) -> service_pb2.RecoverOrphanedTransactionCommand:
+        """Return the next question."""
+        return next(self._stream).recover_orphaned_transaction_command  # type: ignore[no-any-return]
+
+    def end(self) -> list[Any]:
+        """End the stream in order; return what it was told and nobody has read."""
+        self._said.put(None)
+        return list(self._stream)
+
+
 def message(topic: v2.Resource, body: bytes = b"x", **system: Any) -> v2.Message:
     properties = {
         "message_id": f"01{next(NUMBERS):032X}",
@@ -219,3 +274,11 @@ def codes_of(answer: Any) -> set[int]:
     if hasattr(answer, "status"):
         return {answer.status.code}
     return {each.status.code for each in answer if each.HasField("status")}
+
+
+def send_to(gateway: str, topic: str, body: bytes = b"x") -> int:
+    """Send one message to a gateway that may still be starting; return the status."""
+    request = service_pb2.SendMessageRequest(messages=[message(v2.Resource(name=topic), body)])
+    with grpc.insecure_channel(gateway, [WITHOUT_PROXY]) as channel:
+        send = service_pb2_grpc.MessagingServiceStub(channel).SendMessage
+        return int(send(request, timeout=60, wait_for_ready=True).status.code)

@@ -23,13 +23,13 @@ SMALL_FILES = (
 
 
 @contextmanager
-def small_services(home: Path) -> Iterator[LocalServices]:
-    """Real services on free ports, with a store of small files in a directory."""
+def small_services(home: Path, *options: str, **addresses: str) -> Iterator[LocalServices]:
+    """Real services with a store of small files in a directory, on free ports where no address is given."""
     started = LocalServices.start(
         home / "store",
         home / "services.log",
-        options=SMALL_FILES,
-        addresses=dict.fromkeys(NAMES, "127.0.0.1:0"),
+        options=(*SMALL_FILES, *options),
+        addresses={**dict.fromkeys(NAMES, "127.0.0.1:0"), **addresses},
     )
     try:
         yield started
