@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,7 +19,6 @@ from slow_link import SlowLink
 from steps_to_try import ALL_STEPS, cases_to_try
 
 from penstock import Client, Message, PenstockError, RecordBatch
-from penstock.sequences import RequestToken
 from services.gateway.__main__ import serve as serve_gateway
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2, service_pb2_grpc
@@ -124,26 +120,6 @@ def test_a_killed_writer_leaves_each_message_of_clients_that_send_again_in_the_l
     assert {body: count for body, count in found.items() if count > 1} == {}
     expected = {b"%s %d" % (load.name.encode(), n) for load in loads for n in range(load.count)}
     assert set(found) == expected
-
-
-def test_who_asks_a_real_writer_again_with_a_token_is_told_what_the_first_was_told(
-    tmp_path: Path,
-) -> None:
-    batch = RecordBatch("t")
-    batch.add_many([b"a", b"b"])
-    with WriterProcess(tmp_path / "store") as writer, writer.client(timeout_s=PATIENCE_S) as client:
-        client.create_topic("t", queues=1)
-        producer_id, now_ms = secrets.randbelow(1 << 62) + 1, int(time.time() * 1_000)
-        tokens = [str(RequestToken(producer_id, n, now_ms)) for n in (1, 2)]
-        placed = client.produce_batch(batch, token=tokens[0])
-        stored = client.produce("t", b"c", token=tokens[1])
-        assert (placed.repeated, stored.repeated) == (False, False)
-        for _ in range(3):
-            client.produce("t", b"other")
-        assert client.produce_batch(batch, token=tokens[0]) == replace(placed, repeated=True)
-        assert client.produce("t", b"c", token=tokens[1]) == replace(stored, repeated=True)
-    found = Counter(record.body for record in records_on_disk(tmp_path / "store"))
-    assert found == {b"a": 1, b"b": 1, b"c": 1, b"other": 3}
 
 
 class LossyPath:

@@ -1,21 +1,19 @@
-"""All services with mutual TLS: clients of both kinds, calls between services, and files of theirs that change."""
+"""Services with mutual TLS: a gateway of its own, calls between services, and files that change."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 import structlog
 from certificates import Certificates
-from free_ports import free_address
 from messaging_bed import CLIENT, message, receive_request
 from service_settings import (
     gateway_settings,
-    indexer_settings,
     reader_settings,
     writer_settings,
 )
@@ -27,7 +25,6 @@ from services import upstream
 from services.gateway.__main__ import serve as serve_gateway
 from services.gateway.v2 import definition_pb2 as v2
 from services.gateway.v2 import service_pb2, service_pb2_grpc
-from services.indexer.__main__ import serve as serve_indexer
 from services.reader.__main__ import serve as serve_reader
 from services.testing import BackgroundLoop, BackgroundService
 from services.upstream import ServiceAddress, Upstream
@@ -36,46 +33,28 @@ from services.writer.__main__ import serve as serve_writer
 LIST_TOPICS = "/penstock.v1.Writer/ListTopics"
 
 
-class Services:
-    """Writer, reader, indexer and a gateway of its own, that show and check certificates."""
-
-    def __init__(self, store: Path, certificates: Certificates, stack: ExitStack) -> None:
-        tls = certificates.mutual
-        addresses = {name: free_address() for name in ("writer", "reader", "indexer")}
-        self.addresses = addresses
-        writer = writer_settings(store, listen=addresses["writer"], **tls)
-        reader = reader_settings(
-            store, listen=addresses["reader"], writer_address=addresses["writer"], **tls
-        )
-        indexer = indexer_settings(store, listen=addresses["indexer"], **tls)
-        calls = {f"{name}_address": addresses[name] for name in ("writer", "reader")}
-        for serve, settings in (
-            (serve_writer, writer),
-            (serve_reader, reader),
-            (serve_indexer, indexer),
-        ):
-            stack.enter_context(BackgroundService(serve, settings))
-        own = certificates.settings
-        gateway = BackgroundService(serve_gateway, gateway_settings(**own, **calls))
-        self.gateway = stack.enter_context(gateway).address
-
-
-@pytest.fixture(name="services", scope="module")
-def _services(
-    tmp_path_factory: pytest.TempPathFactory, certificates: Certificates
-) -> Iterator[Services]:
-    with ExitStack() as stack:
-        yield Services(tmp_path_factory.mktemp("tls") / "store", certificates, stack)
-
-
 def test_a_gateway_elsewhere_calls_writer_and_reader(
-    services: Services, certificates: Certificates
+    tmp_path: Path, certificates: Certificates
 ) -> None:
-    with Client(**services.addresses, tls=certificates.alice) as client:
+    """It shows its certificate to both, and asks RocketMQ's clients for none."""
+    store, tls = tmp_path / "store", certificates.mutual
+    with ExitStack() as stack:
+
+        def start(serve: Any, settings: Any) -> str:
+            return str(stack.enter_context(BackgroundService(serve, settings)).address)
+
+        writer = start(serve_writer, writer_settings(store, **tls))
+        reader = start(serve_reader, reader_settings(store, writer_address=writer, **tls))
+        own = gateway_settings(
+            **certificates.settings, writer_address=writer, reader_address=reader
+        )
+        gateway = start(serve_gateway, own)
+        client = stack.enter_context(Client(writer=writer, tls=certificates.alice))
         client.create_topic("mail", queues=1)
-    topic, group = v2.Resource(name="mail"), v2.Resource(name="readers-of-mail")
-    with certificates.channel(services.gateway) as channel:
-        stub = service_pb2_grpc.MessagingServiceStub(channel)
+        topic, group = v2.Resource(name="mail"), v2.Resource(name="readers-of-mail")
+        stub = service_pb2_grpc.MessagingServiceStub(
+            stack.enter_context(certificates.channel(gateway))
+        )
         request = service_pb2.SendMessageRequest(messages=[message(topic, b"one")])
         assert stub.SendMessage(request, metadata=CLIENT, timeout=20).status.code == v2.OK
         answers = stub.ReceiveMessage(receive_request(topic, group), metadata=CLIENT, timeout=20)
@@ -133,17 +112,8 @@ async def test_clients_show_the_certificate_that_their_files_hold_by_now(
                         await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize(
-    ("serves", "calls", "problem"),
-    [
-        ("mutual", None, "if the service serves TLS"),
-        ("mutual", "one_sided", "if the service asks for the client's certificate"),
-        ("plaintext", "one_sided", "the service serves plaintext"),
-        ("mutual", "alice", ""),
-    ],
-)
+@pytest.mark.parametrize(("calls", "problem"), [(None, "if the service serves TLS"), ("alice", "")])
 async def test_a_service_says_why_it_cannot_call_another_one(
-    serves: str,
     calls: str | None,
     problem: str,
     background: BackgroundLoop,
@@ -152,8 +122,10 @@ async def test_a_service_says_why_it_cannot_call_another_one(
 ) -> None:
     """Its calls wait for the other one, which may be about to start: without that nobody would know."""
     monkeypatch.setattr(upstream, "LOOK_SECONDS", 0.05)
-    settings = certificates.mutual if serves == "mutual" else {}
-    with TlsPort(background, settings) as port, structlog.testing.capture_logs() as events:
+    with (
+        TlsPort(background, certificates.mutual) as port,
+        structlog.testing.capture_logs() as events,
+    ):
         identity = getattr(certificates, calls) if calls else None
         writer = Upstream(ServiceAddress(port.address, identity))
         with suppress(grpc.aio.AioRpcError):

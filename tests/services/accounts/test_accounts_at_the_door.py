@@ -5,16 +5,14 @@ import time
 
 import grpc
 import pytest
-from certificates import Certificates
 from frame_outcomes import outcomes_of
 from messaging_bed import message
 from real_processes import until
 from users import make_users
 
-from penstock import Client, PermissionDenied, Policy, RecordBatch, Unauthenticated, Unavailable
+from penstock import Client, PermissionDenied, Policy, RecordBatch, Unauthenticated
 from penstock.credentials import Credentials
 from penstock.errors import InvalidArgument, MessageNotFound
-from penstock.tls import TLS
 from penstock.v1 import (
     transactions_pb2,
     transactions_pb2_grpc,
@@ -533,40 +531,6 @@ def test_a_gateway_on_another_machine_asks_the_reader(guarded, ann, root, monkey
         root.update_user("ann", enabled=False)
         until(lambda: code(metadata) == 40_100, seconds=SOON_S + 5)
     root.delete_user("gate")
-
-
-def test_a_certificate_s_name_is_a_user_s_and_a_signature_comes_first(tmp_path):
-    certificates = Certificates(tmp_path / "certificates")
-    keys = make_users(tmp_path / "store", alice=UserKind.SUPER, bob=UserKind.NORMAL)
-    settings = WriterSettings(
-        store=tmp_path / "store",
-        listen=FREE_PORT,
-        accounts=True,
-        **certificates.mutual,
-        **SMALL_FILES,
-    )
-    stranger = certificates.issue("mallory")
-    with BackgroundService(serve_writer, settings) as writer:
-        with Client(writer=writer.address, tls=certificates.alice) as alice:
-            assert [user.name for user in alice.users()] == ["alice", "bob"]
-        with (
-            Client(
-                writer=writer.address,
-                tls=certificates.alice,
-                access_key="bob",
-                secret_key=keys["bob"],
-            ) as signed,
-            pytest.raises(PermissionDenied, match="bob"),
-        ):
-            signed.users()
-        foreign = TLS(ca=certificates.ca, cert=stranger.cert, key=stranger.key)
-        with Client(writer=writer.address, tls=foreign) as mallory, pytest.raises(Unauthenticated):
-            mallory.users()
-        with (
-            Client(writer=writer.address, tls=certificates.one_sided, timeout_s=2) as without,
-            pytest.raises(Unavailable),
-        ):
-            without.users()
 
 
 def test_accounts_on_a_network_need_tls(tmp_path):

@@ -21,7 +21,7 @@ DISPATCH_DELAY_S = 0.15
 INDEX_DELAY_S = 0.1
 
 
-@pytest.fixture(scope="module", params=["async", "async with pool", "sync"])
+@pytest.fixture(scope="module", params=["async with pool", "sync"])
 def services(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[ThreeServices]:
