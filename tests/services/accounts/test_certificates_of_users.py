@@ -87,7 +87,8 @@ def test_a_certificate_s_name_is_a_user_s_and_a_signature_comes_first(
     ):
         bob.users()
     for name in ("mallory", SERVICES_USER):
-        foreign = TLS(certificates.ca, *certificates.issue(name))
+        files = certificates.issue(name)
+        foreign = TLS(ca=certificates.ca, cert=files.cert, key=files.key)
         with ports.client(foreign) as nobody, pytest.raises(Unauthenticated):
             nobody.topics()
     with (
