@@ -28,7 +28,7 @@ from services.writer.__main__ import serve as serve_writer
 from storage.accounts.rules import UserKind
 
 CHECK_MS = 200
-TOLD_NOTHING_S = 3.0  # in this time a producer is asked several times
+TOLD_NOTHING_S = 1.5  # in this time a producer is asked several times
 ORDERS = v2.Resource(name="orders")
 
 

@@ -142,7 +142,7 @@ def test_a_poll_whose_client_has_gone_takes_nothing(bed: MessagingBed, auto_rene
     wait = Duration(seconds=20)
     request = receive_request(topic, group, long_polling_timeout=wait, auto_renew=auto_renew)
     assert bed.receive(topic, group, long_polling_timeout=NEXT_S) == []  # which makes the group
-    for number in range(30):
+    for number in range(8):
         poll = bed.stub.ReceiveMessage(request, timeout=30, metadata=CLIENT)
         time.sleep(0.02)  # it waits
         poll.cancel()

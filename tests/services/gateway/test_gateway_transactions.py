@@ -111,8 +111,8 @@ def test_a_producer_that_does_not_read_keeps_no_other_from_its_checks(bed: Messa
             now := check_counts(bed)
         ):  # until it is asked no more: its connection is full
             asked = now
-            time.sleep(1)
-        for number in range(5):
+            time.sleep(0.7)
+        for number in range(2):
             bed.send_all(half("read", f"R{number}"))
             asked = reading.asked()
             while asked.transaction_id != f"R{number}":
