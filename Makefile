@@ -62,17 +62,11 @@ check: setup ## Format, lint, strict types, import rules, stubs and lock file up
 	  for stubs in penstock/v1 services/gateway/v2; do \
 	    diff -r -x __init__.py -x __pycache__ "$$fresh/$$stubs" $$stubs \
 	      || { echo "$$stubs is not what protos/ generates: run make protos"; exit 1; }; done
-	@echo "client";  fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
-	  $(BIN)/python -m penstock._async "$$fresh"; diff -r -x __pycache__ "$$fresh" penstock/_sync \
-	    || { echo "penstock/_sync is not what penstock/_async generates: run make client"; exit 1; }
 	@echo "lock";    $(BIN)/python -m pip check; $(BIN)/python -m pytest -q -p no:cacheprovider tests/test_packaging.py
 
 format: setup ## Format the code and fix what the linter can
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
-
-client: $(STAMPS)/installed ## Write the synchronous client from the asyncio one
-	@$(BIN)/python -m penstock._async
 
 protos: $(STAMPS)/installed ## Generate penstock/v1 and services/gateway/v2 from protos/
 	@$(PROTOC) --python_out=. --pyi_out=. --grpc_python_out=.
@@ -160,4 +154,4 @@ $(STAMPS)/spark: $(STAMPS)/kernels requirements-spark.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-spark.lock
 	@touch $@
 
-.PHONY: help setup setup-spark demo test test-console test-spark kill-streams kill-test power-cuts faults check format client protos docs lock audit conformance clients-test bench bench-peers compose-test wheel-test clean
+.PHONY: help setup setup-spark demo test test-console test-spark kill-streams kill-test power-cuts faults check format protos docs lock audit conformance clients-test bench bench-peers compose-test wheel-test clean

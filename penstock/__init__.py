@@ -11,44 +11,16 @@
             print(record.queue_offset, record.body)
 
 Names are loaded when first used, so that the services, which need the contract of ``penstock.v1``
-alone, never load the client.
+alone, never load the client. The imports below, which type checkers see, say where each name is.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from penstock._async.client import AsyncClient as AsyncClient
-    from penstock._async.consumer import (
-        AsyncConsumer as AsyncConsumer,
-        AsyncKeyRecords as AsyncKeyRecords,
-    )
-    from penstock._async.staged_commit import AsyncStagedCommit as AsyncStagedCommit
-    from penstock._async.subscription import AsyncSubscription as AsyncSubscription
-    from penstock._async.tables import (
-        AsyncArrowConsumer as AsyncArrowConsumer,
-        AsyncArrowStream as AsyncArrowStream,
-        AsyncArrowSubscription as AsyncArrowSubscription,
-    )
-    from penstock._async.transactions import (
-        AsyncTransaction as AsyncTransaction,
-        AsyncTransactionChecker as AsyncTransactionChecker,
-    )
-    from penstock._sync.client import Client as Client
-    from penstock._sync.consumer import Consumer as Consumer, KeyRecords as KeyRecords
-    from penstock._sync.staged_commit import StagedCommit as StagedCommit
-    from penstock._sync.subscription import Subscription as Subscription
-    from penstock._sync.tables import (
-        ArrowConsumer as ArrowConsumer,
-        ArrowStream as ArrowStream,
-        ArrowSubscription as ArrowSubscription,
-    )
-    from penstock._sync.transactions import (
-        Transaction as Transaction,
-        TransactionChecker as TransactionChecker,
-    )
     from penstock.batch import RecordBatch as RecordBatch
     from penstock.calls.accounts import (
         Limits as Limits,
@@ -79,6 +51,34 @@ if TYPE_CHECKING:
         PendingTransaction as PendingTransaction,
         PendingTransactions as PendingTransactions,
         TransactionCheck as TransactionCheck,
+    )
+    from penstock.client.client import AsyncClient as AsyncClient, Client as Client
+    from penstock.client.consumer import AsyncConsumer as AsyncConsumer, Consumer as Consumer
+    from penstock.client.key_records import (
+        AsyncKeyRecords as AsyncKeyRecords,
+        KeyRecords as KeyRecords,
+    )
+    from penstock.client.staged_commit import (
+        AsyncStagedCommit as AsyncStagedCommit,
+        StagedCommit as StagedCommit,
+    )
+    from penstock.client.subscription import (
+        AsyncSubscription as AsyncSubscription,
+        Subscription as Subscription,
+    )
+    from penstock.client.tables import (
+        ArrowConsumer as ArrowConsumer,
+        ArrowStream as ArrowStream,
+        ArrowSubscription as ArrowSubscription,
+        AsyncArrowConsumer as AsyncArrowConsumer,
+        AsyncArrowStream as AsyncArrowStream,
+        AsyncArrowSubscription as AsyncArrowSubscription,
+    )
+    from penstock.client.transactions import (
+        AsyncTransaction as AsyncTransaction,
+        AsyncTransactionChecker as AsyncTransactionChecker,
+        Transaction as Transaction,
+        TransactionChecker as TransactionChecker,
     )
     from penstock.errors import (
         BatchFull as BatchFull,
@@ -124,13 +124,13 @@ if TYPE_CHECKING:
         Received as Received,
         RefusedHandle as RefusedHandle,
     )
-    from penstock.producing.tasks import AsyncHandle as AsyncHandle, AsyncProducer as AsyncProducer
-    from penstock.producing.threads import Handle as Handle, Producer as Producer
+    from penstock.producing.handles import AsyncHandle as AsyncHandle, Handle as Handle
+    from penstock.producing.producer import AsyncProducer as AsyncProducer, Producer as Producer
     from penstock.record import Record as Record, Records as Records
     from penstock.retry import RetryPolicy as RetryPolicy
     from penstock.table_source import read_table as read_table
     from penstock.tables import MissingArrow as MissingArrow
-    from penstock.tls import TLS as TLS, BadTlsFile as BadTlsFile
+    from penstock.tls import BadTlsFile as BadTlsFile, TLS as TLS
     from penstock.values import (
         Committed as Committed,
         Damage as Damage,
@@ -157,61 +157,32 @@ if TYPE_CHECKING:
         WriterStatus as WriterStatus,
     )
 
-_NAMES: Final = {
-    "penstock._async.client": "AsyncClient",
-    "penstock._async.consumer": "AsyncConsumer AsyncKeyRecords",
-    "penstock._async.staged_commit": "AsyncStagedCommit",
-    "penstock._async.subscription": "AsyncSubscription",
-    "penstock._async.tables": "AsyncArrowConsumer AsyncArrowStream AsyncArrowSubscription",
-    "penstock._async.transactions": "AsyncTransaction AsyncTransactionChecker",
-    "penstock._sync.client": "Client",
-    "penstock._sync.consumer": "Consumer KeyRecords",
-    "penstock._sync.staged_commit": "StagedCommit",
-    "penstock._sync.subscription": "Subscription",
-    "penstock._sync.tables": "ArrowConsumer ArrowStream ArrowSubscription",
-    "penstock._sync.transactions": "Transaction TransactionChecker",
-    "penstock.batch": "RecordBatch",
-    "penstock.calls.accounts": "Limits NewSecret Policy User",
-    "penstock.calls.dead_letters": "DeadLetterCount",
-    "penstock.calls.groups": "ConnectedClient ExponentialBackoff Group GroupDescription GroupQueue QueueReset",
-    "penstock.calls.leases": "MessageTrack",
-    "penstock.calls.status": "GroupLag GroupLeases LeaseStatus OutTraffic SentTraffic StoredTraffic",
-    "penstock.calls.transactions": "EndedTransaction PendingTransaction PendingTransactions TransactionCheck",
-    "penstock.errors": (
-        "BatchFull Cancelled ClientClosed DataLoss DeadlineExceeded DeliveryFailed "
-        "FailedPrecondition GroupExists GroupNotFound IndexDamaged InvalidArgument "
-        "MessageNotFound NotFound OffsetOutOfRange PenstockError PermissionDenied PolicyExists "
-        "PolicyNotFound QueueNotFound ResourceExhausted ServiceFailed StageExists StageNotFound "
-        "TableNotStored TopicExists TopicNotFound TransactionExists TransactionRefused "
-        "Unauthenticated Unavailable Unimplemented UnknownOutcome UnreadableBody UsedElsewhere "
-        "UserExists UserNotFound"
-    ),
-    "penstock.leased": "LeasedBatch LeasedRecord Received RefusedHandle",
-    "penstock.producing.tasks": "AsyncHandle AsyncProducer",
-    "penstock.producing.threads": "Handle Producer",
-    "penstock.record": "Record Records",
-    "penstock.retry": "RetryPolicy",
-    "penstock.table_source": "read_table",
-    "penstock.tables": "MissingArrow",
-    "penstock.tls": "BadTlsFile TLS",
-    "penstock.values": (
-        "Committed Damage GroupOffset IndexerStatus Message OffsetRange OpenStagedCommit "
-        "PullResult PullStatus QueueRange ReaderStatus RetentionReport RunningSettings Staged "
-        "StagedApplication Stored StoredBatch StoredQueue StoredTable Topic TopicDescription "
-        "UncoveredRange WriterStatus"
-    ),
-}
-_HOMES: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
-__all__ = sorted(_HOMES)  # noqa: PLE0605
+
+@cache
+def _homes() -> dict[str, str]:
+    """Return the module of each public name."""
+    import ast
+
+    source = __spec__.loader.get_source(__name__)  # type: ignore[union-attr]  # as all that load source have it
+    tree = ast.parse(source)
+    return {
+        name.name: node.module or ""
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for name in node.names
+        if name.asname
+    }
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name == "__all__":
+        return sorted(_homes())
+    if name.startswith("__") or name not in _homes():
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")
-    value: object = getattr(import_module(_HOMES[name]), name)
+    value: object = getattr(import_module(_homes()[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(_HOMES))
+    return sorted(set(globals()) | set(_homes()))

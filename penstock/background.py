@@ -1,15 +1,15 @@
-"""Work beside the caller's: a thread, or a task of an event loop.
-
-`Background` and `AsyncBackground` have the same methods; `LeaseKeeper` is generated from `AsyncLeaseKeeper`.
-"""
+"""Work beside the caller's: a thread, or a task of an event loop."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from queue import Empty, SimpleQueue
+from typing import Any
+
+from penstock.forms import finished
 
 
 class WakeUp:
@@ -27,7 +27,7 @@ class WakeUp:
         if self._tokens.empty():
             self._tokens.put(None)
 
-    def wait(self, timeout_s: float | None) -> None:
+    async def wait(self, timeout_s: float | None) -> None:
         """Wait until it is set, at most so long."""
         with suppress(Empty):
             self._tokens.get(timeout=timeout_s)
@@ -38,17 +38,25 @@ class AsyncWakeUp:
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_set = False
 
     def set(self) -> None:
-        """End the wait, or the next one."""
-        self._event.set()
+        """End the wait, or the next one; any thread may say so."""
+        if not self._is_set:
+            self._is_set = True
+            if self._loop is not None and not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self._event.set)
 
     async def wait(self, timeout_s: float | None) -> None:
-        """Wait until it is set, at most so long."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._event.wait()
+        """Wait until it is set, at most so long. It may end early."""
+        self._loop = asyncio.get_running_loop()
+        if not self._is_set:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await self._event.wait()
         self._event.clear()
+        self._is_set = False
 
 
 class Background:
@@ -59,42 +67,42 @@ class Background:
         self._woken = WakeUp()
         self._threads: list[threading.Thread] = []
         self._claim = threading.Lock()  # taken by the one thread that works
-        self._has_begun = False
+        self.has_begun = False
         self.is_stopping = False
 
-    def start(self, work: Callable[[], None]) -> None:
+    def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start it, unless it was started.
 
         After an interrupt (Ctrl-C) it is not known whether the thread will begin: the next call starts another,
         and the first of the two that begins does the work.
         """
-        if not self._has_begun:
+        if not self.has_begun:
             thread = threading.Thread(
                 target=self._work_once, args=(work,), name=self._name, daemon=True
             )
             self._threads.append(thread)
             thread.start()
-            self._has_begun = True
+            self.has_begun = True
 
-    def _work_once(self, work: Callable[[], None]) -> None:
+    def _work_once(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if self._claim.acquire(blocking=False):
-            self._has_begun = True
-            work()
+            self.has_begun = True
+            finished(work)
 
     def wake(self) -> None:
         """End its pause, or the next one; any thread may say so."""
         self._woken.set()
 
-    def pause(self, timeout_s: float) -> None:
+    async def pause(self, timeout_s: float) -> None:
         """Wait until it is woken, at most so long; the work calls it."""
-        self._woken.wait(timeout_s)
+        await self._woken.wait(timeout_s)
 
     def stop(self) -> None:
         """Have it end soon."""
         self.is_stopping = True
         self._woken.set()
 
-    def join(self) -> None:
+    async def join(self) -> None:
         """Wait until it has ended; one that never began has."""
         for thread in self._threads:
             if thread.is_alive() and thread is not threading.current_thread():
@@ -106,40 +114,27 @@ class AsyncBackground:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._woken = asyncio.Event()
+        self._woken = AsyncWakeUp()
         self._task: asyncio.Task[None] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._is_woken = False
         self.is_stopping = False
 
-    def start(self, work: Callable[[], Awaitable[None]]) -> None:
+    def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start it, unless it runs."""
         if self._task is None:
-            self._loop = asyncio.get_running_loop()
-            self._task = asyncio.ensure_future(work())
+            self._task = asyncio.create_task(work(), name=self._name)
 
     def wake(self) -> None:
         """End its pause, or the next one; any thread may say so."""
-        if not self._is_woken:
-            self._is_woken = True
-            if self._loop is not None and not self._loop.is_closed():
-                self._loop.call_soon_threadsafe(self._woken.set)
+        self._woken.set()
 
     async def pause(self, timeout_s: float) -> None:
         """Wait until it is woken, at most so long; the work calls it."""
-        if not self._is_woken:
-            try:
-                async with asyncio.timeout(timeout_s):
-                    await self._woken.wait()
-            except TimeoutError:
-                pass
-        self._woken.clear()
-        self._is_woken = False
+        await self._woken.wait(timeout_s)
 
     def stop(self) -> None:
         """Have it end soon."""
         self.is_stopping = True
-        self.wake()
+        self._woken.set()
 
     async def join(self) -> None:
         """Wait until it has ended."""

@@ -36,7 +36,7 @@ class CallThread:
         self._background.start(partial(_do, self._jobs))
 
 
-def _do(jobs: SimpleQueue[Callable[[], object] | None]) -> None:
+async def _do(jobs: SimpleQueue[Callable[[], object] | None]) -> None:
     while (job := jobs.get()) is not None:
         try:
             job()

@@ -1,8 +1,4 @@
-"""Channels to the three services, in grpc's two kinds: the part that the two connections do not share.
-
-The module has the settings of all channels, and everything that waits in one way in a thread and in another
-in an event loop: `ServiceChannels` and `AsyncServiceChannels` have the same methods.
-"""
+"""Channels to the three services, and calls over them: waited for by a thread, or by a task of an event loop."""
 
 from __future__ import annotations
 
@@ -11,23 +7,21 @@ import logging
 import os
 import sys
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any, Final, Generic, Literal, TypeVar, get_args
+from typing import Any, Final, Literal, get_args
 
 import grpc
 
 from penstock.addresses import Addresses, Service, channel_options
 from penstock.call_thread import CallThread
 from penstock.credentials import Credentials, signed
-from penstock.errors import CANCELLED_HERE, ClientClosed, UsedElsewhere
+from penstock.errors import ClientClosed, UsedElsewhere
 from penstock.tls import TLS, WatchedTls, open_channel
 from penstock.wire import Method
 from storage.clock import Clock
 
-CALL_FAILED: Final = (grpc.RpcError, asyncio.CancelledError)  # the second with a closed channel too
 CONNECT_TIMEOUT_MS: Final = 20_000  # calls that wait for a connection end by their own time-outs
 CHANNEL_OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     ("grpc.max_receive_message_length", 64 << 20),
@@ -44,7 +38,6 @@ _OWN_CONNECTION: Final = ("grpc.use_local_subchannel_pool", 1)  # shared with no
 RETIRED_CHANNELS_MAX: Final = 8  # two lanes, four times
 RETIRED_S_MIN: Final = 60.0  # how long a retired channel stays open at least
 _log = logging.getLogger(__name__)
-ChannelT = TypeVar("ChannelT", grpc.Channel, grpc.aio.Channel)
 Lane = Literal["calls", "iterators"]
 """What a channel is for: calls that are waited for where they are made, or those of iterators and producers.
 
@@ -52,31 +45,6 @@ Channels of one address share their connection until it is renewed, and nothing 
 interrupt (Ctrl-C) within a call may leave a lock of its channel held.
 """
 LANES: Final[tuple[Lane, ...]] = get_args(Lane)
-
-
-def is_cancelled() -> bool:
-    """Return whether the current task is being cancelled: grpc.aio raises CancelledError for closed channels
-    too.
-    """
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
-
-
-def is_cancellation(error: BaseException) -> bool:
-    """Whether the task itself was cancelled, and not a call of it."""
-    return isinstance(error, asyncio.CancelledError) and is_cancelled()
-
-
-def failure_of(error: BaseException) -> grpc.RpcError:
-    """Return what a call failed with; raises the error if the task that made the call is being cancelled."""
-    if isinstance(error, grpc.RpcError):
-        return error
-    if is_cancelled():
-        raise error
-    metadata = grpc.aio.Metadata()
-    return grpc.aio.AioRpcError(
-        grpc.StatusCode.CANCELLED, metadata, metadata, CANCELLED_HERE[1], None
-    )
 
 
 class Home:
@@ -108,8 +76,8 @@ class AsyncHome:
             )
 
 
-class _OpenChannels(ABC, Generic[ChannelT]):
-    """One channel a service and lane, opened when it is first needed.
+class ServiceChannels:
+    """One channel a service and lane, opened when it is first needed; shared by threads.
 
     A channel that `renew` retires stays open for the calls under way on it: twice the longest time that any
     call has had, and 60 s at least.
@@ -129,11 +97,12 @@ class _OpenChannels(ABC, Generic[ChannelT]):
         self._clock = clock
         self._call_s_max = 0.0
         self._lock = threading.Lock()
-        self._channels: dict[tuple[Service, Lane], ChannelT] = {}
+        self._channels: dict[tuple[Service, Lane], grpc.Channel] = {}
         self._stubs: dict[tuple[Service, Lane], dict[str, Any]] = {}
         self._renewed: set[Service] = set()
-        self._retired: list[tuple[float, ChannelT]] = []  # with when they were, the oldest first
+        self._retired: list[tuple[float, grpc.Channel]] = []  # with when they were, in order
         self._closed = threading.Event()
+        self.call_thread = CallThread()
 
     @property
     def is_closed(self) -> bool:
@@ -145,7 +114,7 @@ class _OpenChannels(ABC, Generic[ChannelT]):
         if self._closed.is_set():
             raise ClientClosed("the client was closed")
 
-    def of(self, service: Service) -> ChannelT:
+    def of(self, service: Service) -> grpc.Channel:
         """Return the channel to a service."""
         with self._lock:
             return self._current(service, "calls")
@@ -173,7 +142,7 @@ class _OpenChannels(ABC, Generic[ChannelT]):
                     if (channel := self._channels.pop((service, lane), None)) is not None:
                         self._retired.append((now, channel))
         for channel in ended:
-            self._end(channel)
+            channel.close()
 
     def stub(self, method: Method, lane: Lane = "calls") -> Any:
         """Return grpc's callable for a method."""
@@ -198,16 +167,16 @@ class _OpenChannels(ABC, Generic[ChannelT]):
             self._channels.clear()
             self._stubs.clear()
         for channel in ended:
-            self._end(channel)
+            channel.close()
 
-    def _ended(self, now: float) -> list[ChannelT]:
+    def _ended(self, now: float) -> list[grpc.Channel]:
         """Take out the retired channels that can have no call under way any more, under the lock."""
         unused = now - max(RETIRED_S_MIN, 2 * self._call_s_max)
         ended = [channel for retired_at, channel in self._retired if retired_at <= unused]
         del self._retired[: len(ended)]
         return ended
 
-    def _current(self, service: Service, lane: Lane) -> ChannelT:
+    def _current(self, service: Service, lane: Lane) -> grpc.Channel:
         """Return the channel to a service, under the lock."""
         if self._closed.is_set():
             raise ClientClosed("the client is closed")
@@ -217,20 +186,12 @@ class _OpenChannels(ABC, Generic[ChannelT]):
             options = [*CHANNEL_OPTIONS, *channel_options(address)]
             if service in self._renewed:
                 options.append(_OWN_CONNECTION)
-            channel = self._open(address, options)
+            channel = open_channel(grpc, address, options, self._watched_tls.loaded)
             self._channels[service, lane] = channel
         return channel
 
-    @abstractmethod
-    def _open(self, address: str, options: list[tuple[str, int]]) -> ChannelT:
-        """Return a new channel."""
-
-    @abstractmethod
-    def _end(self, channel: ChannelT) -> None:
-        """Close a channel; does not wait."""
-
-    def _refuse(self) -> list[ChannelT]:
-        """Be closed from here on; return the channels that are open, for the caller to close."""
+    async def close(self) -> None:
+        """Close the channels; calls under way fail. Closing twice does nothing."""
         self._closed.set()
         with self._lock:
             channels = list(self._channels.values())
@@ -238,33 +199,15 @@ class _OpenChannels(ABC, Generic[ChannelT]):
             self._channels.clear()
             self._retired.clear()
             self._stubs.clear()
-        return channels
-
-
-class ServiceChannels(_OpenChannels[grpc.Channel]):
-    """Channels of grpc's synchronous kind, shared by threads."""
-
-    def __init__(
-        self,
-        addresses: Addresses,
-        clock: Clock,
-        tls: TLS | None = None,
-        credentials: Credentials | None = None,
-    ) -> None:
-        super().__init__(addresses, clock, tls, credentials)
-        self.call_thread = CallThread()
-
-    def close(self) -> None:
-        """Close the channels; calls under way fail. Closing twice does nothing."""
-        for channel in self._refuse():
+        for channel in channels:
             channel.close()
 
-    def pause(self, seconds: float) -> None:
+    async def pause(self, seconds: float) -> None:
         """Wait; raises ClientClosed as soon as the channels are closed."""
         self._closed.wait(seconds)
         self.check_open()
 
-    def ask(self, stub: Any, request: Any, timeout_s: float, lane: Lane) -> Any:
+    async def ask(self, stub: Any, request: Any, timeout_s: float, lane: Lane) -> Any:
         """Return the answer to a unary call; the call thread makes that of an iterator.
 
         Raises grpc's RpcError; ValueError or ClientClosed where the channels were closed.
@@ -283,55 +226,20 @@ class ServiceChannels(_OpenChannels[grpc.Channel]):
         outcome = outcomes.get()
         if not isinstance(outcome, grpc.Future):
             raise outcome
-        try:
-            return outcome.result()
-        except grpc.FutureCancelledError as error:
-            raise ClientClosed("the client was closed") from error
+        return _result(outcome)
 
-    def send_stream(self, method: Method, requests: Iterator[bytes], timeout_s: float) -> Any:
+    async def send_stream(self, method: Method, requests: Iterator[bytes], timeout_s: float) -> Any:
         """Send a stream of requests and return its one answer."""
         self.allow(timeout_s)
         return self.stub(method)(requests, timeout=timeout_s)
 
-    def _end(self, channel: grpc.Channel) -> None:
-        channel.close()
 
-    def _open(self, address: str, options: list[tuple[str, int]]) -> grpc.Channel:
-        channel: grpc.Channel = open_channel(grpc, address, options, self._watched_tls.loaded)
-        return channel
+class AsyncServiceChannels(ServiceChannels):
+    """The same for an event loop, which is woken by the threads that bring answers."""
 
-
-class AsyncServiceChannels(_OpenChannels[grpc.aio.Channel]):
-    """Channels of grpc.aio, for one event loop."""
-
-    def __init__(
-        self,
-        addresses: Addresses,
-        clock: Clock,
-        tls: TLS | None = None,
-        credentials: Credentials | None = None,
-    ) -> None:
-        super().__init__(addresses, clock, tls, credentials)
-        self._home = AsyncHome()
-        self._streaming = ServiceChannels(addresses, clock, tls, credentials)
-        self._ending: set[asyncio.Future[None]] = set()
-
-    def of(self, service: Service) -> grpc.aio.Channel:
-        """Return the channel to a service. Raises UsedElsewhere in another event loop."""
-        self._home.check()
-        return super().of(service)
-
-    def stub(self, method: Method, lane: Lane = "calls") -> Any:
-        """Return grpc's callable for a method. Raises UsedElsewhere in another event loop."""
-        self._home.check()
-        return super().stub(method, lane)
-
-    async def close(self) -> None:
-        """Close the channels; calls under way fail. Closing twice does nothing."""
-        channels = self._refuse()
-        self._streaming.close()
-        for channel in channels:
-            await channel.close(None)
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.home = AsyncHome()
 
     async def pause(self, seconds: float) -> None:
         """Wait; raises ClientClosed if the channels were closed meanwhile."""
@@ -339,37 +247,36 @@ class AsyncServiceChannels(_OpenChannels[grpc.aio.Channel]):
         self.check_open()
 
     async def ask(self, stub: Any, request: Any, timeout_s: float, _: Lane) -> Any:
-        """Return the answer to a unary call. Raises grpc's RpcError."""
-        return await stub(request, timeout=timeout_s)
+        """Return the answer to a unary call. Raises grpc's RpcError, UsedElsewhere in another event loop."""
+        self.home.check()
+        return await _outcome(stub.future(request, timeout=timeout_s))
 
     async def send_stream(self, method: Method, requests: Iterator[bytes], timeout_s: float) -> Any:
-        """Send a stream of requests and return its one answer.
+        """Send a stream of requests, iterated in a thread of grpc's, and return its one answer."""
+        self.home.check()
+        self.allow(timeout_s)
+        return await _outcome(self.stub(method).future(requests, timeout=timeout_s))
 
-        The requests are iterated in a thread of grpc's, over a channel of its synchronous kind:
-        grpc.aio says "Internal error" in place of a refusal that comes between requests.
-        """
-        call = self._streaming.stub(method).future(requests, timeout=timeout_s)
-        loop = asyncio.get_running_loop()
-        ended = asyncio.Event()
 
-        def wake(_: object) -> None:
-            with suppress(RuntimeError):  # nobody waits in a loop that is closed
-                loop.call_soon_threadsafe(ended.set)
+async def _outcome(call: Any) -> Any:
+    """Return the answer to a call, which is cancelled with the task that waits for it."""
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
 
-        call.add_done_callback(wake)
-        try:
-            await ended.wait()
-            return call.result()
-        finally:
-            call.cancel()
+    def wake(_: object) -> None:
+        with suppress(RuntimeError):  # nobody waits in a loop that is closed
+            loop.call_soon_threadsafe(ended.set)
 
-    def _end(self, channel: grpc.aio.Channel) -> None:
-        ending = asyncio.ensure_future(channel.close(None))
-        self._ending.add(ending)
-        ending.add_done_callback(self._ending.discard)
+    call.add_done_callback(wake)
+    try:
+        await ended.wait()
+        return _result(call)
+    finally:
+        call.cancel()
 
-    def _open(self, address: str, options: list[tuple[str, int]]) -> grpc.aio.Channel:
-        channel: grpc.aio.Channel = open_channel(
-            grpc.aio, address, options, self._watched_tls.loaded
-        )
-        return channel
+
+def _result(call: Any) -> Any:
+    try:
+        return call.result()
+    except grpc.FutureCancelledError as error:
+        raise ClientClosed("the client was closed") from error

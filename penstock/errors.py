@@ -390,7 +390,7 @@ _BY_REASON: Final[dict[str, type[PenstockError]]] = {
 
 
 class RpcError(Protocol):
-    """The common part of the errors of grpc and of grpc.aio."""
+    """What is read of an error of grpc."""
 
     def code(self) -> grpc.StatusCode:
         """Return the status."""

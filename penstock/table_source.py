@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from penstock._sync.client import Client
 from penstock.addresses import address_problem
 from penstock.calls import topics
 from penstock.calls.offsets import Position, checked_start
+from penstock.client.client import Client
 from penstock.errors import DataLoss, InvalidArgument, TopicNotFound
 from penstock.tables import batches_of_store, schema_of, table_of
 from penstock.tls import TLS

@@ -1,1 +1,1 @@
-"""State and decisions of iterators over queues and over answers to a query by key; no I/O."""
+"""State and decisions of iterators over queues and of subscriptions; no I/O but calls under way."""

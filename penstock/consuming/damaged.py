@@ -7,10 +7,13 @@ from collections.abc import Callable
 from penstock.errors import DataLoss, PenstockError
 from penstock.record import Record
 from penstock.tables import RecordRange
-from penstock.values import Damage
+from penstock.values import Damage, UncoveredRange
 
 OnDamaged = Callable[[str, int, Damage], None]
 """Called with the topic, the queue id and the damage; the record is then skipped."""
+
+OnUncovered = Callable[[UncoveredRange], None]
+"""Called with each range of which records may be missing."""
 
 Item = Record | RecordRange | PenstockError
 

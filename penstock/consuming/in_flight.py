@@ -1,11 +1,7 @@
-"""Calls that a consumer has under way: as futures for a thread, as tasks for an event loop.
-
-`InFlightCalls` and `AsyncInFlightCalls` have the same methods; `Consumer` is generated from `AsyncConsumer`.
-"""
+"""Calls that a consumer has under way, answered in grpc's threads."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -14,7 +10,7 @@ import grpc
 
 from penstock.background import AsyncWakeUp, WakeUp
 from penstock.calls.call import Call
-from penstock.channel import AsyncHome, AsyncServiceChannels, Home, ServiceChannels
+from penstock.channel import AsyncHome, Home, ServiceChannels
 from penstock.errors import ClientClosed
 
 Successor = Callable[[Any, Any], Call[Any] | None]
@@ -38,18 +34,24 @@ class Answered(NamedTuple):
 
 
 class InFlightCalls:
-    """Calls under way of an iterator that one thread uses; ``take`` is called with each that has ended.
+    """Calls under way of an iterator that one thread or task uses; ``take`` is called with each that has ended.
 
     They are made by the client's thread for calls, and ``take`` is called in a thread of grpc's: an interrupt
-    (Ctrl-C) of the iterator reaches neither.
+    (Ctrl-C) or a cancellation of the iterator reaches neither.
     """
 
-    def __init__(self, channels: ServiceChannels, take: Callable[[Answered], None]) -> None:
-        self._home = Home()
+    def __init__(
+        self,
+        channels: ServiceChannels,
+        take: Callable[[Answered], None],
+        home: Home | AsyncHome,
+        woken: WakeUp | AsyncWakeUp,
+    ) -> None:
+        self._home = home
         self._channels = channels
         self._take = take
         self._running: set[Any] = set()
-        self._woken = WakeUp()
+        self._woken = woken
         self._is_cancelled = False
 
     def start(
@@ -103,16 +105,12 @@ class InFlightCalls:
         finally:
             self._woken.set()
 
-    def wait(self, timeout_s: float | None) -> None:
+    async def wait(self, timeout_s: float | None) -> None:
         """Wait until an answer was taken since the last wait, at most so long."""
         self._home.check()
-        self._woken.wait(timeout_s)
+        await self._woken.wait(timeout_s)
 
     def cancel(self) -> None:
-        """Cancel what is under way."""
-        self.cancel_soon()
-
-    def cancel_soon(self) -> None:
         """Cancel what is under way, and end a wait; any thread may say so."""
         self._is_cancelled = True
         self._channels.call_thread.do(self._cancel_all)
@@ -123,79 +121,5 @@ class InFlightCalls:
             future.cancel()
 
 
-class AsyncInFlightCalls:
-    """Calls under way of an iterator that one task uses; ``take`` is called with each that has ended.
-
-    Each call has a task of its own, which calls it: a cancellation of the iterator loses no answer.
-    """
-
-    def __init__(self, channels: AsyncServiceChannels, take: Callable[[Answered], None]) -> None:
-        self._home = AsyncHome()
-        self._channels = channels
-        self._take = take
-        self._running: set[asyncio.Task[None]] = set()
-        self._woken = AsyncWakeUp()
-
-    def start(
-        self, purpose: Any, call: Call[Any], timeout_s: float, successor: Successor = _none
-    ) -> None:
-        """Send a call, and its successors one by one. Raises ClientClosed."""
-        stub = self._channels.stub(call.method)
-        task = asyncio.create_task(self._run(stub, purpose, call, timeout_s, successor))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-
-    async def wait(self, timeout_s: float | None) -> None:
-        """Wait until an answer was taken since the last wait, at most so long."""
-        self._home.check()
-        await self._woken.wait(timeout_s)
-        await asyncio.sleep(0)  # a successor goes out before the loop is kept busy with the answer
-
-    def cancel_soon(self) -> None:
-        """Cancel what is under way, without waiting for it to end; any thread may say so."""
-        for task in tuple(self._running):
-            loop = task.get_loop()
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(task.cancel)
-
-    async def cancel(self) -> None:
-        """Cancel what is under way."""
-        for task in tuple(self._running):
-            task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
-
-    async def _run(
-        self, stub: Any, purpose: Any, call: Call[Any], timeout_s: float, successor: Successor
-    ) -> None:
-        outcome: Any
-        is_followed = False
-        try:
-            outcome = await stub(call.request, timeout=timeout_s)
-            with suppress(Exception):  # without a successor the one that waits makes the call
-                following = successor(purpose, outcome)
-                if following is not None:
-                    self.start(purpose, following, timeout_s, successor)
-                    is_followed = True
-        except grpc.RpcError as error:
-            outcome = error
-        except (asyncio.CancelledError, grpc.aio.UsageError):  # by `cancel`, or with the channel
-            outcome = _closed(self._channels)
-        except Exception as error:  # noqa: BLE001  whoever waits for the answer raises it
-            outcome = error
-        try:
-            self._take(Answered(purpose, call, outcome, is_followed))
-        finally:
-            self._woken.set()
-
-
-def _closed(channels: ServiceChannels | AsyncServiceChannels) -> ClientClosed:
+def _closed(channels: ServiceChannels) -> ClientClosed:
     return ClientClosed(f"the {'client' if channels.is_closed else 'consumer'} was closed")
-
-
-def open_at_once(opening: Callable[[], object]) -> None:
-    """Open a synchronous consumer when it is made: "latest" means the latest of that moment."""
-    opening()
-
-
-def open_when_awaited(opening: Callable[[], object]) -> None:
-    """Leave an asyncio consumer to its first record: nothing can be awaited when it is made."""

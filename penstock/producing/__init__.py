@@ -1,1 +1,1 @@
-"""The streaming producer: what it holds and decides, once with threads and once with tasks around it."""
+"""The streaming producer: what it holds and decides, and the threads that send its batches."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from itertools import accumulate, count
-from typing import Any, Final
+from typing import Final
 
 from penstock.calls import produce
 from penstock.calls.call import Attempts, Call
@@ -37,7 +38,7 @@ class ProducerBatch:
         "starts",
         "stored",
         "template",
-        "waiters",
+        "waiting",
     )
 
     def __init__(
@@ -57,7 +58,7 @@ class ProducerBatch:
         self.error: PenstockError | None = None
         self.stored: StoredBatch | None = None
         self.starts: list[int] = []
-        self.waiters: list[Any] = []
+        self.waiting: list[Callable[[], None]] = []  # called when it is done
 
     def live(self) -> list[int]:
         """Return the places of the records that were not dropped."""
@@ -123,6 +124,8 @@ class ProducerBatch:
         self.records = []
         self.end_attempts()
         self.done = True
+        for wake in self.waiting:
+            wake()
 
 
 def _queue_offset(stored: StoredBatch, rank: int) -> int:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
+from faulty_penstock import faulty_fixture as faulty_fixture
+from faulty_penstock import running_fixture as running_fixture
 from run_cli import Penstock, penstock, small_services
 from typer.testing import Result
 

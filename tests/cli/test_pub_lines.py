@@ -18,25 +18,10 @@ from cli.failures import CommandFailed, ExitCode
 from cli.line_ranges import LineRanges
 from cli.pub_lines import Outgoing, send_lines
 from cli.session import Session
-from services.testing import RunningStore, running_store
 
 BODIES = [b"%d" % n * 600_000 for n in range(1, 6)]  # two do not fit into one batch
 READ_ONLY = rich_status(grpc.StatusCode.FAILED_PRECONDITION, "a sync failed")
 FORGOTTEN = rich_status(grpc.StatusCode.ABORTED, "not known any more")
-
-
-@pytest.fixture(name="running", scope="module")
-def _running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningStore]:
-    with running_store(tmp_path_factory.mktemp("running") / "store") as store:
-        yield store
-
-
-@pytest.fixture(name="faulty")
-def _faulty(running: RunningStore) -> Iterator[FaultyPenstock]:
-    faulty = FaultyPenstock(running)
-    faulty.direct.create_topic("orders", queues=1)
-    yield faulty
-    faulty.close()
 
 
 def pub(faulty: FaultyPenstock, *arguments: str) -> Result:

@@ -7,23 +7,10 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 from faulty_penstock import FaultyPenstock
+from faulty_penstock import faulty_fixture as faulty_fixture
+from faulty_penstock import running_fixture as running_fixture
 
 from penstock import AsyncClient, Client
-from services.testing import RunningStore, running_store
-
-
-@pytest.fixture(scope="session", name="running")
-def _running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningStore]:
-    with running_store(tmp_path_factory.mktemp("running") / "store") as store:
-        yield store
-
-
-@pytest.fixture(name="faulty")
-def _faulty(running: RunningStore) -> Iterator[FaultyPenstock]:
-    faulty = FaultyPenstock(running)
-    faulty.direct.create_topic("orders", queues=4)
-    yield faulty
-    faulty.close()
 
 
 @pytest.fixture(name="client")

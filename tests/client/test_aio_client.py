@@ -1,15 +1,12 @@
-"""The asyncio client: the same surface, and its own I/O."""
+"""The asyncio client: the same surface, and its own waiting."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from types import SimpleNamespace
-from typing import Any
 
-import grpc
 import pytest
-from faulty_penstock import FaultyPenstock, rich_status
+from faulty_penstock import FaultyPenstock
 
 from penstock import (
     AsyncClient,
@@ -29,7 +26,6 @@ from penstock import (
     StagedCommit,
     UnknownOutcome,
 )
-from penstock.consuming.in_flight import Answered, AsyncInFlightCalls
 
 
 @pytest.mark.parametrize(
@@ -111,20 +107,6 @@ async def test_send_waits_at_the_bound(aclient: AsyncClient, faulty: FaultyPenst
     assert faulty.stored_count() == 600
 
 
-async def test_a_batch_is_sent_again_after_a_refusal_and_a_lost_answer(
-    aclient: AsyncClient, faulty: FaultyPenstock
-) -> None:
-    faulty.fail_next(
-        "ProduceBatch", rich_status(grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", retry_delay_ms=20)
-    )
-    faulty.answers_lost["ProduceBatch"] = 1
-    async with aclient.producer(linger_ms=0) as producer:
-        stored = await (await producer.send("orders", b"pen", queue_id=0))
-
-    assert stored.repeated
-    assert faulty.bodies("orders", 0) == [b"pen"]
-
-
 async def test_what_a_closed_client_leaves_undone_is_raised_at_the_close(
     aclient: AsyncClient, faulty: FaultyPenstock
 ) -> None:
@@ -149,17 +131,3 @@ async def test_a_consumer_learns_that_its_client_was_closed(aclient: AsyncClient
 
     with pytest.raises(ClientClosed):
         await asyncio.wait_for(waiting, 10)
-
-
-async def test_a_call_whose_channel_is_closed_before_it_begins_is_of_a_closed_client() -> None:
-    """Its consumer would wait for its answer for ever."""
-    channel = grpc.aio.insecure_channel("127.0.0.1:1")
-    channels: Any = SimpleNamespace(stub=channel.unary_unary, is_closed=True)
-    call: Any = SimpleNamespace(method="/s/m", request=b"")
-    answers: list[Answered] = []
-    calls = AsyncInFlightCalls(channels, answers.append)
-    calls.start("purpose", call, 5)
-    await channel.close(None)
-    await calls.wait(20)
-
-    assert [type(answered.outcome) for answered in answers] == [ClientClosed]

@@ -69,7 +69,7 @@ async def test_what_is_staged_is_stored_once(aclient: AsyncClient) -> None:
 async def test_a_refusal_before_the_last_batch_is_raised_as_it_is(
     aclient: AsyncClient, good: int
 ) -> None:
-    """Also while flow control holds what is being sent, which grpc.aio calls an internal error."""
+    """Also while flow control holds what is being sent."""
     staged_commit = aclient.staged_commit("refused", 0)
 
     def batches(attempt: str) -> Iterator[bytes]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from typing import Any
 
 import pytest
 
-from penstock import AsyncClient, Cancelled, Client
-from penstock._sync.connection import Connection
+from penstock import Client
 from penstock.calls import records
 from penstock.calls.call import Call
+from penstock.client.connection import Connection
 
 PATIENCE_S = 60.0
 IDLE_S = 5.0  # a subscription that does not wake ends after it
@@ -42,19 +41,6 @@ def test_a_stream_of_pulls_that_fails_unexpectedly_raises_and_does_not_end(clien
     client.produce("orders", b"0", queue_id=0)
     with pytest.raises(RuntimeError, match="unexpected"):
         next(client.pull_stream("orders", 0, 0))
-
-
-async def test_an_asyncio_stream_of_pulls_whose_reading_task_is_cancelled_raises(
-    aclient: AsyncClient,
-) -> None:
-    await aclient.produce("orders", b"0", queue_id=0)
-    stream = aclient.pull_stream("orders", 0, 0, follow=True)
-    await anext(stream)
-    task = stream._ahead.background._task
-    assert task is not None
-    task.cancel()
-    with pytest.raises(Cancelled):
-        await asyncio.wait_for(anext(stream), PATIENCE_S)
 
 
 def test_a_subscription_whose_receive_fails_unexpectedly_raises_and_does_not_wait(

@@ -10,12 +10,24 @@ import pytest
 from faulty_penstock import FaultyPenstock, rich_status
 from real_processes import until
 
-from penstock import Client, Damage, DataLoss, OffsetOutOfRange
+from penstock import Client, Damage, DataLoss, OffsetOutOfRange, TopicNotFound
 
 
 def fill(client: Client, count: int, queue_id: int = 0, tag: str = "") -> None:
     for n in range(count):
         client.produce("orders", b"%d-%d" % (queue_id, n), queue_id=queue_id, tag=tag)
+
+
+def test_a_consumer_is_open_when_it_is_made(client: Client) -> None:
+    """The latest record is that of the moment, and a topic that does not exist is reported there."""
+    client.produce("orders", b"before", queue_id=0)
+    consumer = client.consume("orders", queues=[0], start="latest", follow=False)
+    client.produce("orders", b"after", queue_id=0)
+
+    assert consumer.positions == {0: 1}
+    assert [record.body for record in consumer] == [b"after"]
+    with pytest.raises(TopicNotFound):
+        client.consume("nothing of that name")
 
 
 def test_the_record_in_hand_is_not_counted_as_consumed_on_close(client: Client) -> None:

@@ -12,6 +12,7 @@ from hand_clock import HandClock
 from penstock import wire
 from penstock.addresses import Addresses
 from penstock.channel import LANES, RETIRED_CHANNELS_MAX, RETIRED_S_MIN, ServiceChannels
+from penstock.forms import finished
 
 
 @pytest.fixture(name="clock")
@@ -23,7 +24,7 @@ def _clock() -> HandClock:
 def _channels(clock: HandClock, faulty: FaultyPenstock) -> Any:
     channels = ServiceChannels(Addresses(*[faulty.address] * 3), clock)
     yield channels
-    channels.close()
+    finished(channels.close)
 
 
 def renewed(channels: ServiceChannels) -> bool:

@@ -6,7 +6,12 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
+import grpc
+
+from penstock import ClientClosed
+from penstock.background import WakeUp
 from penstock.calls.call import Call
+from penstock.channel import Home
 from penstock.consuming.in_flight import Answered, InFlightCalls
 
 
@@ -20,16 +25,33 @@ def answered_at_once(request: Any, **_: Any) -> Future[Any]:
     return future
 
 
-def test_an_answer_is_taken_before_that_of_its_successor() -> None:
-    channels: Any = SimpleNamespace(
+def channels_of(stub: Any) -> Any:
+    return SimpleNamespace(
         check_open=lambda: None,
+        is_closed=True,
         call_thread=SimpleNamespace(do=lambda work: work()),
-        stub=lambda _method, _lane: SimpleNamespace(future=answered_at_once),
+        stub=lambda _method, _lane: stub,
     )
+
+
+def test_a_call_whose_channel_is_closed_before_it_begins_is_of_a_closed_client() -> None:
+    """Its consumer would wait for its answer for ever."""
+    channel = grpc.insecure_channel("127.0.0.1:1")
+    stub = channel.unary_unary("/s/m")
+    channel.close()
+    taken: list[Answered] = []
+    calls = InFlightCalls(channels_of(stub), taken.append, Home(), WakeUp())
+    calls.start("purpose", Call(None, b"", lambda answer: answer), 5)  # type: ignore[arg-type]
+
+    assert [type(answered.outcome) for answered in taken] == [ClientClosed]
+
+
+def test_an_answer_is_taken_before_that_of_its_successor() -> None:
+    channels = channels_of(SimpleNamespace(future=answered_at_once))
     away = OSError("away")
     following = {1: 2, 2: away}
     taken: list[Answered] = []
-    calls = InFlightCalls(channels, taken.append)
+    calls = InFlightCalls(channels, taken.append, Home(), WakeUp())
 
     def successor(_purpose: Any, response: Any) -> Call[Any]:
         return Call("method", following[response], lambda answer: answer)

@@ -20,7 +20,7 @@ ROWS = 40
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock._sync.tables.PART_BYTES", 1_000)
+    monkeypatch.setattr("penstock.client.tables.PART_BYTES", 1_000)
 
 
 def table(last: bytes | None = b"x" * 90) -> pa.Table:

@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
-from penstock._async.lease_keeper import AsyncLeaseKeeper
-from penstock._async.subscription import AsyncSubscription
 from penstock.calls.call import Call
+from penstock.client.connection import LoopForm
+from penstock.client.lease_keeper import LeaseKeeper
+from penstock.client.subscription import AsyncSubscription
 from penstock.consuming.options import SubscribeOptions
 from penstock.retry import RetryPolicy
 from penstock.v1 import leases_pb2
@@ -24,6 +26,9 @@ LEASE_MS = 300
 class Connection:
     """Answers at once; each acknowledgement is followed by another one, as of handlers that never pause."""
 
+    form = LoopForm
+    _in_flight = _home = Mock()
+
     def __init__(self) -> None:
         self.clock = SystemClock()
         self.retry = RetryPolicy()
@@ -34,7 +39,7 @@ class Connection:
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    async def run(self, call: Call[Any]) -> Any:
+    async def _send(self, call: Call[Any]) -> Any:
         await asyncio.sleep(0)
         method = call.method.path.rpartition("/")[2]
         self.calls.append((method, call.request))
@@ -55,9 +60,9 @@ async def _connection() -> Connection:
 
 
 @pytest.fixture(name="keeper")
-async def _keeper(connection: Connection) -> AsyncLeaseKeeper:
+async def _keeper(connection: Connection) -> LeaseKeeper:
     options = SubscribeOptions(topic="orders", group="billing", lease_ms=LEASE_MS)
-    keeper = AsyncLeaseKeeper(cast("Any", connection), options)
+    keeper = LeaseKeeper(cast("Any", connection), options)
 
     def acknowledge() -> None:
         if not keeper.background.is_stopping:
@@ -69,7 +74,7 @@ async def _keeper(connection: Connection) -> AsyncLeaseKeeper:
     return keeper
 
 
-async def test_leases_are_renewed(connection: Connection, keeper: AsyncLeaseKeeper) -> None:
+async def test_leases_are_renewed(connection: Connection, keeper: LeaseKeeper) -> None:
     """A handler may take long beside others that are done at once."""
     async with asyncio.timeout(30):
         while len(renewed := connection.ids_of("RenewLeases", leases_pb2.RenewLeasesRequest)) < 4:
@@ -80,7 +85,7 @@ async def test_leases_are_renewed(connection: Connection, keeper: AsyncLeaseKeep
 
 
 async def test_what_did_not_arrive_is_released_once_all_that_came_is_settled_and_sent(
-    connection: Connection, keeper: AsyncLeaseKeeper
+    connection: Connection, keeper: LeaseKeeper
 ) -> None:
     lost = keeper.client_id
     keeper.outcomes.received(lost, 1)

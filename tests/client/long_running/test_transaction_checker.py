@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any, cast
 
 from penstock import TransactionCheck
-from penstock._async.transactions import AsyncTransactionChecker
+from penstock.client.connection import LoopForm
+from penstock.client.transactions import AsyncTransactionChecker
 
 
-class SilentStream:
+class SilentChecks:
     """A stream of checks that nobody writes to."""
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
+    def stop(self) -> None:
+        """Do nothing: its reader is cancelled itself."""
 
-    async def __anext__(self) -> bytes:
+    async def next_answer(self) -> TransactionCheck:
         await asyncio.Event().wait()
         raise AssertionError
-
-    def cancel(self) -> None:
-        """Do nothing: its reader is cancelled itself."""
 
 
 async def test_a_checker_that_is_cancelled_with_its_event_loop_ends() -> None:
@@ -31,9 +28,7 @@ async def test_a_checker_that_is_cancelled_with_its_event_loop_ends() -> None:
     async def check(_check: TransactionCheck) -> bool:
         return True
 
-    client: Any = SimpleNamespace(
-        channels=SimpleNamespace(stub=lambda _method: lambda _request: SilentStream())
-    )
+    client: Any = SimpleNamespace(form=LoopForm, _read_ahead=lambda _: SilentChecks())
     checker = AsyncTransactionChecker(cast("Any", client), ["orders"], check)
     await checker.__aenter__()
     await asyncio.sleep(0.01)

@@ -72,17 +72,17 @@ def test_an_exception_rolls_back(client: Client, topic: str) -> None:
 def _losing(client: Client, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     """One item for each call to come: whether its answer is lost."""
     losing: list[bool] = []
-    run = client.run
+    send = client._send
 
-    def lossy(*arguments: Any, **options: Any) -> Any:
-        result = run(*arguments, **options)
+    async def lossy(*arguments: Any, **options: Any) -> Any:
+        result = await send(*arguments, **options)
         if losing and losing.pop(0):
             raise DeadlineExceeded("no answer in time")
         return result
 
-    monkeypatch.setattr(client, "run", lossy)
+    monkeypatch.setattr(client, "_send", lossy)
     yield losing
-    monkeypatch.setattr(client, "run", run)
+    monkeypatch.setattr(client, "_send", send)
 
 
 @pytest.mark.parametrize("commit", [True, False])

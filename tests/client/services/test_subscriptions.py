@@ -20,7 +20,7 @@ from penstock import (
     Subscription,
     TopicNotFound,
 )
-from penstock._sync.receiver import Receiver
+from penstock.client.receiver import Receiver
 from penstock.consuming.in_flight import Answered
 from penstock.values import Message
 

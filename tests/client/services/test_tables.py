@@ -213,7 +213,7 @@ def test_a_delayed_row_is_stored_once_by_the_call_that_goes_on(
     client: Client, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second request's last row asks for a delay that the writer refuses, and names it."""
-    monkeypatch.setattr("penstock._sync.tables.PART_BYTES", 2_000)
+    monkeypatch.setattr("penstock.client.tables.PART_BYTES", 2_000)
     bodies = [b"%d" % n * 40 for n in range(20)]
     table = pa.table({"body": bodies, "delay_ms": [300] * 19 + [50 * 86_400_000]})
     with pytest.raises(TableNotStored, match="then: row 19: TIMER_DELIVER_MS") as failed:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import grpc
+import pytest
 from free_ports import free_address
 from google.protobuf import any_pb2, duration_pb2
 from google.rpc import error_details_pb2, status_pb2
@@ -19,7 +20,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from real_processes import until
 
 from penstock.v1 import reader_pb2, writer_pb2
-from services.testing import RunningStore
+from services.testing import RunningStore, running_store
 from storage.format.names import file_name
 
 SERVICES = ("writer", "reader", "indexer")
@@ -245,3 +246,17 @@ def _passed_on(answer: Callable[[], Any], context: grpc.ServicerContext) -> Any:
     except grpc.RpcError as error:
         rich = dict(error.trailing_metadata() or ()).get(STATUS_DETAILS)
         context.abort_with_status(_GrpcStatus(error.code(), error.details(), rich))
+
+
+@pytest.fixture(scope="session", name="running")
+def running_fixture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningStore]:
+    with running_store(tmp_path_factory.mktemp("running") / "store") as store:
+        yield store
+
+
+@pytest.fixture(name="faulty")
+def faulty_fixture(running: RunningStore) -> Iterator[FaultyPenstock]:
+    faulty = FaultyPenstock(running)
+    faulty.direct.create_topic("orders", queues=4)
+    yield faulty
+    faulty.close()

@@ -1,4 +1,3 @@
-# Written by make client from penstock/_async: change it there.
 """Staged commits: record batches staged where nobody sees them, and stored once by one decision."""
 
 from __future__ import annotations
@@ -9,9 +8,10 @@ from typing import Final
 import grpc
 
 from penstock import wire
-from penstock._sync.connection import Connection
 from penstock.calls.staged_commits import Version, staged
+from penstock.client.connection import ConnectionCore
 from penstock.errors import from_rpc_error
+from penstock.forms import OfLoop, OfThreads, both
 from penstock.proxies import with_way
 from penstock.values import Committed, Staged
 
@@ -19,7 +19,7 @@ STAGE_TIMEOUT_S: Final = 120.0
 COMMIT_TIMEOUT_S: Final = 600.0
 
 
-class StagedCommit(Version):
+class StagedCommitCore(Version):
     """One version of one application: staged by any number of clients, committed once.
 
     Attempts are staged one by one, each under an id that no other try ever has; `commit` names
@@ -28,13 +28,12 @@ class StagedCommit(Version):
     before the first call, and several clients may hold the same staged commit.
     """
 
-    def __init__(
-        self, client: Connection, app_id: str, version: int, *, one_off: bool = False
-    ) -> None:
+    def __init__(self, client: ConnectionCore, app_id: str, version: int, one_off: bool) -> None:
         super().__init__(app_id, version, one_off=one_off)
         self._client = client
 
-    def stage(
+    @both
+    async def stage(
         self,
         attempt: str,
         batches: Iterable[bytes | bytearray | memoryview],
@@ -50,25 +49,39 @@ class StagedCommit(Version):
         """
         requests = self.stage_frames(attempt, batches)
         try:
-            answer = self._client.channels.send_stream(wire.STAGE_RECORDS, requests, timeout_s)
+            answer = await self._client.channels.send_stream(
+                wire.STAGE_RECORDS, requests, timeout_s
+            )
         except grpc.RpcError as error:
             raise with_way(from_rpc_error(error), self._client.way_to("writer")) from error
         return staged(attempt, answer)
 
-    def commit(self, attempts: Sequence[str], *, timeout_s: float = COMMIT_TIMEOUT_S) -> Committed:
+    @both
+    async def commit(
+        self, attempts: Sequence[str], *, timeout_s: float = COMMIT_TIMEOUT_S
+    ) -> Committed:
         """Store what the attempts hold, in this order, all of it and once; durable on return.
 
         Repeated where the writer cannot be reached, which is safe, also from another process and
         after any failure. Raises StageNotFound, TopicNotFound, ResourceExhausted (a full disk: it
         may be decided already; commit again), DataLoss, FailedPrecondition.
         """
-        return self._client.run(self.commit_call(attempts, timeout_s))
+        return await self._client._send(self.commit_call(attempts, timeout_s))
 
-    def abort(
+    @both
+    async def abort(
         self, attempts: Sequence[str] | None = None, *, timeout_s: float | None = None
     ) -> int:
         """Remove staged attempts, all of them with None; return how many there were.
 
         Raises FailedPrecondition if the staged commit is decided.
         """
-        return self._client.run(self.abort_call(attempts, timeout_s))
+        return await self._client._send(self.abort_call(attempts, timeout_s))
+
+
+class StagedCommit(StagedCommitCore, OfThreads):
+    """A staged commit of a `Client`."""
+
+
+class AsyncStagedCommit(StagedCommitCore, OfLoop):
+    """A staged commit of an `AsyncClient`."""

@@ -1,4 +1,3 @@
-# Written by make client from penstock/_async: change it there.
 """Transactions: messages that consumers see after a commit only, and checks of those that nobody ended."""
 
 from __future__ import annotations
@@ -8,36 +7,37 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Self
 
-from penstock._sync.connection import Connection
-from penstock.background import Background
 from penstock.batch import NO_PROPERTIES, Keys, RecordBatch
 from penstock.calls import transactions
 from penstock.calls.transactions import EndedTransaction, TransactionCheck
-from penstock.channel import CALL_FAILED, failure_of
-from penstock.closing import Closing
+from penstock.client.connection import ConnectionCore
+from penstock.consuming.read_ahead import ReadAhead
 from penstock.errors import (
+    Cancelled,
     ClientClosed,
     PenstockError,
     QueueNotFound,
     TransactionExists,
     TransactionRefused,
+    Unavailable,
 )
+from penstock.forms import AsyncClosing, Closing, OfLoop, OfThreads, both, finished
 from penstock.requests import key_tuple
 
 _log = logging.getLogger(__name__)
 _WATCH_AGAIN_S: Final = 1.0
 
 
-class Transaction:
-    """One transaction of messages of a topic; use it as a context manager.
+class TransactionCore:
+    """One transaction of messages of a topic, in both forms.
 
-    Sent messages are stored at once and seen by nobody. Leaving the ``with`` block commits them in one
-    batch; an exception rolls them back. The writer asks checkers about a transaction whose producer died.
+    Sent messages are stored at once and seen by nobody. Leaving its block commits them in one batch; an
+    exception rolls them back. The writer asks checkers about a transaction whose producer died.
     `Client.transaction` makes one.
     """
 
     def __init__(
-        self, client: Connection, topic: str, transaction_id: str, *, immunity_s: int = 0
+        self, client: ConnectionCore, topic: str, transaction_id: str, immunity_s: int
     ) -> None:
         self.topic = topic
         self.transaction_id = transaction_id
@@ -53,7 +53,8 @@ class Transaction:
         self._key_prefix = f"{transaction_id}-{secrets.token_hex(4).upper()}-"
         self._has_ended = False
 
-    def send(
+    @both
+    async def send(
         self,
         body: bytes,
         *,
@@ -80,7 +81,7 @@ class Transaction:
             self._count += 1  # another message needs a key of its own
         self._unanswered = given
         if queue_id is None:
-            queue_id = (self._turn + self._count) % max(1, self._client.queue_count(name))
+            queue_id = (self._turn + self._count) % max(1, await self._client._queue_count(name))
         unique_key = f"{self._key_prefix}{self._count}"
         batch = RecordBatch(name, size_max=self._client.request_bytes_max, clock=self._client.clock)
         batch.add(
@@ -102,7 +103,7 @@ class Transaction:
         )
         self._may_have_sent = True
         try:
-            self._client.run(call)
+            await self._client._send(call)
         except QueueNotFound:
             self._client.queue_counts.forget(name)
             raise
@@ -114,101 +115,132 @@ class Transaction:
         self._is_answered = True
         return unique_key
 
-    def commit(self, *, timeout_s: float | None = None) -> EndedTransaction | None:
+    @both
+    async def commit(self, *, timeout_s: float | None = None) -> EndedTransaction | None:
         """Show the sent messages to consumers; None if there are none. Safe to call again after an error.
 
         Raises TransactionRefused if it was rolled back or given up meanwhile, or its topic was deleted.
         """
-        return self._end(commit=True, timeout_s=timeout_s)
+        return await self._end(commit=True, timeout_s=timeout_s)
 
-    def rollback(self, *, timeout_s: float | None = None) -> EndedTransaction | None:
+    @both
+    async def rollback(self, *, timeout_s: float | None = None) -> EndedTransaction | None:
         """Discard the sent messages; None if there are none. Safe to call again after an error."""
-        return self._end(commit=False, timeout_s=timeout_s)
+        return await self._end(commit=False, timeout_s=timeout_s)
 
-    def _end(self, *, commit: bool, timeout_s: float | None) -> EndedTransaction | None:
+    async def _end(self, *, commit: bool, timeout_s: float | None) -> EndedTransaction | None:
         ended = None
         if self._may_have_sent:
             call = transactions.end_one(self.transaction_id, commit=commit, timeout_s=timeout_s)
             try:
-                ended = self._client.run(call)
+                ended = await self._client._send(call)
             except TransactionRefused as refused:
                 if self._is_answered or refused.state != "not found":
                     raise
         self._has_ended = True
         return ended
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
+    async def _leave(self, kind: object) -> None:
+        """Commit at the end of the block, or roll back after an exception."""
         if self._has_ended:
             return
         if kind is None:
-            self.commit()
+            await self._end(commit=True, timeout_s=None)
             return
         try:
-            self.rollback()
+            await self._end(commit=False, timeout_s=None)
         except PenstockError as error:  # the exception of the block is what counts
             _log.warning("transaction %s is not rolled back: %s", self.transaction_id, error)
 
 
-class TransactionChecker(Closing):
-    """Answers checks about topics beside the caller's work, until it is closed; a context manager."""
+class Transaction(TransactionCore, OfThreads):
+    """A transaction of messages of a topic; use it as a context manager."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        finished(self._leave, kind)
+
+
+class AsyncTransaction(TransactionCore, OfLoop):
+    """As `Transaction`; use it as an async context manager."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        await self._leave(kind)
+
+
+class CheckerCore:
+    """Answers checks about topics beside the caller's work, in both forms."""
 
     def __init__(
         self,
-        client: Connection,
+        client: ConnectionCore,
         topics: Sequence[str],
         checker: Callable[[TransactionCheck], Any],
     ) -> None:
         self._client = client
         self._topics = tuple(topics)
         self._checker = checker
-        self._background = Background("penstock-checker")
-        self._stream: Any = None
+        self._background = client.form.background("penstock-checker")
+        self._checks: ReadAhead[TransactionCheck] | None = None
 
-    def __enter__(self) -> Self:
-        self._background.start(self._run)
-        return self
-
-    def close(self) -> None:
+    @both
+    async def close(self) -> None:
         """Answer no more. Closing twice does nothing."""
         self._background.stop()
-        if self._stream is not None:
-            self._stream.cancel()
-        self._background.join()
+        if self._checks is not None:
+            self._checks.stop()
+        await self._background.join()
 
-    def _run(self) -> None:
+    async def _run(self) -> None:
         while not self._background.is_stopping:
             try:
-                self._follow()
+                await self._follow()
             except ClientClosed:
                 return
+            except (Unavailable, Cancelled, StopAsyncIteration) as error:
+                if not self._background.is_stopping:
+                    _log.info("checks of transactions: the stream ended: %s", error)
             except PenstockError as error:
                 _log.warning("checks of transactions: %s", error)
-            except CALL_FAILED as error:
-                failure = failure_of(error)  # raises where this is cancelled itself
-                if not self._background.is_stopping:
-                    _log.info("checks of transactions: the stream ended: %r", failure)
-            self._background.pause(_WATCH_AGAIN_S)
+            await self._background.pause(_WATCH_AGAIN_S)
 
-    def _follow(self) -> None:
-        call = transactions.watch(self._topics)
-        stream = self._stream = self._client.channels.stub(call.method)(call.request)
-        if self._background.is_stopping:
-            stream.cancel()
+    async def _follow(self) -> None:
+        checks = self._checks = self._client._read_ahead(transactions.watch(self._topics))
         try:
-            for answer in stream:
-                self._answer(call.interpret(answer))
+            while not self._background.is_stopping:
+                await self._answer(await checks.next_answer())
         finally:
-            stream.cancel()
+            checks.stop()
 
-    def _answer(self, check: TransactionCheck) -> None:
+    async def _answer(self, check: TransactionCheck) -> None:
         try:
             commit = self._checker(check)
+            if isinstance(self, OfLoop):
+                commit = await commit
         except Exception:  # noqa: BLE001  of a checker, which may raise anything
             _log.exception("checker failed for transaction %s", check.transaction_id)
             return
         if commit is not None:
             ids = [check.transaction_id]
-            self._client.run(transactions.end_transactions(ids, commit=bool(commit)))
+            await self._client._send(transactions.end_transactions(ids, commit=bool(commit)))
+
+
+class TransactionChecker(CheckerCore, Closing):
+    """Answers checks about topics beside the caller's work, until it is closed; a context manager."""
+
+    def __enter__(self) -> Self:
+        self._background.start(self._run)
+        return self
+
+
+class AsyncTransactionChecker(CheckerCore, AsyncClosing):
+    """As `TransactionChecker`; an async context manager."""
+
+    async def __aenter__(self) -> Self:
+        self._background.start(self._run)
+        return self

@@ -1,49 +1,47 @@
-"""Iterators over queues and over the answer to a query by key."""
+"""Iterators over queues."""
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
 
-from penstock._async.connection import AsyncConnection
-from penstock.closing import AsyncClosing
+from penstock.client.connection import ConnectionCore
 from penstock.consuming.consumption import Consumption, open_consumption
-from penstock.consuming.in_flight import Answered, AsyncInFlightCalls, open_when_awaited
-from penstock.consuming.key_query import KeyQuery
+from penstock.consuming.in_flight import Answered
 from penstock.consuming.options import ConsumeOptions
 from penstock.errors import ClientClosed, DeadlineExceeded, PenstockError, Unavailable
+from penstock.forms import (
+    AsyncClosing,
+    AsyncIterating,
+    Closing,
+    Iterating,
+    both,
+    finished,
+)
 from penstock.record import Record
 
 _log = logging.getLogger(__name__)
 _WAIT_MIN_S = 0.001
 
 
-class AsyncConsumer(AsyncIterator[Record], AsyncClosing):
-    """Records of a topic's queues, one by one; made by `AsyncClient.consume`, used by one task.
+class ConsumerCore:
+    """An iterator over a topic's queues, in both forms."""
 
-    With a group and ``auto_commit`` the consumer commits the group's offsets while it iterates, and on
-    `close`. A record is consumed when the next one is asked for, so a crash repeats records and never loses
-    one; `commit` includes the current record. The consumer finds the queues and their starts at the first
-    record. After an interrupt or a cancellation of ``next`` the iteration goes on with the next record.
-    """
-
-    def __init__(self, client: AsyncConnection, options: ConsumeOptions) -> None:
+    def __init__(self, client: ConnectionCore, options: ConsumeOptions) -> None:
         self._client = client
         self._options = options
         self._core: Consumption | None = None
         self._answers: deque[Answered] = deque()  # each stays until all of it is taken in
-        self._pulls = AsyncInFlightCalls(client.channels, self._answers.append)
+        self._pulls = client._in_flight(self._answers.append)
         self._auto_commits = options.auto_commit and bool(options.group)
         self._monotonic = client.clock.monotonic
         self._commit_at = self._monotonic() + options.commit_interval_ms / 1000
         self._closed = False
-        open_when_awaited(self._opened)
 
-    async def __anext__(self) -> Any:  # Record, of a consumer by ranges RecordRange
+    async def _next_item(self) -> Any:  # Record, of a consumer by ranges RecordRange
         if self._closed:
             raise ClientClosed("the consumer is closed")
         core = self._core or await self._opened()
@@ -74,32 +72,38 @@ class AsyncConsumer(AsyncIterator[Record], AsyncClosing):
         """The number of messages by queue id that retention deleted before this consumer read them."""
         return {} if self._core is None else self._core.deleted_counts
 
+    @both
     async def commit(self) -> None:
         """Commit the group's offsets, the current record included."""
         await self._commit(with_current=True)
 
-    async def close(self) -> None:
+    async def _close(self) -> None:
         """Stop pulling; with ``auto_commit`` commit the consumed records. Closing twice does nothing."""
         if self._closed:
             return
         self._closed = True
-        await self._pulls.cancel()
+        self._pulls.cancel()
         if self._auto_commits:
             await self._commit(with_current=False)
+
+    close = both(_close)
 
     async def _opened(self) -> Consumption:
         if self._core is None:
             plan = open_consumption(self._options, self._client.retry)
-            self._core = await self._client.run(plan, lane="iterators")
+            self._core = await self._client._send(plan, lane="iterators")
         return self._core
 
     def _restarted(self, core: Consumption) -> Consumption:
         """Go on from the positions, as the last call was interrupted in the midst of a change."""
         core = core.restarted()
         answers: deque[Answered] = deque()
-        left, pulls = self._pulls, AsyncInFlightCalls(self._client.channels, answers.append)
+        left, pulls = (
+            self._pulls,
+            self._client._in_flight(answers.append),
+        )
         self._core, self._answers, self._pulls = core, answers, pulls
-        left.cancel_soon()
+        left.cancel()
         return core
 
     async def _wait(self, core: Consumption) -> None:
@@ -145,28 +149,35 @@ class AsyncConsumer(AsyncIterator[Record], AsyncClosing):
         if self._core is None:
             return
         for queue, queue_offset, call in self._core.commits(with_current=with_current):
-            await self._client.run(call, lane="iterators")
+            await self._client._send(call, lane="iterators")
             queue.committed = queue_offset
 
 
-class AsyncKeyRecords(AsyncIterator[Record]):
-    """Records that carry a key, fetched page by page; made by `AsyncClient.query_by_key`."""
+class Consumer(ConsumerCore, Iterating[Record], Closing):
+    """Records of a topic's queues, one by one; made by `Client.consume`, used by one thread.
 
-    def __init__(self, client: AsyncConnection, query: KeyQuery) -> None:
-        self._client = client
-        self._query = query
+    With a group and ``auto_commit`` the consumer commits the group's offsets while it iterates, and on
+    `close`. A record is consumed when the next one is asked for, so a crash repeats records and never loses
+    one; `commit` includes the current record. The consumer finds the queues and their starts when it is made.
+    After an interrupt of ``next`` the iteration goes on with the next record.
+    """
 
-    @property
-    def indexed_offset(self) -> int:
-        """The commit offset from which on records were not indexed when the last page was made."""
-        return self._query.indexed_offset
+    def __init__(self, client: ConnectionCore, options: ConsumeOptions) -> None:
+        super().__init__(client, options)
+        finished(self._opened)
 
-    async def __anext__(self) -> Record:
-        while True:
-            record = self._query.next_record()
+    def __next__(self) -> Any:  # as `_next_item`
+        core = self._core
+        if (
+            core is not None
+            and not (core.is_torn or self._closed)
+            and not (self._auto_commits and self._monotonic() >= self._commit_at)
+        ):
+            record = core.next_record()  # without a coroutine for each that is here
             if record is not None:
                 return record
-            call = self._query.next_call()
-            if call is None:
-                raise StopAsyncIteration
-            self._query.on_page(await self._client.run(call, lane="iterators"))
+        return super().__next__()
+
+
+class AsyncConsumer(ConsumerCore, AsyncIterating[Record], AsyncClosing):
+    """As `Consumer`, for one task. It finds the queues and their starts at the first record."""

@@ -6,10 +6,9 @@ import contextlib
 import logging
 from typing import Final
 
-from penstock._async.connection import AsyncConnection
-from penstock.background import AsyncBackground
 from penstock.calls import leases
 from penstock.calls.call import Call
+from penstock.client.connection import ConnectionCore
 from penstock.client_ids import new_client_id
 from penstock.consuming.options import SubscribeOptions
 from penstock.consuming.outcomes import Outcomes, SettledHandles, Settlement
@@ -27,7 +26,7 @@ _LINGER_S: Final = 0.005
 _PASSING: Final = (Unavailable, Cancelled, DeadlineExceeded, ResourceExhausted)
 
 
-class AsyncLeaseKeeper:
+class LeaseKeeper:
     """Renews leases three times as often as they end, and sends outcomes as they come.
 
     It outlives its subscription for a moment: it then sends the outcomes of settled messages and ends all
@@ -35,9 +34,9 @@ class AsyncLeaseKeeper:
     client id; the former one is renewed until its messages are settled.
     """
 
-    def __init__(self, client: AsyncConnection, options: SubscribeOptions) -> None:
+    def __init__(self, client: ConnectionCore, options: SubscribeOptions) -> None:
         self.client_id = new_client_id()
-        self.background = AsyncBackground("penstock-leases")
+        self.background = client.form.background("penstock-leases")
         self.outcomes = Outcomes(self.background.wake)
         self._client = client
         self._options = options
@@ -124,7 +123,7 @@ class AsyncLeaseKeeper:
         options = self._options
         call = leases.settle(action, options.group, options.topic, settled.handles, delay_ms)
         try:
-            refused = await self._client.run(call)
+            refused = await self._client._send(call)
         except _PASSING as error:
             _log.warning("%s %d messages: %s", action, settled.message_count, error)
             return False
@@ -145,7 +144,7 @@ class AsyncLeaseKeeper:
 
     async def _try(self, call: Call[int]) -> bool:
         try:
-            await self._client.run(call)
+            await self._client._send(call)
         except ClientClosed:
             raise
         except PenstockError as error:

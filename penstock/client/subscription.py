@@ -3,32 +3,52 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
-from typing import Any, Final, Self
+from collections.abc import Callable
+from typing import Any, Final
 
-from penstock._async.connection import AsyncConnection
-from penstock._async.lease_keeper import AsyncLeaseKeeper
-from penstock._async.receiver import AsyncReceiver
-from penstock.closing import AsyncClosing
-from penstock.consuming.handlers import AsyncHandlers
+from penstock.client.connection import ConnectionCore
+from penstock.client.lease_keeper import LeaseKeeper
+from penstock.client.receiver import Receiver
 from penstock.consuming.options import SubscribeOptions
 from penstock.errors import DataLoss, InvalidArgument
+from penstock.forms import AsyncClosing, AsyncIterating, Closing, Iterating, OfLoop, both, makes
 from penstock.leased import LeasedBatch, LeasedRecord
 
 _log = logging.getLogger(__name__)
 _GONE_MS: Final = 1_000  # after which what a member had that has gone is handed out again
 
 
-class AsyncSubscription(AsyncIterator[LeasedRecord]):
-    """Messages leased to this member of a group; made by `AsyncClient.subscribe`, used by one task.
+class LeasedBatchesCore:
+    """Batches of a subscription. Unlike a generator it survives an interrupt or a cancellation."""
 
-    A message is acknowledged when the next one is asked for, unless it was settled before. The end of
-    its block acknowledges the last one, or gives it back after an exception. Leases are renewed
-    while the subscription is open. It outlasts a restart of the reader. After an interrupt or a cancellation
-    of ``next`` the iteration goes on with the next message.
-    """
+    def __init__(self, subscription: SubscriptionCore, max_messages: int) -> None:
+        self._subscription = subscription
+        self._max_messages = max_messages
+        self._is_closed = False
 
-    def __init__(self, client: AsyncConnection, options: SubscribeOptions) -> None:
+    @both
+    async def close(self) -> None:
+        """End the iteration; the subscription stays open, with the last batch. Closing twice does nothing."""
+        self._is_closed = True
+
+    async def _next_item(self) -> LeasedBatch:
+        if self._is_closed:
+            raise StopAsyncIteration
+        return await self._subscription._next_batch(self._max_messages)
+
+
+class LeasedBatches(LeasedBatchesCore, Iterating[LeasedBatch], Closing):
+    """Batches for one thread."""
+
+
+class AsyncLeasedBatches(LeasedBatchesCore, AsyncIterating[LeasedBatch], AsyncClosing):
+    """Batches for one task."""
+
+
+class SubscriptionCore:
+    """Messages leased to this member of a group, in both forms."""
+
+    def __init__(self, client: ConnectionCore, options: SubscribeOptions) -> None:
         if not options.group:
             raise InvalidArgument(
                 "group: a subscription is that of a consumer group", field="group"
@@ -36,33 +56,32 @@ class AsyncSubscription(AsyncIterator[LeasedRecord]):
         for field in ("lease_ms", "prefetch", "prefetch_bytes"):
             if getattr(options, field) < 1:
                 raise InvalidArgument(f"{field}: at least 1", field=field)
-        self._keeper = AsyncLeaseKeeper(client, options)
-        self._receiver = AsyncReceiver(client, options, self._keeper)
+        self._handlers = client.form.handlers
+        self._keeper = LeaseKeeper(client, options)
+        self._receiver = Receiver(client, options, self._keeper)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: object, *_: object) -> None:
+    def _leaving(self, kind: object) -> None:
+        """Acknowledge the last message at the end of the block, or give it back after an exception."""
         current = self._receiver.prefetched.current
         if current is not None:
             if kind is None:
                 current.ack()
             else:
                 current.nack()
-        await self.close()
 
     def __del__(self) -> None:
         if hasattr(self, "_receiver"):  # it was made whole
             self._receiver.stop()
             self._keeper.background.stop()
 
-    async def __anext__(self) -> LeasedRecord:
+    async def _next_item(self) -> LeasedRecord:
         if not await self._has_next():
-            await self.close()
+            await self._close()
             raise StopAsyncIteration
         return self._receiver.prefetched.next_record()
 
-    def batches(self, max_messages: int = 32) -> AsyncLeasedBatches:
+    @makes(LeasedBatches, AsyncLeasedBatches)
+    def batches(self, max_messages: int = 32) -> tuple[Any, ...]:
         """Return an iterator over batches of up to ``max_messages``; it does not wait for more.
 
         A batch is acknowledged when the next one is asked for; messages that were settled before keep their
@@ -71,12 +90,13 @@ class AsyncSubscription(AsyncIterator[LeasedRecord]):
         """
         if max_messages < 1:
             raise InvalidArgument("max_messages: at least 1", field="max_messages")
-        return AsyncLeasedBatches(self, max_messages)
+        return (max_messages,)
 
-    async def _next_batch(self, max_messages: int) -> LeasedBatch | None:
+    async def _next_batch(self, max_messages: int) -> LeasedBatch:
+        """Return the next batch. Raises StopAsyncIteration at the end."""
         if not await self._has_next():
-            await self.close()
-            return None
+            await self._close()
+            raise StopAsyncIteration
         return self._receiver.prefetched.next_batch(max_messages)
 
     async def _has_next(self) -> bool:
@@ -85,6 +105,7 @@ class AsyncSubscription(AsyncIterator[LeasedRecord]):
         self._receiver.prefetched.acknowledge_current()
         return await self._receiver.has_next()
 
+    @both
     async def run(self, handler: Callable[[LeasedRecord], Any], *, concurrency: int = 8) -> None:
         """Call ``handler`` with each message, up to ``concurrency`` at once, until it is closed.
 
@@ -92,7 +113,7 @@ class AsyncSubscription(AsyncIterator[LeasedRecord]):
         settle the message itself. A damaged record is logged, unless ``on_damaged`` is given.
         """
         try:
-            async with AsyncHandlers(concurrency) as handlers:
+            async with self._handlers(concurrency) as handlers:
                 while True:
                     if not await self._has_next():
                         break
@@ -104,21 +125,25 @@ class AsyncSubscription(AsyncIterator[LeasedRecord]):
                     self._receiver.prefetched.current = None  # its handler settles it
                     await handlers.start(self._handle, handler, message)
         finally:
-            await self.close()
+            await self._close()
 
     def stop(self) -> None:
         """End the iteration, or `run`, after the messages in hand; any thread may call it."""
         self._receiver.stop()
 
-    async def close(self) -> None:
+    async def _close(self) -> None:
         """Send the outcomes of settled messages and give the rest back. Closing twice does nothing."""
-        await self._receiver.close()
+        self._receiver.close()
         self._keeper.background.stop()
         await self._keeper.background.join()
 
+    close = both(_close)
+
     async def _handle(self, handler: Callable[[LeasedRecord], Any], message: LeasedRecord) -> None:
         try:
-            await handler(message)
+            handled = handler(message)
+            if isinstance(self, OfLoop):
+                await handled
         except Exception:  # noqa: BLE001  of a handler, which may raise anything
             _log.exception(
                 "handler failed for message %s of %s, attempt %d",
@@ -134,22 +159,15 @@ class AsyncSubscription(AsyncIterator[LeasedRecord]):
             message.ack()
 
 
-class AsyncLeasedBatches(AsyncIterator[LeasedBatch], AsyncClosing):
-    """Batches of a subscription. Unlike a generator it survives an interrupt or a cancellation."""
+class Subscription(SubscriptionCore, Iterating[LeasedRecord], Closing):
+    """Messages leased to this member of a group; made by `Client.subscribe`, used by one thread.
 
-    def __init__(self, subscription: AsyncSubscription, max_messages: int) -> None:
-        self._subscription = subscription
-        self._max_messages = max_messages
-        self._is_closed = False
+    A message is acknowledged when the next one is asked for, unless it was settled before. The end of
+    its block acknowledges the last one, or gives it back after an exception. Leases are renewed
+    while the subscription is open. It outlasts a restart of the reader. After an interrupt of ``next`` the
+    iteration goes on with the next message.
+    """
 
-    async def close(self) -> None:
-        """End the iteration; the subscription stays open, with the last batch. Closing twice does nothing."""
-        self._is_closed = True
 
-    async def __anext__(self) -> LeasedBatch:
-        if self._is_closed:
-            raise StopAsyncIteration
-        batch = await self._subscription._next_batch(self._max_messages)
-        if batch is None:
-            raise StopAsyncIteration
-        return batch
+class AsyncSubscription(SubscriptionCore, AsyncIterating[LeasedRecord], AsyncClosing):
+    """As `Subscription`, for one task. After a cancellation of ``anext`` the iteration goes on, too."""

@@ -1,4 +1,3 @@
-# Written by make client from penstock/_async: change it there.
 """Receives messages ahead for a subscription."""
 
 from __future__ import annotations
@@ -8,12 +7,11 @@ from typing import Final
 
 import grpc
 
-from penstock._sync.connection import Connection
-from penstock._sync.lease_keeper import LeaseKeeper
 from penstock.calls import leases
-from penstock.channel import Home
+from penstock.client.connection import ConnectionCore
+from penstock.client.lease_keeper import LeaseKeeper
 from penstock.consuming.damaged import damage_error
-from penstock.consuming.in_flight import Answered, InFlightCalls
+from penstock.consuming.in_flight import Answered
 from penstock.consuming.options import SubscribeOptions
 from penstock.consuming.prefetched import Prefetched
 from penstock.errors import (
@@ -37,13 +35,15 @@ class Receiver:
     none.
     """
 
-    def __init__(self, client: Connection, options: SubscribeOptions, keeper: LeaseKeeper) -> None:
+    def __init__(
+        self, client: ConnectionCore, options: SubscribeOptions, keeper: LeaseKeeper
+    ) -> None:
         self.prefetched = Prefetched(keeper.outcomes, options.on_damaged)
-        self._home = Home()
+        self._home = client._home()
         self._client = client
         self._options = options
         self._keeper = keeper
-        self._calls = InFlightCalls(client.channels, self._take)
+        self._calls = client._in_flight(self._take)
         self._is_receiving = False
         self._starting = ""  # the client id of a receive that is just being sent
         self._failed: Exception | None = None  # to be raised once
@@ -52,7 +52,7 @@ class Receiver:
         self._quiet_since = client.clock.monotonic()
         self.is_stopped = False
 
-    def has_next(self) -> bool:
+    async def has_next(self) -> bool:
         """Wait for a message; False once stopped, or after so long without one. Raises what a receive failed with."""
         self._home.check()
         if self._starting:
@@ -67,13 +67,13 @@ class Receiver:
             now = self._client.clock.monotonic()
             if self._options.idle_s is not None and now - self._quiet_since >= self._options.idle_s:
                 return False
-            self._calls.wait(self._patience_s(now))
+            await self._calls.wait(self._patience_s(now))
         return False
 
     def stop(self) -> None:
         """Receive no more; any thread may say so."""
         self.is_stopped = True
-        self._calls.cancel_soon()
+        self._calls.cancel()
 
     def close(self) -> None:
         """Receive no more, and forget what was received."""
@@ -131,7 +131,7 @@ class Receiver:
         self._calls.start(client_id, call, timeout_s)
         self._starting = ""
         if self.is_stopped:  # `stop` came meanwhile
-            self._calls.cancel_soon()
+            self._calls.cancel()
 
     def _take(self, answered: Answered) -> None:
         """Take in what a receive has brought; the next may be made then."""

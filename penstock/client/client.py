@@ -5,14 +5,9 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal
 
-from penstock._async.consumer import AsyncConsumer, AsyncKeyRecords
-from penstock._async.pull_stream import AsyncPullStream
-from penstock._async.staged_commit import AsyncStagedCommit
-from penstock._async.subscription import AsyncSubscription
-from penstock._async.tables import AsyncTableCalls
-from penstock._async.transactions import AsyncTransaction, AsyncTransactionChecker
 from penstock.calls import offsets, records
 from penstock.calls.accounts import AccountOperations
 from penstock.calls.dead_letters import DeadLetterOperations
@@ -26,15 +21,28 @@ from penstock.calls.status import StatusOperations
 from penstock.calls.timers import TimerOperations
 from penstock.calls.topics import TopicOperations
 from penstock.calls.transactions import TransactionCheck, TransactionOperations
-from penstock.consuming.damaged import OnDamaged
-from penstock.consuming.key_query import KeyQuery, OnUncovered
+from penstock.client.connection import AsyncConnection, Connection
+from penstock.client.consumer import AsyncConsumer, Consumer
+from penstock.client.key_records import AsyncKeyRecords, KeyRecords
+from penstock.client.pull_stream import AsyncPullStream, PullStream
+from penstock.client.staged_commit import AsyncStagedCommit, StagedCommit
+from penstock.client.subscription import AsyncSubscription, Subscription
+from penstock.client.tables import TableCalls
+from penstock.client.transactions import (
+    AsyncTransaction,
+    AsyncTransactionChecker,
+    Transaction,
+    TransactionChecker,
+)
+from penstock.consuming.damaged import OnDamaged, OnUncovered
 from penstock.consuming.options import ConsumeOptions, SubscribeOptions
+from penstock.forms import makes
 from penstock.producing.options import ProducerOptions
-from penstock.producing.tasks import AsyncProducer
+from penstock.producing.producer import AsyncProducer, Producer
 from penstock.requests import FRAME_OVERHEAD_MAX
 
 
-class AsyncClient(
+class ClientCore(
     ProduceOperations,
     RecordOperations,
     TopicOperations,
@@ -47,16 +55,11 @@ class AsyncClient(
     StagedCommitOperations,
     StatusOperations,
     AccountOperations,
-    AsyncTableCalls,
+    TableCalls,
 ):
-    """A connection to one store's writer, reader and indexer, for one event loop.
+    """The calls of a client, in both forms."""
 
-    It connects at the first call. ``timeout_s`` bounds each call with its retries; most calls take their own.
-    With accounts on, ``access_key`` and ``secret_key`` (else the variables ``PENSTOCK_ACCESS_KEY`` and
-    ``PENSTOCK_SECRET_KEY``) name the user. A request above ``request_bytes_max``, the writer's
-    ``message_bytes_max``, is refused here. Close the client, or use it as an async context manager.
-    """
-
+    @makes(Producer, AsyncProducer)
     def producer(
         self,
         *,
@@ -65,10 +68,10 @@ class AsyncClient(
         batch_bytes: int = 64 << 10,
         ordered: bool = True,
         delivery_timeout_s: float = 30.0,
-    ) -> AsyncProducer:
-        """Return a streaming producer; use it as an async context manager.
+    ) -> tuple[Any, ...]:
+        """Return a streaming producer; use it as a context manager.
 
-        The producer sends a batch when it has ``batch_bytes`` or is ``linger_ms`` old. `AsyncProducer.send`
+        The producer sends a batch when it has ``batch_bytes`` or is ``linger_ms`` old. `Producer.send`
         waits while ``max_in_flight`` batches have no answer, and sooner if the writer answers slowly.
         ``ordered`` keeps the order of ``send`` within each queue; without it more batches of one queue are in
         flight at once, in any order.
@@ -81,41 +84,41 @@ class AsyncClient(
             delivery_timeout_s=delivery_timeout_s,
             record_bytes_max=self.request_bytes_max - FRAME_OVERHEAD_MAX,
         )
-        self.channels.allow(delivery_timeout_s)
-        return AsyncProducer(self, options)
+        return (options,)
 
-    def staged_commit(
-        self, app_id: str, version: int, *, one_off: bool = False
-    ) -> AsyncStagedCommit:
+    @makes(StagedCommit, AsyncStagedCommit)
+    def staged_commit(self, app_id: str, version: int, *, one_off: bool = False) -> tuple[Any, ...]:
         """Return the staged commit of an application's version: stage records, then commit them once.
 
         ``one_off``: the application id is random and never used again.
         """
-        return AsyncStagedCommit(self, app_id, version, one_off=one_off)
+        return app_id, version, one_off
 
+    @makes(Transaction, AsyncTransaction)
     def transaction(
         self, topic: str, *, transaction_id: str = "", immunity_s: int = 0
-    ) -> AsyncTransaction:
-        """Return a transaction: ``async with client.transaction("orders") as t: await t.send(b"...")``.
+    ) -> tuple[Any, ...]:
+        """Return a transaction: ``with client.transaction("orders") as t: t.send(b"...")``.
 
         ``transaction_id`` is what a checker gets, such as the number of an order and of the attempt; without
         it the id is random. An id is for one run: it is refused while messages of another run are pending,
         and after its end. Nobody is asked about the transaction for ``immunity_s``, or, with 0, for as long
         as the writer is set to.
         """
-        made = transaction_id or secrets.token_hex(16).upper()
-        return AsyncTransaction(self, topic, made, immunity_s=immunity_s)
+        return topic, transaction_id or secrets.token_hex(16).upper(), immunity_s
 
+    @makes(TransactionChecker, AsyncTransactionChecker)
     def transaction_checker(
         self, topics: Sequence[str], checker: Callable[[TransactionCheck], Any]
-    ) -> AsyncTransactionChecker:
+    ) -> tuple[Any, ...]:
         """Answer questions about transactions of topics that their producers left open.
 
         ``checker`` returns True to commit, False to roll back, None if that is not known yet: it is asked
-        again later. Use the result as an async context manager.
+        again later. Use the result as a context manager.
         """
-        return AsyncTransactionChecker(self, topics, checker)
+        return topics, checker
 
+    @makes(PullStream, AsyncPullStream)
     def pull_stream(
         self,
         topic: str,
@@ -125,12 +128,12 @@ class AsyncClient(
         max_bytes: int = 0,
         tag: str = "",
         follow: bool = False,
-    ) -> AsyncPullStream:
+    ) -> tuple[Any, ...]:
         """Read one queue to its end as a stream of pulls, each of up to ``max_bytes``.
 
         The reader sends ahead as far as flow control allows: this is the fastest way to catch up. With
         ``follow`` the stream goes on at the end. It is not retried: after an error start again at the last
-        result's ``next_offset``. `close`, or leaving the ``async with`` block, ends it early.
+        result's ``next_offset``. `close`, or leaving its block, ends it early.
         """
         call = records.pull_stream(
             topic,
@@ -140,8 +143,9 @@ class AsyncClient(
             tag=tag,
             follow=follow,
         )
-        return AsyncPullStream(self.channels, call)
+        return (call,)
 
+    @makes(Consumer, AsyncConsumer)
     def consume(
         self,
         topic: str,
@@ -156,7 +160,7 @@ class AsyncClient(
         max_bytes: int = 0,
         wait_ms: int = 10_000,
         on_damaged: OnDamaged | None = None,
-    ) -> AsyncConsumer:
+    ) -> tuple[Any, ...]:
         """Iterate over the records of a topic's queues: all of them, or those in ``queues``.
 
         Each queue starts at the group's committed offset, or, without one, at ``start``: the earliest or
@@ -181,8 +185,9 @@ class AsyncClient(
             timeout_s=self.timeout_s,
             on_damaged=on_damaged,
         )
-        return AsyncConsumer(self, options)
+        return (options,)
 
+    @makes(Subscription, AsyncSubscription)
     def subscribe(
         self,
         topic: str,
@@ -196,7 +201,7 @@ class AsyncClient(
         wait_ms: int = 10_000,
         idle_s: float | None = None,
         on_damaged: OnDamaged | None = None,
-    ) -> AsyncSubscription:
+    ) -> tuple[Any, ...]:
         """Join a group: iterate over leased messages of a topic, take `batches`, or `run` a handler.
 
         Messages are leased for ``lease_ms``; the subscription renews the leases while it is open. About
@@ -219,8 +224,9 @@ class AsyncClient(
             timeout_s=self.timeout_s,
             on_damaged=on_damaged,
         )
-        return AsyncSubscription(self, options)
+        return (options,)
 
+    @makes(KeyRecords, AsyncKeyRecords)
     def query_by_key(
         self,
         topic: str,
@@ -232,7 +238,7 @@ class AsyncClient(
         page_size: int = 64,
         on_damaged: OnDamaged | None = None,
         on_uncovered: OnUncovered | None = None,
-    ) -> AsyncKeyRecords:
+    ) -> tuple[Any, ...]:
         """Iterate over the records that carry a key, or with ``unique`` that unique id, newest first.
 
         ``begin`` and ``end`` bound the store time (Unix milliseconds or datetimes, both included). Pages are
@@ -241,16 +247,27 @@ class AsyncClient(
         Where the index is damaged, the iterator raises IndexDamaged after the records that it found, and the
         next iteration goes on with older ones; ``on_uncovered`` gets the range instead if it is given.
         """
-        return AsyncKeyRecords(
-            self,
-            KeyQuery(
-                topic,
-                key,
-                unique=unique,
-                begin_ms=0 if begin is None else offsets.timestamp_ms(begin, field="begin"),
-                end_ms=None if end is None else offsets.timestamp_ms(end, field="end"),
-                page_size=page_size,
-                on_damaged=on_damaged,
-                on_uncovered=on_uncovered,
-            ),
+        page = partial(
+            records.by_key,
+            topic,
+            key,
+            unique=unique,
+            begin_ms=0 if begin is None else offsets.timestamp_ms(begin, field="begin"),
+            end_ms=None if end is None else offsets.timestamp_ms(end, field="end"),
+            page_size=page_size,
         )
+        return page, topic, key, unique, on_damaged, on_uncovered
+
+
+class Client(ClientCore, Connection):
+    """A connection to one store's writer, reader and indexer, safe to share between threads.
+
+    It connects at the first call. ``timeout_s`` bounds each call with its retries; most calls take their own.
+    With accounts on, ``access_key`` and ``secret_key`` (else the variables ``PENSTOCK_ACCESS_KEY`` and
+    ``PENSTOCK_SECRET_KEY``) name the user. A request above ``request_bytes_max``, the writer's
+    ``message_bytes_max``, is refused here. Close the client, or use it as a context manager.
+    """
+
+
+class AsyncClient(ClientCore, AsyncConnection):
+    """As `Client`, for one event loop: its calls are awaited, and its blocks are ``async with``."""

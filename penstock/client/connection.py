@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
@@ -15,13 +16,23 @@ from penstock.addresses import (
     Addresses,
     Service,
 )
+from penstock.background import AsyncBackground, AsyncWakeUp, Background, WakeUp
 from penstock.calls import status
 from penstock.calls.call import Attempts, Call, Plan
 from penstock.calls.topics import QueueCounts, describe_topic
-from penstock.channel import CALL_FAILED, AsyncServiceChannels, Lane, failure_of
-from penstock.closing import AsyncClosing
+from penstock.channel import (
+    AsyncHome,
+    AsyncServiceChannels,
+    Home,
+    Lane,
+    ServiceChannels,
+)
+from penstock.consuming.handlers import AsyncHandlers, Handlers
+from penstock.consuming.in_flight import Answered, InFlightCalls
+from penstock.consuming.read_ahead import ReadAhead
 from penstock.credentials import given_credentials
 from penstock.errors import ClientClosed, PenstockError, Unavailable
+from penstock.forms import AsyncClosing, Closing, both, finished
 from penstock.proxies import Way, way_to
 from penstock.requests import REQUEST_BYTES_MAX
 from penstock.retry import RetryPolicy
@@ -33,8 +44,28 @@ T = TypeVar("T")
 _READY_POLL_S: Final = 0.05
 
 
-class AsyncConnection(AsyncClosing):
+class ThreadForm:
+    """What waits, of threads."""
+
+    channels = ServiceChannels
+    wake_up = WakeUp
+    background = Background
+    handlers = Handlers
+
+
+class LoopForm:
+    """What waits, of an event loop."""
+
+    channels = AsyncServiceChannels
+    wake_up = AsyncWakeUp
+    background = AsyncBackground
+    handlers = AsyncHandlers
+
+
+class ConnectionCore:
     """Settings, and channels to the three services, each opened when it is first needed."""
+
+    form: type[ThreadForm] | type[LoopForm]
 
     def __init__(
         self,
@@ -56,16 +87,18 @@ class AsyncConnection(AsyncClosing):
         self.request_bytes_max = request_bytes_max
         self.clock = clock or SystemClock()
         self.tls = tls
-        self.channels = AsyncServiceChannels(
+        self.channels = self.form.channels(
             self.addresses, self.clock, tls, given_credentials(access_key, secret_key)
         )
         self.sequences = Sequences(self.clock)
         self.queue_counts = QueueCounts(self.clock)
 
+    @both
     async def close(self) -> None:
         """Close the connections; calls under way fail. Closing twice does nothing."""
         await self.channels.close()
 
+    @both
     async def wait_ready(
         self, timeout_s: float = 30.0, *, services: Iterable[Service] = ALL_SERVICES
     ) -> None:
@@ -77,7 +110,9 @@ class AsyncConnection(AsyncClosing):
             while True:
                 left_s = deadline_s - self.clock.monotonic()
                 try:
-                    answer = await check(call.request, timeout=max(0.01, min(left_s, 1)))
+                    answer = await self.channels.ask(
+                        check, call.request, max(0.01, min(left_s, 1)), "calls"
+                    )
                     if call.interpret(answer):
                         break
                     problem = "answers, but is not serving"
@@ -94,7 +129,11 @@ class AsyncConnection(AsyncClosing):
                     )
                 await self.channels.pause(_READY_POLL_S)
 
-    async def run(self, call: Call[T] | Plan[T], *, lane: Lane = "calls") -> T:
+    @abstractmethod
+    def _home(self) -> Home | AsyncHome:
+        """Return where something that is made now may be used."""
+
+    async def _send(self, call: Call[T] | Plan[T], *, lane: Lane = "calls") -> T:
         """Send a call, again where that is safe, and return what its answer means; or all calls of a plan.
 
         In the lane of iterators an interrupt (Ctrl-C) of the caller leaves no lock of grpc's held.
@@ -117,8 +156,8 @@ class AsyncConnection(AsyncClosing):
                     response = await self.channels.ask(
                         stub, attempts.request(), attempts.answer_s(), lane
                     )
-                except CALL_FAILED as error:
-                    await self.channels.pause(attempts.after(failure_of(error)))
+                except grpc.RpcError as error:
+                    await self.channels.pause(attempts.after(error))
                     if attempts.is_silent:
                         self.channels.renew(call.method, stub)
                         stub = self.channels.stub(call.method, lane)
@@ -140,17 +179,27 @@ class AsyncConnection(AsyncClosing):
                 value: T = stop.value
                 return value
             try:
-                go_on, result = plan.send, await self.run(call, lane=lane)
+                go_on, result = plan.send, await self._send(call, lane=lane)
             except BaseException as error:  # noqa: BLE001  the plan raises it, when it has cleaned up
                 go_on, result = plan.throw, error
 
-    async def queue_count(self, topic: str) -> int:
+    def _in_flight(self, take: Callable[[Answered], None]) -> InFlightCalls:
+        """Return the calls under way of an iterator; ``take`` gets each that has ended."""
+        return InFlightCalls(self.channels, take, self._home(), self.form.wake_up())
+
+    def _read_ahead(self, call: Call[T]) -> ReadAhead[T]:
+        """Return the stream of answers to a call."""
+        return ReadAhead(self.channels, call, self.form.wake_up(), self.error_of)
+
+    async def _queue_count(self, topic: str) -> int:
         """Return how many queues of a topic take writes; asked for now and then."""
         count = self.queue_counts.known(topic)
         if count is None:
-            described = await self.run(describe_topic(topic))
+            described = await self._send(describe_topic(topic))
             count = self.queue_counts.learn(topic, described.topic.write_queue_count)
         return count
+
+    queue_count = both(_queue_count)
 
     def way_to(self, service: Service) -> Way:
         """Return how a service is called, for errors to say."""
@@ -159,3 +208,31 @@ class AsyncConnection(AsyncClosing):
     def error_of(self, call: Call[Any], error: grpc.RpcError) -> PenstockError:
         """Return the exception for a failed call."""
         return call.error_of(error, self.way_to(call.method.service))
+
+
+class Connection(ConnectionCore, Closing):
+    """A connection that threads share."""
+
+    form = ThreadForm
+    channels: ServiceChannels
+
+    def _home(self) -> Home:
+        return Home()
+
+    def run(self, call: Call[T] | Plan[T]) -> T:
+        """Send a call, again where that is safe, and return what its answer means; or all calls of a plan."""
+        return finished(self._send, call)
+
+
+class AsyncConnection(ConnectionCore, AsyncClosing):
+    """A connection of one event loop."""
+
+    form = LoopForm
+    channels: AsyncServiceChannels
+
+    def _home(self) -> AsyncHome:
+        return self.channels.home
+
+    async def run(self, call: Call[T] | Plan[T]) -> T:
+        """Send a call, again where that is safe, and return what its answer means; or all calls of a plan."""
+        return await self._send(call)

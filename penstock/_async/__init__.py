@@ -1,1 +1,0 @@
-"""The client for asyncio; `make client` writes ``penstock._sync`` from it."""

@@ -1,2 +1,0 @@
-# Written by make client from penstock/_async: change it there.
-"""The client for threads."""
