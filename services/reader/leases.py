@@ -74,7 +74,7 @@ class ReaderLeases(Leases):
         Also raises StoreBusy where there are too many for that.
         """
         if self._auto_create_groups and self._groups.find(group) is None:
-            self.check_topic(topic)
+            self.queues.queue_ids(topic)  # raises TopicNotFound
             if len(self._groups.all()) >= GROUPS_MAX:
                 raise StoreBusy(
                     f"there are {GROUPS_MAX} consumer groups; no more are made by a receive",

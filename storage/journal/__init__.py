@@ -1,6 +1,6 @@
 """Journals of our own state, one for each process that has some: blocks, generations, syncs.
 
-``journal_file`` writes one file of blocks (``storage.format.journal``). ``journal`` is that of leases: it is
-appended to, and replaced when it has grown long. ``states`` has the writer's: small states by name, each put
-whole. Neither knows what its blocks mean.
+``journal`` writes one file of blocks (``storage.format.journal``) after the other; leases append to theirs.
+``states`` makes the writer's of it: small states by name, each put whole. ``journal`` does not know what its
+blocks mean.
 """

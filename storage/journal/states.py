@@ -16,7 +16,7 @@ import json
 import logging
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from storage.errors import StoreFull
 from storage.format.journal import MAGIC, blocks_in
 from storage.format.names import parse_file_name
 from storage.format.states import STATES, SYNCED, decode_states, encode_states
-from storage.journal.journal_file import JournalEnd, JournalFile, remove_others
+from storage.journal.journal import Blocks, Journal, JournalEnd
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 DAMAGED: Final = ".damaged"
-RESERVED_BYTES: Final = 64 << 10
 SIZE_MAX: Final = 1 << 20  # of a file, or four times its first block
 _OVERHEAD: Final = 128  # of a put: the heads of its block and of the next
 _HEAD_WORDS: Final = 3
@@ -133,18 +132,18 @@ def encode_document(document: object) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-class StateJournal(States):
-    """All methods may be called from any thread."""
+class StateJournal(States, Journal):
+    """States that are put. Any thread may call what it adds to both."""
+
+    reserved_bytes = 64 << 10
 
     def __init__(self, filesystem: FileSystem, directory: Path) -> None:
         """Read the states; they are durable on return. Raises OSError, StoreBusy."""
-        self._filesystem = filesystem
-        self._directory = directory
-        self._guard = threading.Lock()
-        self._file: JournalFile | None = None
         found = read_states(filesystem, directory)
-        super().__init__(found.states)
-        self._generation, path = found.generation, found.path
+        States.__init__(self, found.states)
+        Journal.__init__(self, filesystem, directory, JournalEnd(found.generation))
+        self._guard = threading.Lock()
+        path = found.path
         if path is not None:
             # What a killed process has put and not synced counts from here on.
             file = filesystem.open(path, writable=True)
@@ -157,10 +156,8 @@ class StateJournal(States):
                 filesystem.rename(path, path.with_name(path.name + DAMAGED))
             filesystem.sync_directory(directory)
             if is_damaged:
-                with suppress(
-                    StoreFull
-                ):  # whoever removes the damaged file keeps what was read of it
-                    self._begin_generation(self._states)
+                with suppress(StoreFull):  # who removes the damaged file keeps what was read of it
+                    self.replace(_put_of(self._states))
         for name, problem in found.problems.items():
             _LOG.error("%s/%s %s", directory.name, name, problem)
 
@@ -184,51 +181,37 @@ class StateJournal(States):
             changed = {name: state for name, state in states.items() if state != self.get(name)}
             if not changed:
                 return
-            payload = encode_states(changed)
-            file, size = self._file, len(payload) + _OVERHEAD
-            if file is None or file.end + size > max(SIZE_MAX, 4 * file.begin_size):
-                self._begin_generation(_present(self._states | changed))
+            blocks = _put_of(changed)
+            size = len(blocks[0][1]) + _OVERHEAD
+            if self._file is not None and self.size + size <= max(SIZE_MAX, 4 * self.begin_size):
+                self.reserve(size)
+                self._append_put(blocks)
             else:
-                file.reserve(size)
-                self._append(file, payload)
+                self.replace(_put_of(_present(self._states | changed)))
             self._states.update(changed)  # one step for those who read meanwhile
             for removed in [name for name, state in changed.items() if not state]:
                 del self._states[removed]
 
-    def _append(self, file: JournalFile, payload: bytes) -> None:
+    def _append_put(self, blocks: Blocks) -> None:
+        put, synced = blocks
         try:
-            file.append([(STATES, payload)])
-            file.sync()
-            file.append([(SYNCED, b"")])
+            self.append([put])
+            self.sync()
+            self.append([synced])
         except BaseException:
-            self._file = None  # what it holds by now is not known
-            file.close()
+            self._let_go()  # what it holds by now is not known: the next put begins a generation
             raise
 
-    def _begin_generation(self, states: dict[str, bytes]) -> None:
-        self._generation += 1  # after an error the file may have its name
-        file = JournalFile.create(
-            self._filesystem, self._directory, self._generation, RESERVED_BYTES
-        )
-        try:
-            payload = encode_states(states)
-            file.reserve(len(payload) + _OVERHEAD)
-            file.append([(STATES, payload)])
-            file.sync()
-            file.append([(SYNCED, b"")])
-            file.publish()
-        except BaseException:
-            file.discard()
-            raise
-        former, self._file = self._file, file
-        if former is not None:
-            former.close()
-        with suppress(OSError):
-            remove_others(self._filesystem, self._directory, self._generation)
+    def _fail(self, error: OSError) -> NoReturn:
+        """Let go of the file: no error is final, as the next put begins a generation."""
+        self._let_go()
+        raise error
 
     def close(self) -> None:
         """Let go of the file; everything in it is durable."""
         with self._guard:
-            file, self._file = self._file, None
-            if file is not None:
-                file.close()
+            self._let_go()
+
+
+def _put_of(states: Mapping[str, bytes]) -> Blocks:
+    return [(STATES, encode_states(states)), (SYNCED, b"")]

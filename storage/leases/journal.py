@@ -26,7 +26,7 @@ from storage.format.lease_journal import (
     VERSION,
     encode_names,
 )
-from storage.journal.journal_file import JournalEnd, generations
+from storage.journal.journal import JournalEnd, generations
 from storage.leases.queues import NOWHERE, Place, retry_topics
 from storage.leases.ranges import (
     ATTEMPTS_MAX,

@@ -30,8 +30,7 @@ from storage.format.lease_journal import (
 )
 from storage.format.names import RETRY_PREFIX, consumer_group_problem
 from storage.format.receipt_handle import HANDLE_SIZE
-from storage.journal.journal import Journal
-from storage.journal.journal_file import JournalEnd, generations, remove_others
+from storage.journal.journal import Journal, JournalEnd, generations, remove_others
 from storage.leases.broker_orders import BrokerOrders
 from storage.leases.group_topic import Become, GroupTopic
 from storage.leases.journal import Changes, load_journal
@@ -43,7 +42,6 @@ from storage.leases.ranges import DEAD, LEASED, NEVER, NO_OWNER, WAITING, State
 from storage.leases.receive_answer import ReceiveAnswer
 from storage.leases.values import (
     DeadMessages,
-    GroupCounts,
     HandleProblem,
     LeaseTrack,
     OffsetCommit,
@@ -335,10 +333,6 @@ class Leases:
 
     # ---- what a service asks
 
-    def check_topic(self, topic: str) -> None:
-        """Raise TopicNotFound if there is no such topic."""
-        self.queues.queue_ids(topic)
-
     def add_listener(self, listener: Listener) -> None:
         """Call ``listener(group, topic)`` when messages may be visible sooner than ``nearest_ms`` said.
 
@@ -398,18 +392,15 @@ class Leases:
                 return []
         return list(self._topics.values())
 
-    def group_counts(self) -> list[GroupCounts]:
-        """Return what each group that was handed messages has under lease and waiting, by name."""
+    def group_counts(self) -> list[tuple[str, int, int]]:
+        """Return each group that was handed messages, by name, with how many it has under lease and waiting."""
         self._known()
-        found: dict[str, GroupCounts] = {}
+        found: dict[str, list[int]] = {}
         for group, _, queues in self.all_progress():
-            counts = found.get(group, GroupCounts(group, 0, 0))
-            found[group] = GroupCounts(
-                group,
-                counts.leased_count + sum(queue.leased_count for queue in queues),
-                counts.waiting_count + sum(queue.waiting_count for queue in queues),
-            )
-        return [counts for _, counts in sorted(found.items())]
+            counts = found.setdefault(group, [0, 0])
+            counts[0] += sum(queue.leased_count for queue in queues)
+            counts[1] += sum(queue.waiting_count for queue in queues)
+        return [(group, leased, waiting) for group, (leased, waiting) in sorted(found.items())]
 
     def all_progress(self) -> Iterator[tuple[str, str, list[QueueLeases]]]:
         """Yield group, topic, and where it is in the queues; nothing before the first call that opens the journal."""
@@ -498,17 +489,15 @@ class Leases:
         """Whether any group of this store was ever handed messages under a lease."""
         return self._journal is not None or self._filesystem.exists(self._directory)
 
-    def forget(self, group: str, topic: str = "") -> None:
-        """Forget a group that is deleted with its offsets, or its leases in one topic."""
+    def forget(self, group: str) -> None:
+        """Forget a group that is deleted, with its offsets."""
         with self._saving:
             with self._changing() as changes:
-                for key in list(self._topics):
-                    if key[0] == group and topic in ("", key[1]):
-                        for queue in self._topics.pop(key).queues:
-                            changes.note(FORGOTTEN, queue, 0)
-            if not topic:
-                self.queues.offsets.forget(group)
-                self.queues.offsets.save()
+                for key in [key for key in self._topics if key[0] == group]:
+                    for queue in self._topics.pop(key).queues:
+                        changes.note(FORGOTTEN, queue, 0)
+            self.queues.offsets.forget(group)
+            self.queues.offsets.save()
 
     # ---- upkeep
 

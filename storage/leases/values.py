@@ -99,14 +99,6 @@ class Refusal(NamedTuple):
     problem: HandleProblem
 
 
-class GroupCounts(NamedTuple):
-    """How many messages a group was handed that are not done, in all its topics; as in ``QueueLeases``."""
-
-    group: str
-    leased_count: int
-    waiting_count: int
-
-
 class QueueLeases(NamedTuple):
     """Where a group is in one queue; queue offsets."""
 

@@ -63,10 +63,11 @@ def test_nothing_is_lost_where_a_later_queue_cannot_be_read(
 
 def test_offsets_are_written_after_what_they_follow_from_is_durable(store: LeaseStore) -> None:
     store.acknowledge(store.receive(20).receipt_handles)
-    journal = store.leases._journal
-    synced = []
+    journal, synced = store.leases._journal, []
     save = store.reader.consumer_offsets.save
-    store.reader.consumer_offsets.save = lambda: synced.append(journal.is_synced) or save()
+    store.reader.consumer_offsets.save = lambda: (
+        synced.append(journal.synced_size == journal.size) or save()
+    )
 
     store.leases.save_offsets()
 

@@ -67,7 +67,7 @@ class LeaseStore:
     def kill(self) -> None:
         """Open again without a stop in order."""
         if self.leases._journal is not None:
-            self.leases._journal._current.close()
+            self.leases._journal._file.close()
             self.reader.consumer_offsets._lock.release()
             self.reader.consumer_offsets._lock = None
         self.reader.close()
