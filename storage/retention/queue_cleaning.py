@@ -41,62 +41,46 @@ class QueueCleaning:
         self._queues = queues
         self._drop_units = drop_units
         self._cleaned_offset = 0  # up to which all queues are clean
-        self._min_commit_offset = 0  # of the way that is under way
-        self._left: Iterator[tuple[str, int]] | None = None
-        self._passed_over = False  # a queue, on this way
         self._released: list[Path] = []  # out of their queues, and still to be deleted
         self._is_counted = False  # whether the durable count may still be with units of those
 
-    def has_work(self, min_commit_offset: int) -> bool:
-        """Return whether there is something to do for a log that begins there."""
-        return (
-            bool(self._released)
-            or self._left is not None
-            or min_commit_offset > self._cleaned_offset
-        )
+    def way(self, min_commit_offset: int) -> Iterator[Path | None]:
+        """Look at all queues of a log that begins there; yield each deleted file, None after a look at some.
 
-    def step(self, min_commit_offset: int) -> Path | None:
-        """Look at some queues, or delete one file; return that file, None where none was deleted.
-
-        Raises StopIteration at the end of a way. After an error the next step begins a way again.
+        Nothing is yielded where there is nothing to do. After an error, begin a way again.
         """
-        try:
-            return self._step(min_commit_offset)
-        except (OSError, StoreError):
-            self._left = None
-            raise
-
-    def _step(self, min_commit_offset: int) -> Path | None:
         if self._is_counted:
             self._drop([])
-        if self._released:
-            return self._delete(self._released[0])
-        if self._left is None:
-            self._left, self._passed_over = self._queues.on_disk(), False
-            self._min_commit_offset = min_commit_offset
-        some = list(islice(self._left, QUEUES_OF_A_STEP_MAX))
-        if not some:
-            self._left = None
-            if not self._passed_over:
-                self._cleaned_offset = self._min_commit_offset
-            raise StopIteration
-        several = [key for key in some if self._has_several_files(key)]
-        found = list(self._expired(several))
-        if found:
-            self._drop(found)
-        return None
+        yield from self.finish()
+        if min_commit_offset <= self._cleaned_offset:
+            return
+        queues, all_are_clean = self._queues.on_disk(), True
+        while some := list(islice(queues, QUEUES_OF_A_STEP_MAX)):
+            found = []
+            for key in filter(self._has_several_files, some):
+                try:
+                    expired = self._queues.expired_files(key, min_commit_offset)
+                except StoreError:  # of a full table of files: the next way looks again
+                    all_are_clean = False
+                else:
+                    found += [] if expired is None else [expired]
+            if found:
+                self._drop(found)
+            yield None
+            yield from self.finish()
+        if all_are_clean:
+            self._cleaned_offset = min_commit_offset
 
-    def finish(self) -> None:
-        """Delete the files that were taken out of their queues."""
+    def finish(self) -> Iterator[Path]:
+        """Delete the files that were taken out of their queues; yield each."""
         while self._released and not self._is_counted:
-            self._delete(self._released[0])
-
-    def _delete(self, path: Path) -> Path:
-        with suppress(FileNotFoundError):
-            self._queues.unlink(path)
-        with suppress(FileNotFoundError):
-            self._filesystem.sync_directory(path.parent)
-        return self._released.pop(0)
+            path = self._released[0]
+            with suppress(FileNotFoundError):
+                self._queues.unlink(path)
+            with suppress(FileNotFoundError):
+                self._filesystem.sync_directory(path.parent)
+            del self._released[0]
+            yield path
 
     def _has_several_files(self, key: tuple[str, int]) -> bool:
         directory = self._queues.directory / key[0] / str(key[1])
@@ -114,13 +98,3 @@ class QueueCleaning:
         self._is_counted = True
         self._drop_units(release)
         self._is_counted = False
-
-    def _expired(self, keys: list[tuple[str, int]]) -> Iterator[ExpiredFiles]:
-        for key in keys:
-            try:
-                expired = self._queues.expired_files(key, self._min_commit_offset)
-            except StoreError:  # of a full table of files: the next round looks again
-                self._passed_over = True
-            else:
-                if expired is not None:
-                    yield expired

@@ -7,14 +7,13 @@ leaves the file, and the next start begins with it again. A file is deleted outs
 append takes, and views of it stay good.
 
 A round deletes at most ``DELETED_IN_A_ROUND_MAX`` files of the log, with pauses, and is followed by one
-way through the queues. That may take long: it stands back for the log's next files every
-``LOOK_S``. The disk is looked at before each file.
+way through the queues. The disk is looked at before each file.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -53,13 +52,11 @@ HELD_LOOKS_MAX: Final = 20  # of a round that was asked for: some hold files for
 
 
 class _CleaningRound(NamedTuple):
-    """What a round may delete; ``asks`` is the number of the last call that it is for."""
+    """A round under way; ``asks`` is the number of the last call that it is for."""
 
     asks: int
     asked_ms: int | None  # the age that somebody asked to have deleted
-    begin_count: int  # of deleted files
-    began_s: float  # counting them, by the monotonic clock
-    held_looks: int = 0  # at files that would go and were held
+    rests: Iterator[float]  # its steps: each says how long to rest after it
 
 
 class RetentionWorker(Worker):
@@ -168,63 +165,60 @@ class RetentionWorker(Worker):
         if self._round is None:
             if not self.policy.is_on and self._asked_ms is None:
                 return None
-            self._begin_round()
+            with self.changed:
+                asked_ms, self._asked_ms = self._asked_ms, None
+                self._round = _CleaningRound(self._asks, asked_ms, self._steps(asked_ms))
         try:
             self._look_at_disk()
-            rest_s = self._clean()
+            rest_s = next(self._round.rests, None)
+            if rest_s is not None:
+                return rest_s
+            self._trouble = ""
+        except StoreError:  # there was no room for it: the round begins again
+            self._round = self._round._replace(rests=self._steps(self._round.asked_ms))
+            raise
         except OSError as error:
             if str(error) != self._trouble:
                 _LOG.warning("retention: tried again in the next round: %s", error)
             self._trouble = str(error)
-            self._end_round()
-            return None
-        if rest_s is None:
-            self._trouble = ""
-            self._end_round()
-        return rest_s
-
-    def _begin_round(self) -> None:
-        with self.changed:
-            self._round = _CleaningRound(
-                self._asks, self._asked_ms, self._deleted_file_count, self._watched.looked_s
-            )
-            self._asked_ms = None
-
-    def _end_round(self) -> None:
-        assert self._round is not None
         self._answered, self._round = self._round.asks, None
         self.notify()
+        return None
 
-    def _clean(self) -> float | None:
-        if self._undeleted or (self._may_delete_more() and self._take_out_oldest()):
-            self._delete(self._undeleted[0])
-            return PAUSE_S
-        if self._looks_again():
-            return PAUSE_S
-        min_offset = self._files.first_offset
-        if not self._cleaning.has_work(min_offset):
-            return None
-        try:
-            deleted = self._cleaning.step(min_offset)
-        except StopIteration:
-            return None
-        if deleted is None:
-            return STEP_S
-        _LOG.info("deleted %s: the log has its messages no more", deleted)
-        return PAUSE_S if self._used_percent <= self.policy.force_percent else STEP_S
+    def _steps(self, asked_ms: int | None) -> Iterator[float]:
+        """Make a round's steps; ``asked_ms`` is the age that somebody asked to have deleted.
 
-    def _may_delete_more(self) -> bool:
-        assert self._round is not None
-        count, now_s = self._deleted_file_count, self._watched.looked_s
-        if now_s - self._round.began_s >= LOOK_S:  # the queues of a round may take long
-            self._round = self._round._replace(begin_count=count, began_s=now_s)
-        deleted = count - self._round.begin_count
-        return self._round.asked_ms is not None or deleted < DELETED_IN_A_ROUND_MAX
+        The way through the queues may take long: the log's next files go first every ``LOOK_S``.
+        """
+        yield from self._clean_log(asked_ms)
+        began_s = self._watched.looked_s
+        for deleted in self._cleaning.way(self._files.first_offset):
+            if deleted is None:
+                yield STEP_S
+            else:
+                _LOG.info("deleted %s: the log has its messages no more", deleted)
+                is_full = self._used_percent > self.policy.force_percent
+                yield STEP_S if is_full else PAUSE_S
+            if self._watched.looked_s - began_s >= LOOK_S:
+                yield from self._clean_log(asked_ms)
+                began_s = self._watched.looked_s
 
-    def _take_out_oldest(self) -> bool:
+    def _clean_log(self, asked_ms: int | None) -> Iterator[float]:
+        """Delete files of the log, a bounded number unasked."""
+        deleted = held_looks = 0
+        while self._undeleted or asked_ms is not None or deleted < DELETED_IN_A_ROUND_MAX:
+            if self._undeleted or self._take_out_oldest(asked_ms):
+                self._delete(self._undeleted[0])
+                deleted += 1
+            elif self._is_held and asked_ms is not None and held_looks < HELD_LOOKS_MAX:
+                held_looks += 1  # it would go, and may be held for moments only
+            else:
+                return
+            yield PAUSE_S
+
+    def _take_out_oldest(self, age_ms: int | None) -> bool:
         """Take the oldest file out of the log, if it may go, and publish where the log begins then."""
-        assert self._round is not None
-        now_ms, age_ms, urgency = self._clock.now_ms(), self._round.asked_ms, Urgency.EXPIRED
+        now_ms, urgency = self._clock.now_ms(), Urgency.EXPIRED
         if age_ms is None:
             age_ms = self.policy.retention_ms
             urgency = self.policy.urgency(now_ms, self._used_percent)
@@ -245,15 +239,6 @@ class RetentionWorker(Worker):
         self._files.forget(oldest.start_offset)
         self._publish(self._files.first_offset)
         self._deleted_bytes += oldest.end_offset - oldest.start_offset
-        return True
-
-    def _looks_again(self) -> bool:
-        """Return whether a file would go that somebody asked to have deleted, and may be held for moments only."""
-        assert self._round is not None
-        looks = self._round.held_looks
-        if not self._is_held or self._round.asked_ms is None or looks >= HELD_LOOKS_MAX:
-            return False
-        self._round = self._round._replace(held_looks=looks + 1)
         return True
 
     def _delete(self, path: Path) -> None:
@@ -305,4 +290,5 @@ class RetentionWorker(Worker):
         with suppress(OSError, StoreError):
             for path in list(self._undeleted):
                 self._delete(path)
-            self._cleaning.finish()
+            for _ in self._cleaning.finish():
+                pass
