@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from storage.format.producer_windows import Parts, decode_windows, is_torn
-from storage.kernels.columns import COMMIT_OFFSET, STORE_TIMESTAMP
+from storage.kernels.columns import STORE_TIMESTAMP
 from storage.kernels.producer_sequences import (
-    BATCH_SIZE,
-    BEGIN_OFFSET,
     FOUND_COLUMN_COUNT,
     find_sequences,
 )
@@ -18,7 +16,7 @@ from storage.producers.windows import NOWHERE
 from storage.view.log.walk import ROWS_MAX, DamagedRange, RecordRun, walk_log
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from collections.abc import Callable
 
     from storage.producers.windows import ProducerWindows
     from storage.view.log.walk import LogFiles
@@ -58,36 +56,6 @@ def load_windows(
     return loading.must_save or begin > end_offset, begin
 
 
-def _verdicts(
-    run: RecordRun, begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
-) -> npt.NDArray[np.bool_]:
-    """Return for each range ``[begins, ends)`` whether one append can have stored all that the run has of it.
-
-    A record begins where it ends, all records in it have one store time, and no other range begins in it.
-    """
-    offsets = np.append(run.rows[:, COMMIT_OFFSET], run.end_offset)
-    times = run.rows[:, STORE_TIMESTAMP]
-    changes = np.append(0, np.cumsum(times[1:] != times[:-1]))
-    first, after = np.searchsorted(offsets, begins), np.searchsorted(offsets, ends)
-    last = np.clip(after - 1, 0, len(times) - 1)
-    held_ends = offsets[np.minimum(after, len(times))]
-    ends_well = (held_ends == ends) | (ends > run.end_offset)
-    following = np.append(begins[1:], np.iinfo(np.int64).max)
-    verdicts: npt.NDArray[np.bool_] = (
-        ends_well & (changes[first] == changes[last]) & (following >= ends)
-    )
-    return verdicts
-
-
-class _Open(NamedTuple):
-    """A request of which more is to come, as far as the walk has met it."""
-
-    producer_id: int
-    sequence: int
-    parts: Parts
-    stored_ms: int
-
-
 class _Loading:
     """Requests as a walk of the log meets them."""
 
@@ -97,7 +65,7 @@ class _Loading:
         self._now_ms = now_ms
         self._is_all = is_all
         self._found = np.empty((ROWS_MAX, FOUND_COLUMN_COUNT), np.int64)
-        self._open: _Open | None = None
+        self._last: tuple[int, int, Parts] | None = None  # request, of which more may be to come
         self.found_count = 0
         self.must_save = False
 
@@ -105,63 +73,36 @@ class _Loading:
         if not self._is_all:
             self._windows.doubt(min(int(run.rows[0, STORE_TIMESTAMP]), self._now_ms))
             self._is_all = True
-        self._close(run.begin_offset)
         count = int(find_sequences(run.data, run.rows, self._found))
         assert count >= 0
-        found = self._found[:count]
-        self._go_on(run, found)
-        begins = found[:, BEGIN_OFFSET]
-        are_whole = _verdicts(run, begins, begins + found[:, BATCH_SIZE]).tolist()
-        stored_ms = int(run.rows[-1, STORE_TIMESTAMP])
-        for (producer_id, sequence, begin, size), is_whole in zip(
-            found.tolist(), are_whole, strict=True
-        ):
+        stored_ms = min(int(run.rows[-1, STORE_TIMESTAMP]), self._now_ms)
+        for producer_id, sequence, begin, size in self._found[:count].tolist():
             former = self._windows.parts_of(producer_id, sequence)
             if former is not None and not is_torn(former):
                 continue  # stored and known: nothing that we have written
-            parts = (*(former or ())[:-1], begin, begin + size) if is_whole else NOWHERE
-            self._windows.note(producer_id, sequence, parts, min(stored_ms, self._now_ms))
+            parts = (*(former or ())[:-1], begin, begin + size)
+            self._windows.note(producer_id, sequence, parts, stored_ms)
             self.found_count += 1
-            if is_whole and begin + size > run.end_offset:
-                self._open = _Open(producer_id, sequence, parts, stored_ms)
-
-    def _go_on(self, run: RecordRun, found: npt.NDArray[np.int64]) -> None:
-        """Look whether a run goes on with the request that the one before it ended in."""
-        if self._open is None:
-            return
-        end = self._open.parts[-1]
-        [is_whole] = _verdicts(run, np.array([run.begin_offset]), np.array([end])).tolist()
-        begun = found[:1, BEGIN_OFFSET].tolist()
-        if (
-            not is_whole
-            or int(run.rows[0, STORE_TIMESTAMP]) != self._open.stored_ms
-            or (begun and begun[0] < end)
-        ):
-            self._lose_open()
+            self._last = producer_id, sequence, parts
 
     def lose(self, damaged: DamagedRange) -> None:
         """Take in damage: requests may have begun in it, and of one that it lies in nobody knows what is there."""
-        self._close(damaged.begin_offset)
-        self._lose_open()
+        self._cut(damaged.begin_offset, lambda _: NOWHERE)
         self._windows.doubt(self._now_ms)
         self.must_save = True
 
     def end(self, end_offset: int) -> None:
         """Take in that the log ends: what is missing of its last request is to be appended."""
-        self._close(end_offset)
-        if self._open is not None:
-            producer_id, sequence, parts, _ = self._open
-            self._windows.note(producer_id, sequence, (*parts[:-1], end_offset, 0), self._now_ms)
+        if self._cut(end_offset, lambda parts: (*parts[:-1], end_offset, 0)):
             self.must_save = True
         if not self._is_all:
             self._windows.doubt(self._now_ms)
 
-    def _close(self, offset: int) -> None:
-        if self._open is not None and self._open.parts[-1] <= offset:
-            self._open = None
-
-    def _lose_open(self) -> None:
-        if self._open is not None:
-            producer_id, sequence, _, _ = self._open
-            self._windows.note(producer_id, sequence, NOWHERE, self._now_ms)
-            self._open = None
+    def _cut(self, offset: int, parts_of: Callable[[Parts], Parts]) -> bool:
+        """Note what there is of a request that should go on after an offset; return whether one should."""
+        if self._last is None or self._last[2][-1] <= offset:
+            return False
+        producer_id, sequence, parts = self._last
+        self._windows.note(producer_id, sequence, parts_of(parts), self._now_ms)
+        self._last = None
+        return True
