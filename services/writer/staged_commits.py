@@ -164,7 +164,15 @@ def _application(app: Any) -> pb.StagedApplication:
             wire.message_from(
                 pb.OpenStagedCommit,
                 each,
-                stages=[wire.message_from(pb.StagedAttempt, stage) for stage in each.stages],
+                stages=[
+                    wire.message_from(
+                        pb.StagedAttempt,
+                        stage.seal,
+                        attempt=stage.header.attempt,
+                        created_ms=stage.header.created_ms,
+                    )
+                    for stage in each.stages
+                ],
             )
             for each in app.open
         ],

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from struct import Struct
 from typing import Any, Final
@@ -54,27 +54,12 @@ class StageHeader:
 
     def encode(self) -> bytes:
         """Return the header's JSON."""
-        return _json(
-            {
-                "appId": self.app_id,
-                "version": self.version,
-                "attempt": self.attempt,
-                "createdMs": self.created_ms,
-                "oneOff": self.one_off,
-            }
-        )
+        return _json(asdict(self))
 
     @classmethod
     def decode(cls, data: bytes) -> StageHeader:
         """Read the header's JSON; ValueError, KeyError or TypeError if it is not valid."""
-        fields = json.loads(data)
-        return cls(
-            app_id=str(fields["appId"]),
-            version=int(fields["version"]),
-            attempt=str(fields["attempt"]),
-            created_ms=int(fields["createdMs"]),
-            one_off=bool(fields["oneOff"]),
-        )
+        return cls(**json.loads(data))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,19 +72,14 @@ class StageSeal:
 
     def encode(self) -> bytes:
         """Return the seal's JSON."""
-        return _json(
-            {"records": self.record_count, "bytes": self.byte_count, "queues": list(self.queues)}
-        )
+        return _json(asdict(self))
 
     @classmethod
     def decode(cls, data: bytes) -> StageSeal:
         """Read the seal's JSON; ValueError, KeyError or TypeError if it is not valid."""
         fields = json.loads(data)
-        return cls(
-            record_count=int(fields["records"]),
-            byte_count=int(fields["bytes"]),
-            queues=tuple((str(topic), int(queue_id)) for topic, queue_id in fields["queues"]),
-        )
+        fields["queues"] = tuple((topic, queue_id) for topic, queue_id in fields["queues"])
+        return cls(**fields)
 
 
 def id_problem(value: str) -> str | None:

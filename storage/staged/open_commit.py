@@ -63,6 +63,11 @@ class OpenCommit:
         self._seen = np.zeros(sum(counts), np.uint8)
         self._begin_offset = self._end_offset = 0
 
+    def state(self) -> OpenCommitState:
+        """Return what it is now."""
+        stages = tuple(stage for _, stage in sorted(self.stages.items()))
+        return OpenCommitState(self.version, self.intent is not None, self.problem, stages)
+
     def stage_of(self, header: StageHeader) -> Stage | None:
         """Return what was sealed under a header, while nothing is decided; another of the same id has another one."""
         stage = self.stages.get(header.attempt)
@@ -158,42 +163,14 @@ class OpenCommit:
                 return
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageState:
-    """One staged attempt."""
-
-    attempt: str
-    record_count: int
-    byte_count: int
-    created_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class OpenCommitState:
-    """One staged commit under way; ``problem`` says why a decided one is not."""
+    """One staged commit under way; ``problem`` says why a decided one is not complete. ``stages`` are by attempt."""
 
     version: int
     decided: bool
     problem: str
-    stages: tuple[StageState, ...]
-
-    @classmethod
-    def of(cls, commit: OpenCommit) -> OpenCommitState:
-        """Return the state of a commit."""
-        return cls(
-            version=commit.version,
-            decided=commit.intent is not None,
-            problem=commit.problem,
-            stages=tuple(
-                StageState(
-                    attempt=attempt,
-                    record_count=stage.seal.record_count,
-                    byte_count=stage.seal.byte_count,
-                    created_ms=stage.header.created_ms,
-                )
-                for attempt, stage in sorted(commit.stages.items())
-            ),
-        )
+    stages: tuple[Stage, ...]
 
 
 def records_of_stages(

@@ -48,9 +48,9 @@ from storage.staged.application import (
     version_directory,
 )
 from storage.staged.ledger import Intent, Ledger, Outcome, needed_offset, save_intent, save_ledger
-from storage.staged.open_commit import OpenCommit, OpenCommitState, remove_open
+from storage.staged.open_commit import OpenCommit, remove_open
 from storage.staged.stages import DIRECTORY, Stage, StageWriter
-from storage.staged.staging import Failing, StagingAttempt, check_ids
+from storage.staged.staging import StagingAttempt, check_ids, failing
 
 if TYPE_CHECKING:
     from storage.clock import Clock
@@ -71,7 +71,7 @@ class StagedCommits:
         self.engine = engine
         self.appender = appender
         self.refuse = refuse
-        self.failing = partial(Failing, engine)
+        self.failing = partial(failing, engine)
         self._filesystem = engine.filesystem
         self._root = engine.paths.root / DIRECTORY
         self._states = engine.states
@@ -344,9 +344,7 @@ class StagedCommits:
                     app_id=app_id,
                     last_version=app.ledger.last_version,
                     last=app.ledger.last,
-                    open=tuple(
-                        OpenCommitState.of(commit) for _, commit in sorted(app.open.items())
-                    ),
+                    open=tuple(commit.state() for _, commit in sorted(app.open.items())),
                 )
                 for app_id, app in sorted(self._applications.items())
             ]

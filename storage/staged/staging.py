@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
@@ -49,22 +50,17 @@ def check_ids(app_id: str, version: int, attempts: Iterable[str]) -> None:
         seen.add(attempt)
 
 
-class Failing:
-    """A context that turns an OSError into the failure of the store: what a failed sync left is not known."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError) and not isinstance(
-            error, FileExistsError | FileNotFoundError
-        ):
-            failure = StoreFailed(f"a staged commit's files failed: {error}")
-            self._engine.fail(failure)
-            raise failure from error
+@contextmanager
+def failing(engine: Engine) -> Iterator[None]:
+    """Turn an OSError into the failure of the store: what a failed sync left is not known."""
+    try:
+        yield
+    except (FileExistsError, FileNotFoundError):
+        raise
+    except OSError as error:
+        failure = StoreFailed(f"a staged commit's files failed: {error}")
+        engine.fail(failure)
+        raise failure from error
 
 
 class Owner(Protocol):
@@ -134,7 +130,7 @@ class StagingAttempt:
             if key not in self._queues:
                 owner.appender.check_queue(key)
                 self._queues[key] = None
-        with Failing(self._owner.engine):
+        with failing(self._owner.engine):
             self._writer.add(records)
         self._record_count += prepared.record_count
         self._byte_count += len(records)
@@ -153,7 +149,7 @@ class StagingAttempt:
             queues=tuple((topic.decode(), queue_id) for topic, queue_id in self._queues),
         )
         try:
-            with Failing(self._owner.engine):
+            with failing(self._owner.engine):
                 stage = self._writer.seal(seal)
         except FileNotFoundError:
             # Decided without it meanwhile, and the directory gone: as if it came too late to begin.

@@ -239,7 +239,7 @@ def test_stages_that_nobody_commits_go_in_time_and_so_do_one_off_applications(tm
         clock.passed_ms = 61_000
         writer.staged.expire()
         (app,) = writer.staged.status()
-        assert [each.attempt for each in app.open[0].stages] == ["young"]
+        assert [each.header.attempt for each in app.open[0].stages] == ["young"]
     clock.passed_ms = 10**9
     with StoreWriter.open(tmp_path / "s", config, clock=clock) as writer:
         (app,) = writer.staged.status()

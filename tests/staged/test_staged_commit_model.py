@@ -113,7 +113,7 @@ class Model(RuleBasedStateMachine):
         if not hasattr(self, "writer"):
             return
         found = {
-            (app.app_id, each.version): {s.attempt: s.record_count for s in each.stages}
+            (app.app_id, each.version): {s.header.attempt: s.seal.record_count for s in each.stages}
             for app in self.writer.staged.status()
             for each in app.open
         }

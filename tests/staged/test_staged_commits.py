@@ -58,7 +58,7 @@ def test_stages_outlive_a_restart_and_unsealed_ones_do_not(tmp_path):
         staging.add(staged("app", 0, "b", bodies(2)))
     with StoreWriter.open(tmp_path / "store", small_config()) as writer:
         (app,) = writer.staged.status()
-        assert [s.attempt for t in app.open for s in t.stages] == ["a"]
+        assert [s.header.attempt for t in app.open for s in t.stages] == ["a"]
         assert writer.staged.commit("app", 0, ["a"])[0].record_count == 1
 
 
