@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -62,15 +61,6 @@ FULL_RETRY_S: Final = 0.1
 STATE: Final = "revive"  # in the writer's journal
 
 
-@dataclass(slots=True)
-class ReviveCounts:
-    """What became of what a broker had handed out: messages, but for ``malformed`` records."""
-
-    handed_out_again: int = 0
-    gone: int = 0
-    malformed: int = 0
-
-
 class _ReviveQueue:
     """One queue of a revive topic, and its checkpoints that are not settled."""
 
@@ -95,7 +85,6 @@ class ReviveWorker(Worker):
         timers_are_done: Callable[[], bool], *, workers: Workers | None = None,
     ) -> None:  # fmt: skip
         super().__init__("revive", workers=workers)
-        self.counts = ReviveCounts()
         self._engine = engine
         self._appender = appender
         self._topics = topics
@@ -105,7 +94,6 @@ class ReviveWorker(Worker):
         self._group = SystemGroup(engine.filesystem, engine.paths.config, clock, REVIVE_GROUP)
         self._queues: dict[tuple[str, int], _ReviveQueue] = {}
         self._sources: dict[tuple[str, int], ParkedQueue] = {}
-        self._ends: dict[tuple[str, int], int] = {}  # of the queues, when the store was opened
         self._kept = {
             (topic, queue_id): offset
             for topic, queue_id, offset in engine.states.document(STATE) or ()
@@ -139,7 +127,9 @@ class ReviveWorker(Worker):
             if topic.name.startswith(REVIVE_TOPIC_PREFIX):
                 for queue_id in range(topic.queue_count):
                     name = topic.name, queue_id
-                    self._ends[name] = self._engine.queues.next_offset(*name)
+                    end = self._engine.queues.next_offset(*name)
+                    queue, begin = ParkedQueue(self._log, *name), min(self._kept.get(name, 0), end)
+                    self._queues[name] = _ReviveQueue(queue, begin)
         super().start()
 
     # ---- steps
@@ -174,16 +164,9 @@ class ReviveWorker(Worker):
         if not self._engine.dispatch.wait(end_offset, DISPATCH_WAIT_S):
             return TIMERS_WAIT_S
         self._log.look()
-        if not self._queues:
-            self._load()
         if self._read():
             return 0.0  # what is not read yet may be acknowledgements
         return 0.0 if timers_are_done and self._settle(now_ms) else None
-
-    def _load(self) -> None:
-        for name, end in self._ends.items():
-            next_offset = min(self._kept.get(name, 0), end)
-            self._queues[name] = _ReviveQueue(ParkedQueue(self._log, *name), next_offset)
 
     def _read(self) -> bool:
         """Take in what is new in the revive topics; return whether there was anything."""
@@ -211,14 +194,10 @@ class ReviveWorker(Worker):
                 if checkpoint is not None:
                     queue.open.pop(checkpoint.key, None)
                     queue.open[checkpoint.key] = checkpoint
-                    continue
             elif row[TAG_CODE] in ACK_CODES and (ack := decode_ack(body)) is not None:
                 of = queue.open.get(ack[0])
                 if of is not None:
                     of.open_offsets.difference_update(ack[1])
-                continue
-            self.counts.malformed += 1
-        self.counts.malformed += len(records.damaged)
 
     # ---- what nobody acknowledged
 
@@ -248,7 +227,6 @@ class ReviveWorker(Worker):
         """Append copies of messages of one queue and their acknowledgements, as many as go together."""
         for each in due:
             if source[0] not in self._engine.topics or not self._has_retry_topic(each):
-                self.counts.gone += len(each.open_offsets)
                 each.open_offsets.clear()
         wanted = sorted({offset for each in due for offset in each.open_offsets})[:ROWS_MAX]
         if not wanted:
@@ -278,8 +256,6 @@ class ReviveWorker(Worker):
                 "%s queue %d, queue offset %d, does not come again: %s", *source, damage.queue_offset,
                 damage.reason,
             )  # fmt: skip
-        self.counts.handed_out_again += len(copied)
-        self.counts.gone += len(ended) - len(copied)
 
     def _has_retry_topic(self, checkpoint: Checkpoint) -> bool:
         """Return whether there is the topic for what comes again, made if need be."""
@@ -323,8 +299,6 @@ class ReviveWorker(Worker):
 
     def finish(self) -> None:
         """Save how far it is, for the next start, ours or a broker's: it saves reading alone."""
-        if not self._queues:
-            return
         progress = {name: each.settled_offset for name, each in self._queues.items()}
         self._engine.settle()
         with suppress(StoreFull, OSError):
