@@ -47,8 +47,8 @@ def settle_topics(
 
     Durable on return, but where the disk is full.
     """
+    topics.settle()
     with suppress(StoreFull):
-        report(TOPICS_FILE, topics.settle())
         counts = topics_without_entry(filesystem, paths.consume_queue, topics)
         for name, queue_count in recovered.queue_counts.items():
             if queue_count and needs_entry(name, topics):

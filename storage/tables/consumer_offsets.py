@@ -17,7 +17,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -185,7 +184,7 @@ class ConsumerOffsets:
                 self._filesystem, self._directory.parent, LockRole.CONSUMER_OFFSETS
             )
             try:
-                self._settle()
+                settle_table(self._filesystem, self._directory / self._name, _parsed)
                 self.reload()
             except BaseException:
                 lock.release()
@@ -241,12 +240,6 @@ class ConsumerOffsets:
         offsets = self._table.get(offset_key(found.topic, found.group), {})
         return offsets.get(found.queue_id) == found.queue_offset
 
-    def _settle(self) -> None:
-        with suppress(StoreFull):  # what counts is known, and the next save writes it
-            problem = settle_table(self._filesystem, self._directory / self._name, _parsed)
-            if problem:
-                _LOG.warning("config/%s: %s", self._name, problem)
-
     def beyond(self, end_of: Callable[[str, int], int | None]) -> list[OffsetBeyond]:
         """Return the offsets after their queue's end, as ``end_of(topic, queue_id)`` knows it.
 
@@ -269,12 +262,6 @@ class ConsumerOffsets:
             for each in found:
                 self._table[offset_key(each.topic, each.group)][each.queue_id] = each.end_offset
                 self._commits += 1
-
-    def lower_owned(self, found: Sequence[OffsetBeyond]) -> None:
-        """As ``lower`` where this process commits here, but for what groups have set since; nothing elsewhere."""
-        with self._guard:
-            if self._lock is not None:
-                self.lower([each for each in found if self._is_still(each)])
 
     def fetch(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return progress in one queue, None if there is none."""

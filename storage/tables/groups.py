@@ -6,15 +6,13 @@ only one who changes the table.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from storage.errors import GroupExists, GroupNotFound, InvalidMessage, StoreFull
+from storage.errors import GroupExists, GroupNotFound, InvalidMessage
 from storage.format.backoff import Backoff, backoff_in, checked_backoff
 from storage.format.config_json import encode_config
 from storage.format.names import consumer_group_problem
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.files.filesystem import FileSystem
 
-_LOG: Final = logging.getLogger(__name__)
 RETRY_MAX_TIMES: Final = 16
 RETRY_MAX_TIMES_MAX: Final = 1_000_000
 BEGIN_ATTRIBUTE: Final = "penstock.begin"  # a broker keeps attributes that it does not know
@@ -195,10 +192,7 @@ class GroupTable:
         if self._owned:
             return
         self._take()
-        with suppress(StoreFull):  # what counts is known, and the next change writes it
-            problem = settle_table(self._filesystem, self._path, _parsed)
-            if problem:
-                _LOG.warning("config/%s: %s", GROUPS_FILE, problem)
+        settle_table(self._filesystem, self._path, _parsed)
         self._reload()
         self._owned = True
 

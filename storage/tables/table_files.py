@@ -9,11 +9,13 @@ spelling of JSON is in ``storage.format.config_json``.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 from zlib import crc32
 
+from storage.errors import StoreFull
 from storage.format.config_json import MALFORMED, decode_config, integer_keyed
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from storage.files.filesystem import FileSystem, ReadFileSystem
 
+_LOG: Final = logging.getLogger(__name__)
 TOPICS_FILE: Final = "topics.json"
 OFFSETS_FILE: Final = "consumerOffset.json"
 LIGHT_OFFSETS_FILE: Final = "lmqConsumerOffset.json"  # of a broker with light queues, instead
@@ -101,15 +104,17 @@ def replace_table(filesystem: FileSystem, path: Path, data: bytes) -> None:
     filesystem.write_atomically(path, data, copy=(CHECKSUM, checksum), syncs_copy=False)
 
 
-def settle_table(filesystem: FileSystem, path: Path, parse: Callable[[Document], object]) -> str:
-    """Make a damaged table hold what counts, and its ``.bak`` what was damaged; return what was wrong.
+def settle_table(filesystem: FileSystem, path: Path, parse: Callable[[Document], object]) -> None:
+    """Make a damaged table hold what counts, and its ``.bak`` what was damaged; log what was wrong.
 
-    Durable on return. Its owner alone calls it. Raises StoreFull, OSError.
+    Durable on return; on a full disk the next write does it. Its owner alone calls it. Raises OSError.
     """
     read = read_files(filesystem, path, parse)
+    if read.problem:
+        _LOG.warning("config/%s: %s", path.name, read.problem)
     if read.from_backup:
-        replace_table(filesystem, path, read.data)
-    return read.problem
+        with suppress(StoreFull):
+            replace_table(filesystem, path, read.data)
 
 
 def document_in(data: bytes) -> Document:

@@ -133,9 +133,9 @@ class TopicTable:
         self._unsaved = {name: counter for name, counter, _ in changes}
         self._counter = max((self._table.counter, *self._unsaved.values()))
 
-    def settle(self) -> str:
-        """Repair a damaged table from its ``.bak``; return what was wrong, empty if nothing was. Raises StoreFull, OSError."""
-        return settle_table(self._filesystem, self._path, _parsed)
+    def settle(self) -> None:
+        """Repair a damaged table from its ``.bak``."""
+        settle_table(self._filesystem, self._path, _parsed)
 
     def __len__(self) -> int:
         return len(self._topics)

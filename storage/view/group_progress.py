@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from storage.errors import InvalidMessage, QueueNotFound, StoreClosed, TopicNotFound
 from storage.format.names import consumer_group_problem
-from storage.tables.consumer_offsets import OffsetBeyond
 
 if TYPE_CHECKING:
     from storage.tables.consumer_offsets import ConsumerOffsets
@@ -44,7 +43,7 @@ class GroupProgress:
     def of_queue(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return a group's progress in a queue, at most the queue's end; None if it has none."""
         offset = self._offsets.fetch(group, topic, queue_id)
-        return None if offset is None else self._within(group, topic, queue_id, offset)
+        return None if offset is None else self._within(topic, queue_id, offset)
 
     def of_group(
         self, group: str, is_wanted: Callable[[], bool] = lambda: True
@@ -59,21 +58,14 @@ class GroupProgress:
             for queue_id, offset in offsets.items():
                 if not is_wanted():
                     raise StoreClosed("nobody waits for the offsets any more")
-                of_topic[queue_id] = self._within(group, topic, queue_id, offset)
+                of_topic[queue_id] = self._within(topic, queue_id, offset)
         return found
 
-    def _within(self, group: str, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Return an offset, or the end of its queue if it lies after that: what comes next is not missed.
-
-        The queue has lost its end, or is one of a topic that was created again.
-        """
+    def _within(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Return an offset, or the end of its queue if it lies after that: the writer's next start lowers it."""
         if not self._shows_all():
             return queue_offset  # the writer is to recover more than is shown now
         try:
-            end_offset = self._ranges.max_offset(topic, queue_id)
+            return min(queue_offset, self._ranges.max_offset(topic, queue_id))
         except (TopicNotFound, QueueNotFound):
             return queue_offset
-        if queue_offset > end_offset:
-            beyond = OffsetBeyond(group, topic, queue_id, queue_offset, end_offset)
-            self._offsets.lower_owned([beyond])
-        return min(queue_offset, end_offset)
