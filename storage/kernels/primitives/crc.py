@@ -18,7 +18,7 @@ from numba import types
 from numba.extending import overload
 
 from storage.format.property_crc import CRC_MASK
-from storage.kernels.primitives.jit import BYTES, INLINED, i64, int64, kernel, uintp
+from storage.kernels.primitives.jit import INLINED, i64, uintp
 
 _ISAL = ctypes.CDLL(isal_zlib.__file__)
 llvmlite.binding.add_symbol(
@@ -101,11 +101,3 @@ def _find_byte(data: Any, begin: int, end: int, byte: int) -> Any:
         return i64(end) if found == 0 else i64(begin) + i64(found - start)
 
     return compiled
-
-
-@kernel(int64(BYTES, int64, int64))
-def crc32(data: Any, position: int, size: int) -> int:
-    """Masked CRC-32 of ``data[position : position + size]``; -1 if the range is not inside."""
-    if position < 0 or size < 0 or position > data.size - size:
-        return i64(-1)
-    return masked_crc(data, position, size)
