@@ -7,7 +7,7 @@ each distinct host becomes text once a batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -20,7 +20,10 @@ from storage.format.compression import decompress
 from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE, decode_host
 from storage.format.properties import KEY_SEPARATOR, RESERVED, TAGS
 from storage.format.record_layout import (
+    BODY_CRC_POSITION,
     BORN_HOST_POSITION,
+    BORN_TIMESTAMP_POSITION,
+    FLAG_POSITION,
     SYS_FLAG_BORN_HOST_V6,
     SYS_FLAG_COMPRESSED,
     SYS_FLAG_STORE_HOST_V6,
@@ -39,6 +42,10 @@ from storage.kernels.columns import (
     POSITION,
     PROPERTIES_LENGTH,
     PROPERTIES_POSITION,
+    QUEUE_ID,
+    QUEUE_OFFSET,
+    SIZE,
+    STORE_TIMESTAMP,
     STORE_TIMESTAMP_POSITION,
     SYS_FLAG,
     TOPIC_LENGTH,
@@ -46,9 +53,11 @@ from storage.kernels.columns import (
     UNIQ_KEY_LENGTH,
     UNIQ_KEY_POSITION,
     ByteArray,
+    fields_at,
 )
 
-HOSTS_MAX: Final = 256
+COMMIT_OFFSET_SIZE: Final = 8
+_DIGITS: Final = np.frombuffer(bytes(range(256)).hex().upper().encode(), np.uint16)  # of each byte
 TAGS_NAME: Final = np.frombuffer(TAGS.encode(), np.uint8)
 _NO_NAME: Final = np.empty(0, np.uint8)
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
@@ -97,23 +106,19 @@ class RecordColumns:
         """Return one column of COLUMNS."""
         return COLUMNS[name](self)
 
-    def _longs(self, column: int) -> Longs:
-        return np.ascontiguousarray(self.rows[:, column])
+    def of_rows(self, column: int, kind: Any = np.int64) -> Array:
+        """Return one column of the rows."""
+        return pa.array(self.rows[:, column].astype(kind))
 
-    @cached_property
-    def _numbers(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        ints = np.empty((kernels.INT_COUNT, len(self.rows)), np.int32)
-        longs = np.empty((kernels.LONG_COUNT, len(self.rows)), np.int64)
-        _whole(kernels.read_numbers(self.data, self.rows, ints, longs))
-        return ints, longs
+    def fields(self, positions: Longs, kind: str) -> Array:
+        """Return the numbers of a kind, such as ``">i4"``, at positions of the data."""
+        found = fields_at(self.data, positions, kind)
+        return pa.array(found.astype(found.dtype.newbyteorder("=")))
 
-    def int_column(self, number: int) -> Array:
-        """Return one of the 32-bit numbers, by its INT_* name in ``storage.kernels.arrow``."""
-        return _numeric(self._numbers[0][number], pa.int32())
-
-    def long_column(self, number: int, kind: Any = None) -> Array:
-        """Return one of the 64-bit numbers, by its LONG_* name in ``storage.kernels.arrow``."""
-        return _numeric(self._numbers[1][number], kind or pa.int64())
+    def after_hosts(self) -> Longs:
+        """Return where each record goes on after its hosts."""
+        positions, sizes = self._store_hosts()
+        return positions + sizes
 
     def _column(
         self, position: int, length: int, kind: Any, feature: int = 0, name: ByteArray = _NO_NAME
@@ -150,12 +155,16 @@ class RecordColumns:
         return self._column(UNIQ_KEY_POSITION, UNIQ_KEY_LENGTH, pa.string(), HAS_UNIQ_KEY)
 
     def offset_message_id(self) -> Array:
-        positions, lengths = self._store_hosts()
-        offsets = np.empty(len(self.rows) + 1, np.int32)
-        out = np.empty(len(self.rows) * 56, np.uint8)
-        commit_offsets = self._longs(COMMIT_OFFSET)
-        _whole(kernels.message_ids(self.data, positions, lengths, commit_offsets, offsets, out))
-        return _binary(offsets, out, pa.string())
+        positions, sizes = self._store_hosts()
+        ids = self._hosts(positions, sizes, IPV6_HOST_SIZE + COMMIT_OFFSET_SIZE)
+        offsets = self.rows[:, COMMIT_OFFSET].astype(">i8").view(np.uint8).reshape(-1, 8)
+        for at in range(COMMIT_OFFSET_SIZE):
+            ids[np.arange(len(ids)), sizes + at] = offsets[:, at]
+        digits = _DIGITS[ids].view(np.uint8)
+        digit_counts = 2 * (sizes + COMMIT_OFFSET_SIZE)
+        ends = np.concatenate(([0], np.cumsum(digit_counts))).astype(np.int32)
+        is_digit = np.arange(digits.shape[1]) < digit_counts[:, None]
+        return _binary(ends, digits[is_digit], pa.string())
 
     def tags(self) -> Array:
         """The tag; null without one."""
@@ -250,48 +259,47 @@ class RecordColumns:
     def _born_hosts(self) -> tuple[Longs, Longs]:
         wide = (self.rows[:, SYS_FLAG] & SYS_FLAG_BORN_HOST_V6) != 0
         lengths = np.where(wide, IPV6_HOST_SIZE, IPV4_HOST_SIZE).astype(np.int64)
-        return self._longs(POSITION) + BORN_HOST_POSITION, lengths
+        return self.rows[:, POSITION] + BORN_HOST_POSITION, lengths
 
     def _store_hosts(self) -> tuple[Longs, Longs]:
         wide = (self.rows[:, SYS_FLAG] & SYS_FLAG_STORE_HOST_V6) != 0
         lengths = np.where(wide, IPV6_HOST_SIZE, IPV4_HOST_SIZE).astype(np.int64)
-        return self._longs(STORE_TIMESTAMP_POSITION) + 8, lengths
+        return self.rows[:, STORE_TIMESTAMP_POSITION] + 8, lengths
 
-    def hosts(self, positions: Longs, lengths: Longs) -> Array:
-        numbers = np.empty(len(positions), np.int32)
-        firsts = np.empty(HOSTS_MAX, np.int64)
-        distinct = int(kernels.number_hosts(self.data, positions, lengths, numbers, firsts))
-        if distinct < 0:
-            if len(positions) <= HOSTS_MAX:
-                raise ValueError("a host is not inside the array that was scanned")
-            half = len(positions) // 2
-            return pa.concat_arrays(
-                [self.hosts(positions[:half], lengths[:half]),
-                 self.hosts(positions[half:], lengths[half:])]
-            )  # fmt: skip
-        texts = [
-            _host_text(self.data[positions[row] : positions[row] + lengths[row]].tobytes())
-            for row in firsts[:distinct].tolist()
-        ]
-        if distinct == 1:
-            return pa.repeat(pa.scalar(texts[0], pa.string()), len(positions))
-        return pa.array(texts, pa.string()).take(pa.array(numbers))
+    def _hosts(self, positions: Longs, sizes: Longs, width: int) -> npt.NDArray[np.uint8]:
+        """Return the bytes of hosts, one a line of ``width``, zeros after them."""
+        hosts = np.zeros((len(positions), width), np.uint8)
+        for size in (IPV4_HOST_SIZE, IPV6_HOST_SIZE):
+            mine = np.flatnonzero(sizes == size)
+            hosts[mine, :size] = self.data[positions[mine, None] + np.arange(size)]
+        return hosts
+
+    def hosts(self, positions: Longs, sizes: Longs) -> Array:
+        """Each distinct host becomes text once."""
+        width = IPV6_HOST_SIZE + 1
+        lines = self._hosts(positions, sizes, width)
+        lines[:, -1] = sizes
+        values = pa.Array.from_buffers(pa.binary(width), len(lines), [None, pa.py_buffer(lines)], 0)
+        found = values.dictionary_encode()
+        texts = [_host_text(line[: line[-1]]) for line in found.dictionary.to_pylist()]
+        return pa.array(texts, pa.string()).take(found.indices)
 
     def born_timestamp(self) -> Array:
-        return self.long_column(kernels.LONG_BORN_TIMESTAMP, TIMESTAMP)
+        times = fields_at(self.data, self.rows[:, POSITION] + BORN_TIMESTAMP_POSITION, ">i8")
+        return _timestamps(times)
 
     def store_timestamp(self) -> Array:
-        return self.long_column(kernels.LONG_STORE_TIMESTAMP, TIMESTAMP)
+        return _timestamps(self.rows[:, STORE_TIMESTAMP])
 
 
 COLUMNS: Final[
     dict[str, Callable[[RecordColumns], Array]]
 ] = {  # by the names of the client's records
     "topic": RecordColumns.topic,
-    "queue_id": lambda batch: batch.int_column(kernels.INT_QUEUE_ID),
-    "queue_offset": lambda batch: batch.long_column(kernels.LONG_QUEUE_OFFSET),
-    "commit_offset": lambda batch: batch.long_column(kernels.LONG_COMMIT_OFFSET),
-    "size": lambda batch: batch.int_column(kernels.INT_SIZE),
+    "queue_id": lambda batch: batch.of_rows(QUEUE_ID, np.int32),
+    "queue_offset": lambda batch: batch.of_rows(QUEUE_OFFSET),
+    "commit_offset": lambda batch: batch.of_rows(COMMIT_OFFSET),
+    "size": lambda batch: batch.of_rows(SIZE, np.int32),
     "message_id": RecordColumns.offset_message_id,
     "unique_key": RecordColumns.unique_key,
     "tag": RecordColumns.tags,
@@ -302,11 +310,11 @@ COLUMNS: Final[
     "store_timestamp": RecordColumns.store_timestamp,
     "born_host": lambda batch: batch.hosts(*batch._born_hosts()),
     "store_host": lambda batch: batch.hosts(*batch._store_hosts()),
-    "sys_flag": lambda batch: batch.int_column(kernels.INT_SYS_FLAG),
-    "flag": lambda batch: batch.int_column(kernels.INT_FLAG),
-    "body_crc": lambda batch: batch.int_column(kernels.INT_BODY_CRC),
-    "reconsume_times": lambda batch: batch.int_column(kernels.INT_RECONSUME_TIMES),
-    "prepared_offset": lambda batch: batch.long_column(kernels.LONG_PREPARED_OFFSET),
+    "sys_flag": lambda batch: batch.of_rows(SYS_FLAG, np.int32),
+    "flag": lambda batch: batch.fields(batch.rows[:, POSITION] + FLAG_POSITION, ">i4"),
+    "body_crc": lambda batch: batch.fields(batch.rows[:, POSITION] + BODY_CRC_POSITION, ">i4"),
+    "reconsume_times": lambda batch: batch.fields(batch.after_hosts(), ">i4"),
+    "prepared_offset": lambda batch: batch.fields(batch.after_hosts() + 4, ">i8"),
 }
 
 
@@ -315,8 +323,8 @@ def _host_text(encoded: bytes) -> str:
     return decode_host(encoded)
 
 
-def _numeric(values: npt.NDArray[Any], kind: Any) -> Array:
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)], 0)
+def _timestamps(times_ms: Longs) -> Array:
+    return pa.array(times_ms.astype(np.int64) * 1_000).cast(TIMESTAMP)
 
 
 def _whole(result: int) -> int:

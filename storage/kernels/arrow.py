@@ -10,34 +10,17 @@ from typing import Any, Final
 
 from numba import types
 
-from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE
-from storage.format.record_layout import (
-    BODY_CRC_POSITION,
-    BORN_TIMESTAMP_POSITION,
-    SYS_FLAG_STORE_HOST_V6,
-)
 from storage.kernels.columns import (
     COLUMN_COUNT,
-    COMMIT_OFFSET,
     FEATURES,
-    POSITION,
     PROPERTIES_LENGTH,
     PROPERTIES_POSITION,
-    QUEUE_ID,
-    QUEUE_OFFSET,
-    SIZE,
-    STORE_TIMESTAMP,
-    STORE_TIMESTAMP_POSITION,
-    SYS_FLAG,
 )
-from storage.kernels.primitives.big_endian import read_i32, read_i64
 from storage.kernels.primitives.crc import bytes_equal, copy_bytes
 from storage.kernels.primitives.jit import (
     BYTES,
-    INT64S,
     ROWS,
     WRITABLE_BYTES,
-    WRITABLE_INT64S,
     i64,
     inner,
     int64,
@@ -45,32 +28,12 @@ from storage.kernels.primitives.jit import (
     u8,
     uintp,
 )
-from storage.kernels.primitives.text import write_hex, write_hex_bytes
 from storage.kernels.properties import is_utf8, property_ends, property_value, sequence_length
 
 WRONG: Final = -1  # an argument does not fit, or a range is not inside the data
 NO_ROOM: Final = -2  # the bytes do not fit; three times as many as the ranges have always do
 
 WRITABLE_INT32S: Final = types.Array(types.int32, 1, "C")
-WRITABLE_INTS: Final = types.Array(types.int32, 2, "C")
-WRITABLE_LONGS: Final = types.Array(types.int64, 2, "C")
-
-FLAG_POSITION: Final = 16
-
-INT_QUEUE_ID: Final = 0
-INT_SIZE: Final = 1
-INT_SYS_FLAG: Final = 2
-INT_FLAG: Final = 3
-INT_BODY_CRC: Final = 4
-INT_RECONSUME_TIMES: Final = 5
-INT_COUNT: Final = 6
-
-LONG_QUEUE_OFFSET: Final = 0
-LONG_COMMIT_OFFSET: Final = 1
-LONG_BORN_TIMESTAMP: Final = 2
-LONG_STORE_TIMESTAMP: Final = 3
-LONG_PREPARED_OFFSET: Final = 4
-LONG_COUNT: Final = 5
 
 
 @inner
@@ -115,43 +78,6 @@ def write_text(dst: Any, at: int, data: Any, position: int, end: int, is_plain: 
 def set_bit(bits: Any, index: int) -> None:
     """Set a bit of an Arrow bitmap."""
     bits[uintp(index >> 3)] |= u8(1 << (index & 7))
-
-
-@kernel(int64(BYTES, ROWS, WRITABLE_INTS, WRITABLE_LONGS))
-def read_numbers(data: Any, rows: Any, ints: Any, longs: Any) -> int:
-    """Fill ``ints`` (INT_COUNT x rows) and ``longs`` (LONG_COUNT x rows); times in microseconds.
-
-    Returns the number of rows, WRONG if an argument does not fit.
-    """
-    count = rows.shape[0]
-    if (
-        rows.shape[1] != COLUMN_COUNT
-        or ints.shape[0] < INT_COUNT
-        or longs.shape[0] < LONG_COUNT
-        or ints.shape[1] < count
-        or longs.shape[1] < count
-    ):
-        return i64(WRONG)
-    for i in range(count):
-        position = rows[i, POSITION]
-        after = rows[i, STORE_TIMESTAMP_POSITION] + 8
-        after += IPV6_HOST_SIZE if rows[i, SYS_FLAG] & SYS_FLAG_STORE_HOST_V6 else IPV4_HOST_SIZE
-        if not inside(data, position, i64(BORN_TIMESTAMP_POSITION + 8)):
-            return i64(WRONG)
-        if not inside(data, after, i64(12)):
-            return i64(WRONG)
-        ints[INT_QUEUE_ID, i] = rows[i, QUEUE_ID]
-        ints[INT_SIZE, i] = rows[i, SIZE]
-        ints[INT_SYS_FLAG, i] = rows[i, SYS_FLAG]
-        ints[INT_FLAG, i] = read_i32(data, position + FLAG_POSITION)
-        ints[INT_BODY_CRC, i] = read_i32(data, position + BODY_CRC_POSITION)
-        ints[INT_RECONSUME_TIMES, i] = read_i32(data, after)
-        longs[LONG_QUEUE_OFFSET, i] = rows[i, QUEUE_OFFSET]
-        longs[LONG_COMMIT_OFFSET, i] = rows[i, COMMIT_OFFSET]
-        longs[LONG_BORN_TIMESTAMP, i] = read_i64(data, position + BORN_TIMESTAMP_POSITION) * 1000
-        longs[LONG_STORE_TIMESTAMP, i] = rows[i, STORE_TIMESTAMP] * 1000
-        longs[LONG_PREPARED_OFFSET, i] = read_i64(data, after + 4)
-    return i64(count)
 
 
 @kernel(
@@ -286,58 +212,3 @@ def gather_pairs(
             begin = at + 1
         pair_offsets[i + 1] = pairs
     return pairs
-
-
-@kernel(int64(BYTES, INT64S, INT64S, WRITABLE_INT32S, WRITABLE_INT64S))
-def number_hosts(data: Any, positions: Any, lengths: Any, numbers: Any, firsts: Any) -> int:
-    """Number the distinct hosts in order of appearance; ``firsts[n]`` is the first row of host n.
-
-    Returns how many there are, -1 if an argument does not fit or ``firsts`` is too small for them.
-    """
-    if lengths.size < positions.size or numbers.size < positions.size:
-        return i64(-1)
-    distinct = i64(0)
-    for i in range(positions.size):
-        if not inside(data, positions[i], lengths[i]):
-            return i64(-1)
-        number = distinct - 1  # runs of one host are the rule, so the newest is tried first
-        while number >= 0:
-            row = firsts[number]
-            if lengths[row] == lengths[i] and bytes_equal(
-                data, positions[row], data, positions[i], lengths[i]
-            ):
-                break
-            number -= 1
-        if number < 0:
-            if distinct >= firsts.size:
-                return i64(-1)
-            number = distinct
-            firsts[number] = i
-            distinct += 1
-        numbers[i] = number
-    return distinct
-
-
-@kernel(int64(BYTES, INT64S, INT64S, INT64S, WRITABLE_INT32S, WRITABLE_BYTES))
-def message_ids(
-    data: Any, host_positions: Any, host_lengths: Any, commit_offsets: Any, offsets: Any, out: Any
-) -> int:
-    """Write offset message ids as text: store host and commit offset, upper-case hexadecimal.
-
-    Returns the bytes written, -1 if an argument does not fit.
-    """
-    count = host_positions.size
-    if host_lengths.size < count or commit_offsets.size < count or offsets.size < count + 1:
-        return i64(-1)
-    total = i64(0)
-    offsets[0] = 0
-    for i in range(count):
-        length = host_lengths[i]
-        if not inside(data, host_positions[i], length) or total + 2 * length + 16 > out.size:
-            return i64(-1)
-        host = host_positions[i]
-        total = write_hex_bytes(out, total, data, host, host + length)
-        write_hex(out, total, commit_offsets[i], i64(16))
-        total += 16
-        offsets[i + 1] = total
-    return total

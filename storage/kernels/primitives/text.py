@@ -31,17 +31,6 @@ def write_hex(dst: Any, at: int, value: int, digits: int) -> None:
 
 
 @inner
-def write_hex_bytes(dst: Any, position: int, src: Any, begin: int, end: int) -> int:
-    """Write bytes as upper-case digits; return the position after them."""
-    for i in range(begin, end):
-        byte = read_u8(src, i)
-        dst[uintp(position)] = _HEX[uintp(byte >> 4)]
-        dst[uintp(position + 1)] = _HEX[uintp(byte & 15)]
-        position += 2
-    return i64(position)
-
-
-@inner
 def decimal_at(data: Any, position: int, length: int) -> int:
     """Value of decimal digits, ABSENT if there are none, other bytes among them, or more than 15."""
     if length < 1 or length > DIGITS_MAX:
