@@ -13,19 +13,14 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from pipeline.errors import InvalidOption
-from pipeline.jobs.new_directory import new_directory
-from pipeline.jobs.new_store.joined_tables import watched_places
-from pipeline.jobs.new_store.log_layout import RecordChange
-from pipeline.jobs.new_store.log_slices import ServedRecords, cut_slices
-from pipeline.jobs.new_store.new_logs import write_logs
+from pipeline.jobs.new_store.log_slices import ServedRecords
 from pipeline.jobs.new_store.new_store import (
     INTERNAL_PREFIXES,
     NewStore,
     Sources,
+    StoreJob,
     finish_store,
-    make_queues_and_index,
 )
-from pipeline.jobs.progress import job_progress
 from pipeline.jobs.work import PIECE_BYTES
 from storage.view.log.walk import DamagedRange
 from storage.view.store_plan import StorePlan
@@ -71,21 +66,21 @@ def merge(
         return topic not in without
 
     _refuse_shared_internals(sources.plans, without)
-    with new_directory(target) as work:
-        slices = cut_slices(spark, sources.plans, chosen, piece_bytes)
-        cost = sum(log_slice.cost for log_slice in slices)
-        with job_progress(spark, "merge", total_bytes=2 * cost, show=show_progress) as progress:
-            logs, damaged = write_logs(
-                spark, slices, ServedRecords(), RecordChange(), [work],
-                file_size=sources.sizes.commit_log_file_size, keep_offsets=True,
-                watched=watched_places(sources.configs), progress=progress,
-            )  # fmt: skip
-            make_queues_and_index(spark, work, [work], sources.sizes, progress)
-            made = finish_store(work, logs[0], sources, chosen)
+    with StoreJob.begin(
+        spark,
+        "merge",
+        sources,
+        target,
+        chosen,
+        piece_bytes=piece_bytes,
+        show_progress=show_progress,
+    ) as job:
+        logs, damaged = job.write([job.work], ServedRecords(), keep_offsets=True)
+        made = finish_store(job.work, logs[0], sources, chosen)
     return MergeReport(
         store=made.at(target),
         stores=tuple(map(str, stores)),
-        log_bytes=cost,
+        log_bytes=job.cost,
         damage=tuple((str(stores[store]), each) for store, each in damaged),
         seconds=perf_counter() - began,
     )

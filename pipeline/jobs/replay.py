@@ -20,12 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.errors import InvalidOption
-from pipeline.jobs.new_directory import new_directory
 from pipeline.jobs.new_store.joined_tables import new_topic
 from pipeline.jobs.new_store.log_layout import RecordChange
-from pipeline.jobs.new_store.log_slices import Longs, Rows, ServedRecords, SliceRecords, cut_slices
-from pipeline.jobs.new_store.new_logs import write_logs
-from pipeline.jobs.new_store.new_store import NewStore, Sources, finish_store, make_queues_and_index
+from pipeline.jobs.new_store.log_slices import Longs, Rows, ServedRecords, SliceRecords
+from pipeline.jobs.new_store.new_store import NewStore, Sources, StoreJob, finish_store
 from pipeline.jobs.progress import job_progress
 from pipeline.jobs.work import PIECE_BYTES, task_failures_raised
 from pipeline.session.session import read_messages
@@ -214,23 +212,18 @@ def _to_store(
     show_progress: bool,
 ) -> NewStore:
     outputs = wanted.outputs or {}
-    with new_directory(target) as work:
-        slices = cut_slices(spark, sources.plans, outputs.__contains__, piece_bytes)
-        cost = sum(log_slice.cost for log_slice in slices)
-        with job_progress(spark, "replay", total_bytes=2 * cost, show=show_progress) as progress:
-            logs, _ = write_logs(
-                spark, slices, wanted, Marked(to_topic or ""), [work],
-                file_size=sources.sizes.commit_log_file_size, keep_offsets=False, watched={},
-                progress=progress,
-            )  # fmt: skip
-            make_queues_and_index(spark, work, [work], sources.sizes, progress)
-            topics = None
-            if to_topic is not None:
-                count = max((queue_id for _, queue_id in logs[0].queues.queues), default=0)
-                topics = {to_topic: new_topic(to_topic, count + 1)}
-            made = finish_store(
-                work, logs[0], sources, outputs.__contains__, topics=topics, carry=False
-            )
+    with StoreJob.begin(
+        spark, "replay", sources, target, outputs.__contains__,
+        piece_bytes=piece_bytes, show_progress=show_progress,
+    ) as job:  # fmt: skip
+        change = Marked(to_topic or "")
+        logs, _ = job.write([job.work], wanted, change, keep_offsets=False, carry=False)
+        topics = None
+        if to_topic is not None:
+            count = max((queue_id for _, queue_id in logs[0].queues.queues), default=0)
+            topics = {to_topic: new_topic(to_topic, count + 1)}
+        chosen = outputs.__contains__
+        made = finish_store(job.work, logs[0], sources, chosen, topics=topics, carry=False)
     return made.at(target)
 
 

@@ -12,13 +12,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from pipeline.errors import InvalidOption
-from pipeline.jobs.new_directory import new_directory
-from pipeline.jobs.new_store.joined_tables import watched_places
-from pipeline.jobs.new_store.log_layout import RecordChange
-from pipeline.jobs.new_store.log_slices import ServedRecords, cut_slices
-from pipeline.jobs.new_store.new_logs import write_logs
-from pipeline.jobs.new_store.new_store import NewStore, Sources, finish_store, make_queues_and_index
-from pipeline.jobs.progress import job_progress
+from pipeline.jobs.new_store.log_slices import ServedRecords
+from pipeline.jobs.new_store.new_store import NewStore, Sources, StoreJob, finish_store
 from pipeline.jobs.work import PIECE_BYTES
 from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.view.log.walk import DamagedRange
@@ -31,7 +26,7 @@ REST: Final = "rest"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitReport:
-    """What a split did; ``damage`` is the ranges ranges that went into no store."""
+    """What a split did; ``damage`` is the ranges that went into no store."""
 
     stores: tuple[NewStore, ...]
     log_bytes: int
@@ -60,26 +55,21 @@ def split(
     sources = Sources.open([store], log_file_size=log_file_size)
     groups = _groups(sources, topics, rest=rest)
     outputs = {topic: number for number, (_, names) in enumerate(groups) for topic in names}
-    with new_directory(target) as work:
-        slices = cut_slices(spark, sources.plans, outputs.__contains__, piece_bytes)
-        cost = sum(log_slice.cost for log_slice in slices)
-        with job_progress(spark, "split", total_bytes=2 * cost, show=show_progress) as progress:
-            logs, damaged = write_logs(
-                spark, slices, ServedRecords(outputs), RecordChange(), [work / name for name, _ in groups],
-                file_size=sources.sizes.commit_log_file_size, keep_offsets=True,
-                watched=watched_places(sources.configs), progress=progress,
-            )  # fmt: skip
-            roots = [work / name for name, _ in groups]
-            make_queues_and_index(spark, work, roots, sources.sizes, progress)
-            made = [
-                finish_store(
-                    work / name, log, sources, frozenset((*names, *log.light_queues)).__contains__
-                ).at(Path(target) / name)
-                for (name, names), log in zip(groups, logs, strict=True)
-            ]
+    with StoreJob.begin(
+        spark, "split", sources, target, outputs.__contains__,
+        piece_bytes=piece_bytes, show_progress=show_progress,
+    ) as job:  # fmt: skip
+        roots = [job.work / name for name, _ in groups]
+        logs, damaged = job.write(roots, ServedRecords(outputs), keep_offsets=True)
+        made = [
+            finish_store(
+                root, log, sources, frozenset((*names, *log.light_queues)).__contains__
+            ).at(Path(target) / name)
+            for root, (name, names), log in zip(roots, groups, logs, strict=True)
+        ]
     return SplitReport(
         stores=tuple(made),
-        log_bytes=cost,
+        log_bytes=job.cost,
         damage=tuple(each for _, each in damaged),
         seconds=perf_counter() - began,
     )

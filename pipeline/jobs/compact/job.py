@@ -17,19 +17,13 @@ from typing import TYPE_CHECKING, Final
 from pipeline.errors import InvalidOption
 from pipeline.jobs.compact.latest import Latest, find_latest
 from pipeline.jobs.compact.table import write_parquet
-from pipeline.jobs.new_directory import new_directory
-from pipeline.jobs.new_store.joined_tables import watched_places
-from pipeline.jobs.new_store.log_layout import RecordChange
-from pipeline.jobs.new_store.log_slices import cut_slices
-from pipeline.jobs.new_store.new_logs import write_logs
 from pipeline.jobs.new_store.new_store import (
     INTERNAL_PREFIXES,
     NewStore,
     Sources,
+    StoreJob,
     finish_store,
-    make_queues_and_index,
 )
-from pipeline.jobs.progress import job_progress
 from pipeline.jobs.work import PIECE_BYTES
 from storage.stopped.files import make_work_directory
 from storage.view.log.walk import DamagedRange
@@ -89,49 +83,38 @@ def compact(
     internal = {topic for topic in known if topic.startswith(INTERNAL_PREFIXES)}
     compacted = frozenset(topics or known - internal)
     taken = known if keep_others else compacted
-    with new_directory(target) as work:
-        winners = work / f"winners-{uuid.uuid4().hex}"  # tasks remember what they read by its name
+    with StoreJob.begin(
+        spark, "compact", sources, target, taken.__contains__, piece_bytes=piece_bytes,
+        show_progress=show_progress, passes=3 if format == "store" else 2,
+    ) as job:  # fmt: skip
+        winners = (
+            job.work / f"winners-{uuid.uuid4().hex}"
+        )  # tasks remember what they read by its name
         make_work_directory(winners)
-        slices = cut_slices(spark, sources.plans, taken.__contains__, piece_bytes)
-        cost = sum(log_slice.cost for log_slice in slices)
-        passes = 3 if format == "store" else 2
-        with job_progress(
-            spark, "compact", total_bytes=passes * cost, show=show_progress
-        ) as progress:
-            progress.step = "keys"
-            pieces = [
-                piece for log_slice in slices for _, pieces in log_slice.parts for piece in pieces
-            ]
-            keys, tombstones = find_latest(
-                spark, pieces, winners, compacted,
-                keep_tombstones=keep_tombstones, counter=progress.counter,
-            )  # fmt: skip
-            selection = Latest(dict.fromkeys(taken, 0), str(winners), compacted, keyless == "keep")
-            made: NewStore | None = None
-            if format == "store":
-                logs, damaged = write_logs(
-                    spark, slices, selection, RecordChange(), [work],
-                    file_size=sources.sizes.commit_log_file_size, keep_offsets=False,
-                    watched=watched_places(sources.configs), progress=progress,
-                )  # fmt: skip
-                shutil.rmtree(winners)
-                make_queues_and_index(spark, work, [work], sources.sizes, progress)
-                made = finish_store(work, logs[0], sources, taken.__contains__)
-                made = made.at(target)
-                records, damage = made.records, [each for _, each in damaged]
-            else:
-                progress.step = "writing"
-                records, damage = write_parquet(
-                    spark, slices, selection, work, counter=progress.counter
-                )
-                shutil.rmtree(winners)
+        job.progress.step = "keys"
+        keys, tombstones = find_latest(
+            spark, [piece for each in job.slices for _, pieces in each.parts for piece in pieces],
+            winners, compacted, keep_tombstones=keep_tombstones, counter=job.progress.counter,
+        )  # fmt: skip
+        selection = Latest(dict.fromkeys(taken, 0), str(winners), compacted, keyless == "keep")
+        made: NewStore | None = None
+        if format == "store":
+            logs, damaged = job.write([job.work], selection, keep_offsets=False)
+            made = finish_store(job.work, logs[0], sources, taken.__contains__).at(target)
+            records, damage = made.records, [each for _, each in damaged]
+        else:
+            job.progress.step = "writing"
+            records, damage = write_parquet(
+                spark, job.slices, selection, job.work, counter=job.progress.counter
+            )
+        shutil.rmtree(winners)
     return CompactReport(
         target=str(target),
         store=made,
         records=records,
         keys=keys,
         tombstones=tombstones,
-        log_bytes=cost,
+        log_bytes=job.cost,
         damage=tuple(damage),
         seconds=perf_counter() - began,
     )

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pipeline.errors import InvalidOption, unknown_topic
+from pipeline.jobs.new_directory import new_directory
 from pipeline.jobs.new_store.joined_tables import (
     Offsets,
     carry_offsets,
     join_groups,
     join_topics,
     new_topic,
+    watched_places,
 )
+from pipeline.jobs.new_store.log_layout import RecordChange
+from pipeline.jobs.new_store.log_slices import LogSlice, ServedRecords, cut_slices
+from pipeline.jobs.new_store.new_logs import NewLog, write_logs
+from pipeline.jobs.progress import JobProgress, job_progress
 from pipeline.jobs.rebuild.job import rebuild_stores
 from pipeline.jobs.work import open_stores
 from storage.clock import SystemClock
@@ -26,6 +33,7 @@ from storage.stopped.config_tables import write_configuration
 from storage.view.config_tables import ConfigTables, TopicConfig
 from storage.view.file_sizes import FileSizes
 from storage.view.layout import INDEX_DIRECTORY, QUEUE_DIRECTORY
+from storage.view.log.walk import DamagedRange
 from storage.view.queues.record_queues import QueueKey
 from storage.view.store_plan import StorePlan
 from storage.view.store_view import StoreView
@@ -33,11 +41,9 @@ from storage.view.store_view import StoreView
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.jobs.new_store.new_logs import NewLog
-    from pipeline.jobs.progress import JobProgress
-
 MADE: Final = ".made"
 LOG_PAGE: Final = 4096
+SAME_RECORDS: Final = RecordChange()
 INTERNAL_PREFIXES: Final = (
     SCHEDULE_TOPIC, "RMQ_SYS_TRANS_", TIMER_TOPIC, "rmq_sys_REVIVE_LOG_",
 )  # fmt: skip
@@ -112,23 +118,59 @@ class Sources:
                 raise InvalidOption(option, unknown_topic("the stores", name, known))
 
 
-def make_queues_and_index(
-    spark: SparkSession, work: Path, roots: Sequence[Path], sizes: FileSizes, progress: JobProgress
-) -> None:
-    """Give the new logs below ``work`` their consume queues and index files; nothing is synced."""
-    progress.step = "queues and index"
-    size = sum(file.size for root in roots for file in StoreView(root).log.entries)
-    progress.grow(size)
-    rebuild_stores(
-        spark, roots, work / MADE,
-        consume_queue_file_size=sizes.consume_queue_file_size, index_slot_count=sizes.index_slot_count,
-        index_entry_count=sizes.index_entry_count,
-    )  # fmt: skip
-    for root in roots:
-        for name in (QUEUE_DIRECTORY, INDEX_DIRECTORY):
-            (work / MADE / root.name / name).rename(root / name)
-    shutil.rmtree(work / MADE)
-    progress.advance(size)
+@dataclass(frozen=True)
+class StoreJob:
+    """A job that writes new stores below ``work``, from slices of its sources' logs."""
+
+    spark: SparkSession
+    sources: Sources
+    work: Path
+    slices: Sequence[LogSlice]
+    cost: int
+    progress: JobProgress
+
+    @classmethod
+    @contextmanager
+    def begin(
+        cls, spark: SparkSession, name: str, sources: Sources, target: str | Path,
+        topics: Callable[[str], bool], *, piece_bytes: int, show_progress: bool, passes: int = 2,
+    ) -> Iterator[StoreJob]:  # fmt: skip
+        """Read records of ``topics``; all below ``work`` becomes the new directory ``target``, durable, at the end."""
+        with new_directory(target) as work:
+            slices = cut_slices(spark, sources.plans, topics, piece_bytes)
+            cost = sum(log_slice.cost for log_slice in slices)
+            total = passes * cost
+            with job_progress(spark, name, total_bytes=total, show=show_progress) as progress:
+                yield cls(spark, sources, work, slices, cost, progress)
+
+    def write(
+        self, roots: Sequence[Path], selection: ServedRecords, change: RecordChange = SAME_RECORDS, *,
+        keep_offsets: bool, carry: bool = True,
+    ) -> tuple[list[NewLog], list[tuple[int, DamagedRange]]]:  # fmt: skip
+        """Write the log, queues and index of each store, and return the logs, and the damage that was left out.
+
+        Nothing is synced. Without ``carry`` it is not looked where consumers go on.
+        """
+        sizes, progress = self.sources.sizes, self.progress
+        logs, damaged = write_logs(
+            self.spark, self.slices, selection, change, roots,
+            file_size=sizes.commit_log_file_size, keep_offsets=keep_offsets,
+            watched=watched_places(self.sources.configs) if carry else {}, progress=progress,
+        )  # fmt: skip
+        progress.step = "queues and index"
+        size = sum(file.size for root in roots for file in StoreView(root).log.entries)
+        progress.grow(size)
+        rebuild_stores(
+            self.spark, roots, self.work / MADE,
+            consume_queue_file_size=sizes.consume_queue_file_size,
+            index_slot_count=sizes.index_slot_count, index_entry_count=sizes.index_entry_count,
+        )  # fmt: skip
+        for root in roots:
+            for name in (QUEUE_DIRECTORY, INDEX_DIRECTORY):
+                (self.work / MADE / root.name / name).rename(root / name)
+        shutil.rmtree(self.work / MADE)
+        progress.advance(size)
+        return logs, damaged
 
 
 def finish_store(
