@@ -72,7 +72,7 @@ QUEUE_RECORD: Final = FindingKind(
 )  # fmt: skip
 HALF_RECORD: Final = FindingKind(
     "half-record", "queue offsets",
-    "nothing if its transaction has ended; else it cannot be committed, only rolled back",
+    "nothing if its transaction has ended; else that message",
     "restore its log file from a backup",
 )  # fmt: skip
 HALF_REMOVAL: Final = FindingKind(

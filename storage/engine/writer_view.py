@@ -1,7 +1,8 @@
-"""One queue of a system topic, read by its writer: records at queue offsets, proved as those of a pull are."""
+"""A writer's own view of its log and of one queue: records at queue offsets, proved as those of a pull are."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
     from storage.message import Damage
 
 Longs = npt.NDArray[np.int64]
+ROWS_MAX: Final = 65_536  # looked at together
 MAPPED_FILES_MAX: Final = 64  # what is due together lies all over a queue: 19 million records
 
 
-class ParkedRecords(NamedTuple):
+class QueueRecords(NamedTuple):
     """The first ``looked_at`` of the offsets asked for. ``data`` has the records one after the other.
 
     Behind them it has ``room`` for each record. ``queue_offsets`` are those of the records; what is missing
@@ -37,7 +39,7 @@ class ParkedRecords(NamedTuple):
     damaged: tuple[Damage, ...]
 
 
-class ParkedLog(CommitLogView):
+class WriterLogView(CommitLogView):
     """A writer's own view of its log, as far as it was dispatched at the last ``look``."""
 
     def __init__(self, engine: Engine) -> None:
@@ -51,10 +53,10 @@ class ParkedLog(CommitLogView):
         return position
 
 
-class ParkedQueue:
+class WriterQueueView:
     """Used by one thread."""
 
-    def __init__(self, log: ParkedLog, topic: str, queue_id: int) -> None:
+    def __init__(self, log: WriterLogView, topic: str, queue_id: int) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self._log = log
@@ -79,7 +81,7 @@ class ParkedQueue:
         codes: Longs = self._view.units(begin, end - begin)["tag"].astype(np.int64)
         return codes
 
-    def records(self, queue_offsets: Longs, *, bytes_max: int, room: int) -> ParkedRecords:
+    def records(self, queue_offsets: Longs, *, bytes_max: int, room: int) -> QueueRecords:
         """Return the records at ascending queue offsets, as many as ``bytes_max`` has room for."""
         found = records_at(
             self._log, self._view, topic=self.topic, queue_id=self.queue_id,
@@ -95,6 +97,16 @@ class ParkedQueue:
         rows = new_rows(count)
         scanned, _, stop = scan_records(data, 0, size, 0, 0, rows)
         assert (scanned, stop) == (count, STOP_END)
-        return ParkedRecords(
+        return QueueRecords(
             found.looked_at, found.queue_offsets, data, size, rows, found.damaged
         )  # fmt: skip
+
+    def read(
+        self, queue_offsets: Longs, *, bytes_max: int, room: int = 0
+    ) -> Iterator[QueueRecords]:
+        """Yield the records at ascending queue offsets, some at a time. Raises OSError."""
+        left = queue_offsets
+        while len(left):
+            records = self.records(left[:ROWS_MAX], bytes_max=bytes_max, room=room)
+            yield records
+            left = left[max(records.looked_at, 1) :]

@@ -22,7 +22,7 @@ from storage.kernels.copies import TARGET_TIMES, dropped_names
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from storage.engine.parked_queue import ParkedRecords
+    from storage.engine.writer_view import QueueRecords
     from storage.kernels.columns import ByteArray
 
 _DROPPED: Final = dropped_names((INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET))
@@ -30,7 +30,7 @@ _POPPED_BEFORE: Final = f"{FIRST_POP_TIME}\x01".encode()
 
 
 def retry_copies(
-    records: ParkedRecords, places: Sequence[int], topics: Sequence[str], pops_ms: Sequence[int]
+    records: QueueRecords, places: Sequence[int], topics: Sequence[str], pops_ms: Sequence[int]
 ) -> ByteArray:
     """Return copies of the records at ``places``, each for a retry topic, popped at a time in Unix ms.
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from storage.engine.copies import prepared_copies
-from storage.engine.parked_queue import ParkedLog, ParkedQueue
 from storage.engine.system_group import SystemGroup
+from storage.engine.writer_view import WriterLogView, WriterQueueView
 from storage.errors import StoreBusy, StoreError, StoreFull, TopicNotFound
 from storage.format.names import topic_name_problem
 from storage.kernels.columns import (
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.engine.appender import Appender
     from storage.engine.engine import Engine
-    from storage.engine.parked_queue import ParkedRecords
     from storage.engine.topic_changes import TopicChanges
+    from storage.engine.writer_view import QueueRecords
 
 _LOG: Final = logging.getLogger(__name__)
 ROWS_MAX: Final = 2_048  # records read, or messages copied, at once
@@ -64,7 +64,7 @@ STATE: Final = "revive"  # in the writer's journal
 class _ReviveQueue:
     """One queue of a revive topic, and its checkpoints that are not settled."""
 
-    def __init__(self, queue: ParkedQueue, next_offset: int) -> None:
+    def __init__(self, queue: WriterQueueView, next_offset: int) -> None:
         self.queue = queue
         self.next_offset = next_offset  # of what was not read yet
         self.open: dict[CheckpointKey, Checkpoint] = {}
@@ -90,10 +90,10 @@ class ReviveWorker(Worker):
         self._topics = topics
         self._clock = clock
         self._timers_are_done = timers_are_done
-        self._log = ParkedLog(engine)
+        self._log = WriterLogView(engine)
         self._group = SystemGroup(engine.filesystem, engine.paths.config, clock, REVIVE_GROUP)
         self._queues: dict[tuple[str, int], _ReviveQueue] = {}
-        self._sources: dict[tuple[str, int], ParkedQueue] = {}
+        self._sources: dict[tuple[str, int], WriterQueueView] = {}
         self._kept = {
             (topic, queue_id): offset
             for topic, queue_id, offset in engine.states.document(STATE) or ()
@@ -128,7 +128,10 @@ class ReviveWorker(Worker):
                 for queue_id in range(topic.queue_count):
                     name = topic.name, queue_id
                     end = self._engine.queues.next_offset(*name)
-                    queue, begin = ParkedQueue(self._log, *name), min(self._kept.get(name, 0), end)
+                    queue, begin = (
+                        WriterQueueView(self._log, *name),
+                        min(self._kept.get(name, 0), end),
+                    )
                     self._queues[name] = _ReviveQueue(queue, begin)
         super().start()
 
@@ -183,7 +186,7 @@ class ReviveWorker(Worker):
             moved = True
         return moved
 
-    def _take_in(self, queue: _ReviveQueue, records: ParkedRecords) -> None:
+    def _take_in(self, queue: _ReviveQueue, records: QueueRecords) -> None:
         offsets = records.queue_offsets.tolist()
         for row, place in zip(records.rows.tolist(), offsets, strict=True):
             begin = row[BODY_POSITION]
@@ -233,7 +236,7 @@ class ReviveWorker(Worker):
             return
         queue = self._sources.get(source)
         if queue is None:
-            queue = self._sources[source] = ParkedQueue(self._log, *source)
+            queue = self._sources[source] = WriterQueueView(self._log, *source)
         records = queue.records(np.array(wanted, np.int64), bytes_max=self._bytes_max, room=0)
         # What lies after the queue's end was lost with the end of the log.
         looked_at = set(wanted[: records.looked_at] or wanted)
@@ -268,7 +271,7 @@ class ReviveWorker(Worker):
         return True
 
     def _append(
-        self, records: ParkedRecords, places: dict[int, int], ended: list[tuple[Checkpoint, int]]
+        self, records: QueueRecords, places: dict[int, int], ended: list[tuple[Checkpoint, int]]
     ) -> None:
         """Append copies and acknowledgements, all or none. Raises StoreBusy, StoreFull."""
         config = self._engine.config

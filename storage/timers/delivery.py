@@ -11,6 +11,7 @@ before is not pending, as its log file has gone, the later one stays.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -28,21 +29,19 @@ from storage.kernels.copies import dropped_names, new_targets
 from storage.kernels.timers import DUE_MS, IDENTITY, ROLL_COUNT
 from storage.timers.pending import without
 from storage.timers.recalls import Recalled, ids_in_second, recallable
-from storage.view.log.follower import LogFollower
+from storage.view.log.walk import RecordRun, walk_log
 
 if TYPE_CHECKING:
     from storage.engine.appender import Appender
     from storage.engine.engine import Engine
-    from storage.engine.parked_queue import ParkedQueue, ParkedRecords
     from storage.engine.topic_changes import TopicChanges
+    from storage.engine.writer_view import QueueRecords, WriterQueueView
     from storage.kernels.columns import ByteArray
     from storage.log.batches import Prepared
     from storage.timers.pending import PendingTimers, TimerBlock
-    from storage.view.log.walk import RecordRun
 
 Longs = npt.NDArray[np.int64]
 NO_TOPIC: Final = (1 << 63) - 1  # after every record
-ROWS_MAX: Final = 4_096  # looked at at once
 BYTES_MAX: Final = 4 << 20
 _NONE: Final = np.empty(0, np.int64)
 _DROPPED: Final = dropped_names([TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS])
@@ -51,12 +50,12 @@ _DROPPED: Final = dropped_names([TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS])
 class Read(NamedTuple):
     """Some records, and for each the target of its copy and what it says (``storage.kernels.timers``)."""
 
-    records: ParkedRecords
+    records: QueueRecords
     targets: Longs
     said: Longs
 
 
-def planned(records: ParkedRecords, *, now_ms: int, is_timer: bool) -> Read:
+def planned(records: QueueRecords, *, now_ms: int, is_timer: bool) -> Read:
     """Return records with what they say, in the order of their rows."""
     count = len(records.rows)
     targets = new_targets(count)
@@ -68,15 +67,10 @@ def planned(records: ParkedRecords, *, now_ms: int, is_timer: bool) -> Read:
     return Read(records, targets, said)
 
 
-def read_through(queue: ParkedQueue, queue_offsets: Longs) -> Iterator[Read]:
+def read_through(queue: WriterQueueView, queue_offsets: Longs) -> Iterator[Read]:
     """Yield the records at ascending queue offsets, some at a time; none of them is delivered. Raises OSError."""
-    left = queue_offsets
-    while len(left):
-        records = queue.records(
-            left[:ROWS_MAX], bytes_max=BYTES_MAX, room=kernels.DELIVERY_PAIRS_MAX
-        )
+    for records in queue.read(queue_offsets, bytes_max=BYTES_MAX, room=kernels.DELIVERY_PAIRS_MAX):
         yield planned(records, now_ms=0, is_timer=queue.topic == TIMER_TOPIC)
-        left = left[max(records.looked_at, 1) :]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -110,7 +104,8 @@ class TimerStatus:
 class Delivery:
     """Delivers records of one store. Used by one thread.
 
-    ``seen`` has the copies that the log had already, ``recalled`` the recalls that count.
+    ``seen`` counts by identity the copies that the log had at the start: each stands for one record that is
+    not delivered again. ``recalled`` has the recalls that count.
     """
 
     def __init__(self, engine: Engine, appender: Appender, topics: TopicChanges) -> None:
@@ -118,11 +113,11 @@ class Delivery:
         self._appender = appender
         self._topics = topics
         self.counts = DeliveryCounts()
-        self.seen = DeliveredBefore(_NONE)
+        self.seen: Counter[int] = Counter()
         self.recalled = Recalled()
 
     def deliver(
-        self, records: ParkedRecords, order: Longs, *, now_ms: int, is_timer: bool
+        self, records: QueueRecords, order: Longs, *, now_ms: int, is_timer: bool
     ) -> tuple[Longs, Longs]:
         """Deliver the records that are due; return the places in ``order`` of others, and when they are due.
 
@@ -141,14 +136,18 @@ class Delivery:
         recalled = is_timer & self.recalled.takes_back(*recallable(said, records.queue_offsets))
         chosen = ~(early | recalls | lost | recalled)
         met = np.zeros(len(said), np.bool_)
-        met[chosen] = self.seen.has(said[chosen, IDENTITY])
+        left = self.seen.copy()
+        for place in np.flatnonzero(chosen).tolist() if left else ():
+            identity = int(said[place, IDENTITY])
+            met[place] = left[identity] > 0
+            left[identity] -= 1
         chosen &= ~met
         gone = np.zeros(len(said), np.bool_)
         with self._topics.lock:  # no topic goes between the look at it and the append
             prepared = self._prepare(records, targets, chosen, gone)
             if prepared is not None:
                 self._appender.append(prepared, decided=True)
-        self.seen.take(said[met, IDENTITY])
+        self.seen = +left
         counts = self.counts
         counts.delivered += int((chosen & ~gone).sum())
         counts.topic_deleted += int(gone.sum())
@@ -158,7 +157,7 @@ class Delivery:
         return np.flatnonzero(early), said[early, DUE_MS]
 
     def without_recalled(
-        self, blocks: Sequence[TimerBlock], queue: ParkedQueue
+        self, blocks: Sequence[TimerBlock], queue: WriterQueueView
     ) -> Sequence[TimerBlock]:
         """Return pending rows of the timer topic, but those of messages whose recall was met."""
         if not self.recalled:
@@ -177,7 +176,7 @@ class Delivery:
         return without(blocks, np.concatenate(found))
 
     def _prepare(
-        self, records: ParkedRecords, targets: Longs, chosen: npt.NDArray[np.bool_],
+        self, records: QueueRecords, targets: Longs, chosen: npt.NDArray[np.bool_],
         gone: npt.NDArray[np.bool_],
     ) -> Prepared | None:  # fmt: skip
         """Return copies of the chosen records as a batch; None without any. Sets which topics are ``gone``."""
@@ -204,71 +203,26 @@ class Delivery:
         return self._topics.deleted_at(topic) if topic in self._engine.topics else NO_TOPIC
 
 
-class DeliveredBefore:
-    """Copies that the log had at the start, by identity; each stands for one record that is not delivered again."""
-
-    def __init__(self, identities: Longs) -> None:
-        self._identities, self._counts = np.unique(identities, return_counts=True)
-
-    def __len__(self) -> int:
-        return int(self._counts.sum())
-
-    def has(self, identities: Longs) -> npt.NDArray[np.bool_]:
-        """Return for which of some records there is a copy; of as many as there are, for the first ones."""
-        if not len(self._identities):
-            return np.zeros(len(identities), np.bool_)
-        places = self._places(identities)
-        order = np.argsort(identities, kind="stable")
-        ordered = identities[order]
-        ranks = np.empty(len(order), np.int64)
-        ranks[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered)
-        found: npt.NDArray[np.bool_] = (self._identities[places] == identities) & (
-            ranks < self._counts[places]
-        )
-        return found
-
-    def take(self, identities: Longs) -> None:
-        """Forget one copy of each of some records that ``has`` was true of."""
-        if len(identities):
-            np.subtract.at(self._counts, self._places(identities), 1)
-            left = self._counts > 0
-            self._identities, self._counts = self._identities[left], self._counts[left]
-
-    def _places(self, identities: Longs) -> Longs:
-        places = np.searchsorted(self._identities, identities)
-        return np.minimum(places, len(self._identities) - 1)
-
-
-def delivered_since(commit_offset: int, engine: Engine) -> DeliveredBefore:
-    """Return the delivered copies that the log has from ``commit_offset`` on."""
-    walk = _DeliveredCopies(engine, commit_offset)
-    while walk.step(engine.recovered.end_offset):
-        pass
-    return DeliveredBefore(np.concatenate(walk.identities))
-
-
-class _DeliveredCopies(LogFollower):
-    """Collects the identities of delivered copies."""
-
-    def __init__(self, engine: Engine, position: int) -> None:
-        super().__init__(engine.log.files, position)
-        self.identities: list[Longs] = [_NONE]
-
-    def take(self, records: RecordRun) -> None:
-        """Add those of a run."""
-        rows = records.rows
-        if not np.bitwise_or.reduce(rows[:, FEATURES]) & (HAS_DELAY | HAS_TIMER):
-            return
-        identities = np.empty(len(rows), np.int64)
-        count = int(kernels.delivered_identities(records.data, rows, len(rows), identities))
-        assert count >= 0
-        self.identities.append(identities[:count].copy())
+def delivered_since(commit_offset: int, engine: Engine) -> Counter[int]:
+    """Return how many delivered copies of each identity the log has from ``commit_offset`` on."""
+    delivered: Counter[int] = Counter()
+    for records in walk_log(engine.log.files, commit_offset, engine.recovered.end_offset):
+        if isinstance(records, RecordRun):
+            rows = records.rows
+            if np.bitwise_or.reduce(rows[:, FEATURES]) & (HAS_DELAY | HAS_TIMER):
+                identities = np.empty(len(rows), np.int64)
+                count = int(kernels.delivered_identities(records.data, rows, len(rows), identities))
+                assert count >= 0
+                delivered.update(identities[:count].tolist())
+    return delivered
 
 
 class RolledRecords:
     """The seconds of rolled records that were taken up and not yet compared with what is pending."""
 
-    def __init__(self, pending: PendingTimers, queue: ParkedQueue, counts: DeliveryCounts) -> None:
+    def __init__(
+        self, pending: PendingTimers, queue: WriterQueueView, counts: DeliveryCounts
+    ) -> None:
         self._pending = pending
         self._queue = queue
         self._counts = counts

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from storage.engine.parked_queue import ParkedLog, ParkedQueue
+from storage.engine.writer_view import WriterLogView, WriterQueueView
 from storage.format.consume_entry import DELAY_LEVELS_MS, SCHEDULE_TOPIC
 from storage.kernels.timers import DELIVERY_PAIRS_MAX
 
@@ -27,14 +27,14 @@ class DelayLevels:
     """
 
     def __init__(
-        self, engine: Engine, log: ParkedLog, delivery: Delivery, clock: Clock, bytes_max: int
+        self, engine: Engine, log: WriterLogView, delivery: Delivery, clock: Clock, bytes_max: int
     ) -> None:
         self._engine = engine
         self._log = log
         self._delivery = delivery
         self._clock = clock
         self._bytes_max = bytes_max
-        self._queues: dict[int, ParkedQueue] = {}
+        self._queues: dict[int, WriterQueueView] = {}
         self._dues_ms: dict[int, int] = {}  # when the next of a level is due, as far as known
         self.offsets: dict[int, int] = {}
 
@@ -70,7 +70,7 @@ class DelayLevels:
     def _deliver(self, level: int, delay_ms: int) -> bool:
         queue = self._queues.get(level)
         if queue is None:
-            queue = self._queues[level] = ParkedQueue(self._log, SCHEDULE_TOPIC, level - 1)
+            queue = self._queues[level] = WriterQueueView(self._log, SCHEDULE_TOPIC, level - 1)
         self._dues_ms.pop(level, None)
         begin, end = queue.bounds()
         begin = max(self.offsets.get(level, 0), begin)

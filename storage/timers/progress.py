@@ -60,15 +60,18 @@ BROKER_SLACK_MS: Final = 60_000  # a broker's progress is older than its last de
 class TimerProgress:
     """What was pending when the log ended at ``commit_offset``.
 
-    ``queue_offset``: the next record of the timer topic that is not among ``blocks`` yet; ``levels``: the next queue
-    offset of each delay level; ``recalled``: the rows of the recalls that count.
+    ``queue_offset``: the next record of the timer topic that is not among ``blocks`` yet; ``heads``: those of the
+    blocks at that time; ``levels``: the next queue offset of each delay level; ``recalled``: the rows of the
+    recalls that count; ``read_ms``: the slot at which a broker would go on.
     """
 
     commit_offset: int
     queue_offset: int
     levels: dict[int, int]
     blocks: list[TimerBlock]
+    heads: list[int] = field(default_factory=list)
     recalled: list[tuple[int, int, int]] = field(default_factory=list)
+    read_ms: int = 0
 
 
 def progress_in(
@@ -146,17 +149,11 @@ class TimerProgressFiles:
         return _resumed(own, delays, broker, engine, log), broker
 
     def save(
-        self,
-        progress: TimerProgress,
-        heads: list[int],
-        *,
-        read_ms: int,
-        now_ms: int,
-        handed_over: HandedOverTimers | None = None,
+        self, progress: TimerProgress, *, now_ms: int, handed_over: HandedOverTimers | None = None
     ) -> None:
-        """Write all of it; durable on return. ``heads`` are those of the blocks at that time.
+        """Write all of it; durable on return.
 
-        A broker would go on at slot ``read_ms``, by its timer log where that was ``handed_over``. Raises StoreFull, OSError with the progress before still whole.
+        A broker would go on by its timer log where that was ``handed_over``. Raises StoreFull, OSError with the progress before still whole.
         """
         filesystem = self._filesystem
         filesystem.make_directory(self._directory)
@@ -169,12 +166,13 @@ class TimerProgressFiles:
         if handed_over is not None:
             log_position, first = handed_over
         check = encode_check(
-            read_ms, first,
+            progress.read_ms, first,
             timestamp_ms=now_ms, counter=progress.commit_offset, log_position=log_position,
         )  # fmt: skip
         document = {
             "blocks": [
-                [block.file, head] for block, head in zip(progress.blocks, heads, strict=True)
+                [block.file, head]
+                for block, head in zip(progress.blocks, progress.heads, strict=True)
             ],
             "commit_offset": progress.commit_offset,
             "levels": {str(level): offset for level, offset in sorted(progress.levels.items())},

@@ -16,11 +16,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from storage.engine.parked_queue import ParkedLog, ParkedQueue
+from storage.engine.writer_view import WriterLogView, WriterQueueView
 from storage.errors import StoreBusy, StoreError, StoreFull
 from storage.format.names import TIMER_TOPIC
 from storage.format.properties import TIMER_DEL_UNIQKEY
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.engine.appender import Appender
     from storage.engine.engine import Engine
-    from storage.engine.parked_queue import ParkedRecords
     from storage.engine.topic_changes import TopicChanges
+    from storage.engine.writer_view import QueueRecords
     from storage.format.timer_files import TimerCheck
     from storage.timers.pending import Due
     from storage.workers import Workers
@@ -65,12 +65,6 @@ HANDED_OVER_MAX: Final = 1 << 21  # rows written for a broker; of more it reads 
 FULL_RETRY_S: Final = 0.1
 DISPATCH_WAIT_S: Final = 0.1
 NEVER_MS: Final = -1
-
-
-class _Noted(NamedTuple):
-    progress: TimerProgress
-    heads: list[int]
-    read_ms: int
 
 
 class TimerWorker(Worker):
@@ -89,8 +83,8 @@ class TimerWorker(Worker):
         self._engine = engine
         self._appender = appender
         self._clock = clock
-        self._log = ParkedLog(engine)
-        self._timers = ParkedQueue(self._log, TIMER_TOPIC, 0)
+        self._log = WriterLogView(engine)
+        self._timers = WriterQueueView(self._log, TIMER_TOPIC, 0)
         self._delivery = Delivery(engine, appender, topics)
         self._files = TimerProgressFiles(engine.filesystem, engine.paths, engine.states)
         self._pending = PendingTimers()
@@ -102,7 +96,7 @@ class TimerWorker(Worker):
         self._seen_offset = -1  # how far the log was dispatched at the last look
         # What a step's end needs of the log, and how far it was dispatched at its begin; replaced as one.
         self._need: tuple[int | None, int] = 0, 0
-        self._noted: _Noted | None = None
+        self._noted: TimerProgress | None = None
         self._changed = False  # since progress was last noted
         self._saved_at = clock.monotonic()
         self._is_loaded = self._is_moving = False
@@ -296,7 +290,7 @@ class TimerWorker(Worker):
         self._cleared_ms = now_ms
         return True
 
-    def _due(self, now_ms: int) -> tuple[Due, ParkedRecords]:
+    def _due(self, now_ms: int) -> tuple[Due, QueueRecords]:
         """Return the first rows by time of those that are due, as many as there is room for, with their records."""
         count = self._due_max
         while True:
@@ -319,35 +313,31 @@ class TimerWorker(Worker):
             self._noted = self._note()
             self._changed = False
         noted = self._noted
-        if noted is None or self._engine.log.flushed_offset < noted.progress.commit_offset:
+        if noted is None or self._engine.log.flushed_offset < noted.commit_offset:
             return
         self._write(noted, None)
         self._noted, self._saved_at = None, now
 
-    def _write(self, noted: _Noted, handed_over: HandedOverTimers | None) -> None:
-        self._files.save(
-            noted.progress, noted.heads,
-            read_ms=noted.read_ms, now_ms=self._clock.now_ms(), handed_over=handed_over,
-        )  # fmt: skip
+    def _write(self, noted: TimerProgress, handed_over: HandedOverTimers | None) -> None:
+        self._files.save(noted, now_ms=self._clock.now_ms(), handed_over=handed_over)
 
-    def _note(self, commit_offset: int | None = None) -> _Noted:
+    def _note(self, commit_offset: int | None = None) -> TimerProgress:
         """Return the progress as of now. Nobody else appends copies, so the log has none that it lacks."""
         self._rolled.drop_repeated()
         now_ms = self._clock.now_ms()
         due_ms = self._pending.next_due_ms()
         before_ms = now_ms if due_ms is None else min(due_ms - 1, now_ms)
         blocks = list(self._pending.blocks)
-        progress = TimerProgress(
+        return TimerProgress(
             commit_offset=self._engine.log.appended_offset
             if commit_offset is None
             else commit_offset,
             queue_offset=self._next_offset,
             levels=dict(self._levels.offsets),
             blocks=blocks,
+            heads=[block.head for block in blocks],
             recalled=self._delivery.recalled.rows(),
-        )
-        return _Noted(
-            progress, [block.head for block in blocks], before_ms // SECOND_MS * SECOND_MS
+            read_ms=before_ms // SECOND_MS * SECOND_MS,
         )
 
     def finish(self) -> None:
@@ -369,7 +359,7 @@ class TimerWorker(Worker):
         engine.settle()
         self._write(noted, handed_over)
 
-    def _hand_over(self, noted: _Noted) -> HandedOverTimers | None:
+    def _hand_over(self, noted: TimerProgress) -> HandedOverTimers | None:
         """Write what a broker needs, which counts all of the topic as read; None if that is not so, or too much."""
         engine = self._engine
         queue = engine.queues.known(TIMER_TOPIC, 0)
@@ -377,7 +367,7 @@ class TimerWorker(Worker):
             return None
         if len(self._pending) > HANDED_OVER_MAX:
             return None
-        blocks = self._delivery.without_recalled(noted.progress.blocks, self._timers)
+        blocks = self._delivery.without_recalled(noted.blocks, self._timers)
         end = write_broker_timers(
             engine.filesystem, engine.paths.root, blocks, queue,
             is_recall=self._is_recall, read_ms=noted.read_ms, now_ms=self._clock.now_ms(),

@@ -78,7 +78,11 @@ class TransactionChecks(Worker):
 
     def start(self) -> None:
         """Find what is pending, complete commits that were stopped, and begin to check; nothing is served before."""
-        self._transactions.recover()
+        transactions = self._transactions
+        transactions.recover()
+        decided = [*transactions.decided.copied]
+        with transactions.guard, suppress(StoreBusy, StoreFull):  # else a step completes them
+            self._check(decided, self._clock.now_ms())
         super().start()
 
     def close(self) -> None:
@@ -142,7 +146,6 @@ class TransactionChecks(Worker):
     def work(self) -> float | None:
         """Check what is due; keep the progress now and then."""
         transactions = self._transactions
-        transactions.complete_decided()
         now_ms = self._clock.now_ms()
         more = False
         with transactions.guard:
@@ -166,7 +169,7 @@ class TransactionChecks(Worker):
     def problem(self) -> str:
         """Why it has failed, has no room, or what keeps it from a part of its work; empty while all is well."""
         trouble = next(iter(self._notes.troubles.copy().values()), "")
-        return super().problem or trouble or self._transactions.decided.problem
+        return super().problem or trouble
 
     @contextmanager
     def _apart(self, transaction_ids: Sequence[str], now_ms: int) -> Iterator[None]:
@@ -199,7 +202,9 @@ class TransactionChecks(Worker):
         for transaction_id in transaction_ids:
             halves = table.of(transaction_id)
             if transaction_id in transactions.decided.copied:
-                table.postpone([transaction_id], now_ms + self._interval_ms)
+                with self._apart([transaction_id], now_ms):
+                    if problem := transactions.complete(transaction_id):
+                        raise UnreadableHalf(problem)
             elif transaction_id in transactions.decided.given_up:
                 given_up.append(transaction_id)
             elif not all(log.has_topic(half.topic, half.commit_offset) for half in halves):

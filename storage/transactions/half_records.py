@@ -69,7 +69,7 @@ from storage.view.filters.property_columns import PropertyColumns, Texts
 
 if TYPE_CHECKING:
     from storage.engine.copies import Targets
-    from storage.engine.parked_queue import ParkedRecords
+    from storage.engine.writer_view import QueueRecords
     from storage.kernels.columns import ByteArray, Rows
     from storage.log.batches import Prepared
 
@@ -201,7 +201,7 @@ def _targets(source: ByteArray, rows: Rows) -> Targets:
 
 
 def halves_in(
-    records: ParkedRecords, *, immunity_ms: int, interval_ms: int, age_max_ms: int
+    records: QueueRecords, *, immunity_ms: int, interval_ms: int, age_max_ms: int
 ) -> Iterator[tuple[Half | None, int]]:
     """Yield the half that each record is, and the queue offset of the one that it was stored again for, -1: none.
 
@@ -231,16 +231,16 @@ def halves_in(
         ), former  # fmt: skip
 
 
-def ids_in(records: ParkedRecords) -> Iterator[tuple[int, str, str]]:
-    """Yield queue offset, transaction id and unique key of each record; empty where it has none."""
-    transaction_ids, unique_keys = _texts(records, _IDS)
-    for queue_offset, transaction_id, unique_key in zip(
-        records.queue_offsets.tolist(), transaction_ids, unique_keys, strict=True
+def ids_in(records: QueueRecords) -> Iterator[tuple[int, str]]:
+    """Yield queue offset and transaction id of each record; empty where it has none."""
+    texts = zip(*_texts(records, _IDS), strict=True)
+    for queue_offset, (transaction_id, unique_key) in zip(
+        records.queue_offsets.tolist(), texts, strict=True
     ):
-        yield queue_offset, transaction_id or unique_key, unique_key
+        yield queue_offset, transaction_id or unique_key
 
 
-def _texts(records: ParkedRecords, names: Texts) -> list[list[str]]:
+def _texts(records: QueueRecords, names: Texts) -> list[list[str]]:
     """Return for each name the value that each record has of that property, empty where it has none."""
     if not len(records.rows):
         return [[] for _ in names.ends]

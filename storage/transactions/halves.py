@@ -6,29 +6,18 @@ A transaction is all pending halves with one transaction id. A broker's clients 
 from __future__ import annotations
 
 import heapq
-import logging
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from storage.engine.repeats import body_crcs
-from storage.errors import (
-    InvalidBatch,
-    InvalidMessage,
-    StoreBusy,
-    StoreError,
-    StoreFailed,
-    StoreFull,
-    TransactionExists,
-)
+from storage.errors import InvalidBatch, InvalidMessage, TransactionExists
 from storage.kernels.columns import SIZE
 
 if TYPE_CHECKING:
-    from storage.clock import Clock
     from storage.log.batches import Prepared
-    from storage.transactions.values import EndedTransaction, TransactionState
+    from storage.transactions.values import TransactionState
 
-_LOG: Final = logging.getLogger(__name__)
 REMEMBERED_MAX: Final = 65_536
 _DUES_MIN: Final = 1_024
 HALF_GROWTH_BYTES: Final = (
@@ -263,17 +252,15 @@ class RememberedEnds:
 
 
 class DecidedEnds:
-    """Commits of which some copies are stored and their op records are not; and give-ups, which the checks complete.
+    """Commits and give-ups of which some copies are stored and their op records are not: the checks complete them.
 
-    Whoever uses it holds the lock of ``Transactions``.
+    By transaction id, the commit offsets of halves that have a copy. Whoever uses it holds the lock of
+    ``Transactions``.
     """
 
-    def __init__(self, clock: Clock, *, interval_ms: int) -> None:
-        self.copied: dict[str, set[int]] = {}  # by id; commit offsets of halves that have a copy
-        self.given_up: dict[str, set[int]] = {}  # the same of those that nobody ended
-        self._clock = clock
-        self._interval_ms = interval_ms
-        self._stuck: dict[str, tuple[str, int]] = {}  # by id; why, and when that was found
+    def __init__(self) -> None:
+        self.copied: dict[str, set[int]] = {}
+        self.given_up: dict[str, set[int]] = {}
 
     def __contains__(self, transaction_id: str) -> bool:
         return transaction_id in self.copied or transaction_id in self.given_up
@@ -283,39 +270,10 @@ class DecidedEnds:
         found = *self.copied.values(), *self.given_up.values()
         return min(map(min, found), default=None)
 
-    def complete(self, end: Callable[[str], EndedTransaction]) -> None:
-        """Have ``end`` called with each that is not known to be stuck, or was found so an interval ago.
-
-        Raises StoreBusy, StoreFull, StoreFailed; any other error is that of one commit, and is logged once.
-        """
-        for transaction_id in list(self.copied):
-            former, found_ms = self._stuck.get(transaction_id, ("", 0))
-            now_ms = self._clock.now_ms()
-            if former and abs(now_ms - found_ms) < self._interval_ms:
-                continue
-            try:
-                problem = end(transaction_id).problem
-            except (StoreBusy, StoreFull, StoreFailed):
-                raise
-            except (StoreError, OSError) as error:
-                problem = str(error)
-            if problem and transaction_id in self.copied:
-                self._stuck[transaction_id] = problem, now_ms
-                if problem != former:
-                    _LOG.error("transaction %s cannot be completed: %s", transaction_id, problem)
-
     def forget(self, transaction_id: str) -> None:
         """Drop one that is complete; others are no error."""
         self.copied.pop(transaction_id, None)
         self.given_up.pop(transaction_id, None)
-        self._stuck.pop(transaction_id, None)
-
-    @property
-    def problem(self) -> str:
-        """What keeps one of them from its end; empty if nothing is known. From any thread."""
-        for transaction_id, (problem, _) in list(self._stuck.items()):
-            return f"transaction {transaction_id} cannot be completed: {problem}"
-        return ""
 
 
 def known_offsets(

@@ -1,8 +1,8 @@
 """How far transactions are, as a start needs it: in the writer's journal, and a broker's own entry.
 
 ``half_offset`` is a queue offset of the half queue before which all halves are ended;
-``removal_offset`` one of the queue of op records, before which none names a half at or after
-``half_offset``. ``copies_offset`` is a commit offset before which no half that is pending has a copy. All
+``removal_offset`` one of the queue of op records, before which each names halves before ``half_offset``: it
+was stored before the half there. ``copies_offset`` is a commit offset before which no half that is pending has a copy. All
 only save reading: without them a start reads all of both queues, and looks for copies since the oldest
 pending half. A broker keeps the first two as offsets of its group CID_RMQ_SYS_TRANS. They count where a
 broker ran since our last writer: whoever else wrote there knows nothing of halves.
@@ -10,7 +10,6 @@ broker ran since our last writer: whoever else wrote there knows nothing of halv
 
 from __future__ import annotations
 
-from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -20,7 +19,6 @@ from storage.format.names import HALF_REMOVAL_TOPIC, HALF_TOPIC, TRANSACTION_GRO
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Sequence
 
     from storage.transactions.halves import DecidedEnds, HalfTable
     from storage.transactions.log_access import TransactionLog
@@ -72,10 +70,6 @@ class KeptProgress:
         self._table = table
         self._decided = decided
         self._guard = guard
-        self._unended: Sequence[int] = ()  # queue offsets of halves that are in no table
-        # Op records before a removal offset name halves before the half offset beside it.
-        self._removals: deque[tuple[int, int]] = deque()  # half offset, removal offset
-        self._removal_offset = 0
         self._copies_offset = 0
         self._saved: TransactionProgress | None = None
         self._noted: tuple[TransactionProgress, int] | None = None  # and the end to be flushed
@@ -86,24 +80,15 @@ class KeptProgress:
             self._states.document(STATE), self._group, broker_ran=self._log.engine.broker_ran
         )
 
-    def start(
-        self, loaded: TransactionProgress, kept: TransactionProgress, unended: Sequence[int]
-    ) -> None:
-        """Go on from where a start has read; ``unended`` are queue offsets of halves that it could not read.
-
-        Raises StoreFull, OSError.
-        """
+    def start(self, loaded: TransactionProgress, kept: TransactionProgress) -> None:
+        """Go on from where a start has read. Raises StoreFull, OSError."""
         if loaded != kept:
             self._put(loaded)  # or what is stored next would not be read again
         elif self._log.engine.broker_ran and loaded != NO_PROGRESS:
-            with suppress(
-                StoreFull, OSError
-            ):  # the next start does not ask a broker; ``save`` tries it again
+            with suppress(StoreFull, OSError):  # then ``save`` tries it again
                 self._put(loaded)
         with self._guard:
-            self._removal_offset = loaded.removal_offset
             self._copies_offset = loaded.copies_offset
-            self._unended = unended
 
     def now(self) -> TransactionProgress:
         """Return from where on a start has to read half queue and op records."""
@@ -112,21 +97,18 @@ class KeptProgress:
             if queue is None:
                 return NO_PROGRESS
             # Dispatch may be behind: what it has not seen is read again. Op records come after their halves.
-            removal_end = 0 if removal_queue is None else removal_queue.next_offset
-            half_end = queue.next_offset
-            ends = half_end, removal_end
-            if not self._removals or self._removals[-1] != ends:
-                self._removals.append(ends)
-            first = None if self._table.first is None else self._table.first.queue_offset
-            half_offset = min([half_end if first is None else first, *self._unended])
-            while self._removals and self._removals[0][0] <= half_offset:
-                _, self._removal_offset = self._removals.popleft()
+            removal_offset = 0 if removal_queue is None else removal_queue.next_offset
+            half_offset, first = queue.next_offset, self._table.first
+            if first is not None:
+                half_offset = first.queue_offset
+                if removal_queue is not None:
+                    removal_offset = removal_queue.find_first(first.commit_offset)
             decided = self._decided.first_commit_offset()
             if decided is not None:
                 self._copies_offset = decided
-            elif first is not None and not self._unended:  # later halves have later copies
+            elif first is not None:  # later halves have later copies
                 self._copies_offset = self._log.engine.log.appended_offset
-            return TransactionProgress(half_offset, self._removal_offset, self._copies_offset)
+            return TransactionProgress(half_offset, removal_offset, self._copies_offset)
 
     def note(self) -> None:
         """Have the progress as of now kept by the next ``save`` that finds flushed what it rests on."""

@@ -103,7 +103,7 @@ class Transactions:
         self._config = config
         self.notes = CheckNotes()
         self.ended = RememberedEnds()
-        self.decided = DecidedEnds(clock, interval_ms=config.transaction_check_interval_ms)
+        self.decided = DecidedEnds()
         self.progress = KeptProgress(self.log, self.table, self.decided, self.guard)
         self._is_recovered = False
         engine.followers.register("transactions", DurableNeed(self.needed_offset, engine.log))
@@ -111,7 +111,7 @@ class Transactions:
     # ---- start and end
 
     def recover(self) -> None:
-        """Find what is pending, and complete commits that were stopped; nothing is served before."""
+        """Find what is pending; nothing is served before."""
         kept = self.progress.load()
         loaded = load_transactions(
             self.log,
@@ -120,8 +120,7 @@ class Transactions:
             interval_ms=self._config.transaction_check_interval_ms,
             age_max_ms=self._config.transaction_age_max_ms,
         )
-        unknown = [each.queue_offset for each in loaded.damaged if not each.transaction_id]
-        self.progress.start(loaded.progress, kept, unknown)
+        self.progress.start(loaded.progress, kept)
         with self.guard:
             now_ms = self.log.clock.now_ms()
             for half in loaded.pending:
@@ -129,13 +128,12 @@ class Transactions:
             for transaction_id, (state, message_count) in loaded.ended.items():
                 self.ended.add(transaction_id, state, message_count)
             self.decided.copied, self.decided.given_up = loaded.copied, loaded.given_up
-            self.table.postpone(list(loaded.given_up), now_ms)
+            self.table.postpone([*loaded.copied, *loaded.given_up], now_ms)
             loaded.report()
-            with suppress(StoreBusy, StoreFull):  # the checks complete them when there is room
+            with suppress(StoreBusy, StoreFull):  # then a start finds them again
                 if loaded.superseded:
                     self.log.ensure_topics(HALF_REMOVAL_TOPIC)
                     self.log.append(_NO_BYTES, 0, loaded.superseded, HalfEnd.AGAIN)
-                self.complete_decided()
             self._is_recovered = True
 
     def keep_progress(self) -> None:
@@ -146,10 +144,10 @@ class Transactions:
             self.progress.save()
             self.progress.hand_over()
 
-    def complete_decided(self) -> None:
-        """Store what is missing of commits that were decided. Raises StoreBusy, StoreFull, StoreFailed."""
-        with self.guard:
-            self.decided.complete(lambda each: self._end([each], commit=True, topic="")[0])
+    def complete(self, transaction_id: str) -> str:
+        """Store what is missing of a commit that was decided; return what is against it, empty if nothing is."""
+        (ended,) = self._end([transaction_id], commit=True, topic="")
+        return ended.problem
 
     def needed_offset(self) -> int | None:
         """Return the commit offset of the oldest pending half, None without any, 0 before ``recover``; waits for nobody."""
