@@ -12,7 +12,7 @@ before is not pending, as its log file has gone, the later one stays.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -155,25 +155,6 @@ class Delivery:
         counts.repeated += int(met.sum())
         counts.damaged += int((lost & ~early).sum())
         return np.flatnonzero(early), said[early, DUE_MS]
-
-    def without_recalled(
-        self, blocks: Sequence[TimerBlock], queue: WriterQueueView
-    ) -> Sequence[TimerBlock]:
-        """Return pending rows of the timer topic, but those of messages whose recall was met."""
-        if not self.recalled:
-            return blocks
-        until_ms = self.recalled.until_ms
-        left = np.sort(
-            np.concatenate(
-                [_NONE]
-                + [block.queue_offsets(block.head, block.due_end(until_ms)) for block in blocks]
-            )
-        )
-        found = [left[:0]]
-        for records, _, said in read_through(queue, left):
-            offsets = records.queue_offsets
-            found.append(offsets[self.recalled.takes_back(*recallable(said, offsets))])
-        return without(blocks, np.concatenate(found))
 
     def _prepare(
         self, records: QueueRecords, targets: Longs, chosen: npt.NDArray[np.bool_],

@@ -111,11 +111,6 @@ class Recalled:
     def __len__(self) -> int:
         return len(self._rows)
 
-    @property
-    def until_ms(self) -> int:
-        """When the last message that one of them takes back is due; there is one."""
-        return int(self._rows[:, _UNTIL_MS].max())
-
     def rows(self) -> list[tuple[int, int, int]]:
         """Return all, as they are given to a new one."""
         return [(a, b, c) for a, b, c in self._rows.tolist()]

@@ -360,16 +360,19 @@ class TimerWorker(Worker):
         self._write(noted, handed_over)
 
     def _hand_over(self, noted: TimerProgress) -> HandedOverTimers | None:
-        """Write what a broker needs, which counts all of the topic as read; None if that is not so, or too much."""
+        """Write what a broker needs, which counts all of the topic as read.
+
+        None if that is not so, or too much, or a recall was met whose message is not due: then a broker reads the
+        topic again, with that recall.
+        """
         engine = self._engine
         queue = engine.queues.known(TIMER_TOPIC, 0)
         if queue is None or not queue.next_offset or self._next_offset != queue.next_offset:
             return None
-        if len(self._pending) > HANDED_OVER_MAX:
+        if len(self._pending) > HANDED_OVER_MAX or self._delivery.recalled:
             return None
-        blocks = self._delivery.without_recalled(noted.blocks, self._timers)
         end = write_broker_timers(
-            engine.filesystem, engine.paths.root, blocks, queue,
+            engine.filesystem, engine.paths.root, noted.blocks, queue,
             is_recall=self._is_recall, read_ms=noted.read_ms, now_ms=self._clock.now_ms(),
             file_size=self._files.log_file_size,
         )  # fmt: skip
