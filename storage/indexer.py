@@ -7,7 +7,6 @@ The work itself is ``storage.index.builder``'s.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -132,7 +131,6 @@ class StoreIndexer:
         clock: Clock,
         unclean: bool = True,
         durable_interval_ms: int = DURABLE_INTERVAL_MS,
-        new_name: Callable[[], str] | None = None,
         workers: Workers | None = None,
     ) -> StoreIndexer:
         """Take the indexer's lock and get ready; ``start`` begins the work.
@@ -165,7 +163,6 @@ class StoreIndexer:
                     durable_interval_ms=durable_interval_ms,
                     scrub_interval_ms=config.scrub_interval_ms,
                     scrub_bytes_per_s=config.scrub_bytes_per_s,
-                    new_name=new_name,
                 )
                 parts.pop_all()
         except FileNotFoundError as error:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -58,15 +57,13 @@ class IndexBuilder:
         durable_interval_ms: int,
         scrub_interval_ms: int,
         scrub_bytes_per_s: int,
-        new_name: Callable[[], str] | None,
     ) -> None:
         self._clock = clock
         self._checkpoint = checkpoint
         self._unclean = unclean
         self._log = LogReader(filesystem, paths.commit_log)
         self._directory = IndexDirectory(
-            filesystem, paths.index, shape,
-            checksums=paths.index_checksums, now_ms=clock.now_ms, new_name=new_name,
+            filesystem, paths.index, shape, checksums=paths.index_checksums, now_ms=clock.now_ms
         )  # fmt: skip
         self._checkpointer = IndexCheckpointer(
             checkpoint, self._directory, clock=clock, interval_ms=durable_interval_ms

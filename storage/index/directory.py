@@ -10,7 +10,7 @@ from storage.format import index as layout
 from storage.format.index import IndexHeader
 from storage.format.index_checksums import ChecksumRow, encode_table
 from storage.format.names import INDEX_NAME_LENGTH, index_file_name
-from storage.index.index_file import IndexFile, Int64s
+from storage.index.index_file import IndexFile, IndexKeys
 from storage.view.index.checksums import TABLE, file_problem, read_table
 from storage.view.index.index_file import IndexShape, list_index_files
 
@@ -43,19 +43,16 @@ class IndexDirectory:
         *,
         checksums: Path,
         now_ms: Callable[[], int],
-        new_name: Callable[[], str] | None = None,
     ) -> None:
         """Open the files that are there; those of any other size are left out of ``paths``.
 
-        ``checksums`` is the directory of their table. ``new_name`` gives new files their names instead of
-        the clock.
+        ``checksums`` is the directory of their table.
         """
         self.directory = directory
         self.checksums = checksums
         self.shape = shape
         self._filesystem = filesystem
         self._now_ms = now_ms
-        self._new_name = new_name
         self._last: IndexFile | None = None
         self.misfits: list[Path] = []
         self.paths: list[Path] = []
@@ -141,14 +138,7 @@ class IndexDirectory:
                 break
         return IndexStart(begin, skip, seed)
 
-    def put(
-        self,
-        hashes: Int64s,
-        commit_offsets: Int64s,
-        store_timestamps: Int64s,
-        start: int,
-        count: int,
-    ) -> int:
+    def put(self, keys: IndexKeys, start: int, count: int) -> int:
         """Put keys from ``start`` on into the last file until it is full or ``count`` is reached.
 
         Returns the first key not put. As with a broker, a full file gets its successor with the next
@@ -160,7 +150,7 @@ class IndexDirectory:
             filled, last = last, self._roll(last)
             if filled is not None:  # now: if the successor's blocks fail, it would be lost
                 self.on_filled(filled)
-        return last.put(hashes, commit_offsets, store_timestamps, start, count)
+        return last.put(keys, start, count)
 
     def _roll(self, full: IndexFile | None) -> IndexFile:
         header = full.header if full is not None else IndexHeader()
@@ -176,8 +166,6 @@ class IndexDirectory:
         return self._last
 
     def _next_name(self) -> str:
-        if self._new_name is not None:
-            return self._new_name()
         newest = max(self.headers(), default=0)
         # Names sort files: a clock that stands still or goes back must not put one in between.
         return f"{max(int(index_file_name(self._now_ms())), newest + 1):0{INDEX_NAME_LENGTH}d}"

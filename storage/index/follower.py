@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
-from storage.index.index_file import Int64s
+from storage.index.index_file import IndexKeys
 from storage.kernels.columns import CHECK_COMMIT_OFFSET, SIZE, STORE_TIMESTAMP, new_rows
 from storage.kernels.index import KEYS_OF_A_RECORD_MAX, key_hashes
 from storage.kernels.scan import scan_records
@@ -83,31 +83,28 @@ class LogReader:
         self._files.close()
 
 
-Put = Callable[[Int64s, Int64s, Int64s, int, int], int]
-"""Puts keys, given with their commit offsets and store times, ``[start, count)``; returns the first key not put.
+Put = Callable[[IndexKeys, int, int], int]
+"""Puts keys ``[start, count)``; returns the first key not put.
 
 Raises StoreFull, and has put none then.
 """
 
 
-class IndexFollower(LogFollower):
-    """Puts the keys of every record it meets; a failed step goes on where it failed.
+class RunKeys:
+    """Puts the keys of runs of records, in order; a run whose ``take`` failed is to be taken again.
 
     The first ``skip`` keys are left out, which an older file has.
     """
 
-    def __init__(self, files: LogReader, position: int, put: Put, *, skip: int = 0) -> None:
-        super().__init__(files, position)
+    def __init__(self, put: Put, *, skip: int = 0) -> None:
         self._put = put
         self._skip = skip
-        self._hashes = np.empty(KEYS_MAX, np.int64)
-        self._commit_offsets = np.empty(KEYS_MAX, np.int64)
-        self._store_timestamps = np.empty(KEYS_MAX, np.int64)
+        self._keys = IndexKeys(*np.empty((3, KEYS_MAX), np.int64))
         self._resume = (-1, 0, 0)  # begin offset, row, key within the keys hashed from that row
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether a run is only partly put, so that ``position`` does not say what is in."""
+        """Whether a run is only partly put."""
         return self._resume[0] >= 0
 
     def take(self, records: RecordRun) -> None:
@@ -117,16 +114,30 @@ class IndexFollower(LogFollower):
             row = key = 0
         while row < len(records.rows):
             count, next_row = key_hashes(
-                records.data, records.rows, row, len(records.rows), records.data_offset,
-                self._hashes, self._commit_offsets, self._store_timestamps,
-            )  # fmt: skip
+                records.data, records.rows, row, len(records.rows), records.data_offset, *self._keys
+            )
             while self._skip and key < count:
-                self._skip -= int(self._hashes[key] >= 0)
+                self._skip -= int(self._keys.hashes[key] >= 0)
                 key += 1
             while key < count:
                 self._resume = (records.begin_offset, row, key)
-                key = self._put(
-                    self._hashes, self._commit_offsets, self._store_timestamps, key, count
-                )
+                key = self._put(self._keys, key, count)
             row, key = next_row, 0
         self._resume = (-1, 0, 0)
+
+
+class IndexFollower(LogFollower):
+    """Puts the keys of every record it meets; a failed step goes on where it failed."""
+
+    def __init__(self, files: LogReader, position: int, put: Put, *, skip: int = 0) -> None:
+        super().__init__(files, position)
+        self._keys = RunKeys(put, skip=skip)
+
+    def take(self, records: RecordRun) -> None:
+        """Put the keys of a run."""
+        self._keys.take(records)
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether a run is only partly put, so that ``position`` does not say what is in."""
+        return self._keys.is_interrupted

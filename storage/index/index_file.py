@@ -10,7 +10,7 @@ that is not derived: from a count of entries known to be durable, ``truncate`` m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,14 @@ if TYPE_CHECKING:
 ALLOCATE_ENTRIES: Final = 200_000  # blocks are reserved this far ahead of the puts: 4 MB
 
 Int64s = npt.NDArray[np.int64]
+
+
+class IndexKeys(NamedTuple):
+    """Keys of records in order, as ``kernels.index.key_hashes`` fills them."""
+
+    hashes: Int64s
+    commit_offsets: Int64s
+    store_timestamps: Int64s
 
 
 class IndexFile(IndexFileView):
@@ -77,27 +85,24 @@ class IndexFile(IndexFileView):
         """Whether no entry is left."""
         return self.header.next_entry >= self.shape.entry_count
 
-    def put(
-        self,
-        hashes: Int64s,
-        commit_offsets: Int64s,
-        store_timestamps: Int64s,
-        start: int,
-        count: int,
-    ) -> int:
+    def put(self, keys: IndexKeys, start: int, count: int) -> int:
         """Put keys ``[start, count)``; return the first one that found the file full.
 
-        Keys are as ``kernels.index.key_hashes`` fills them. Raises StoreFull, and has put none
-        then, when the disk has no room for the entries.
+        Raises StoreFull, and has put none then, when the disk has no room for the entries.
         """
         self._allocate(self.header.next_entry + count - start)
         accepted = put_keys(
-            self._array, self.shape.slot_count, self.shape.entry_count, hashes, commit_offsets,
-            store_timestamps, start, count,
-        )  # fmt: skip
+            self._array, self.shape.slot_count, self.shape.entry_count, *keys, start, count
+        )
         if accepted < 0:
             raise ValueError(f"keys [{start}, {count}) do not fit the arrays given")
         return int(accepted)
+
+    def put_until_full(self, keys: IndexKeys, start: int, count: int) -> int:
+        """Put keys until the file is full, and leave out the others; return ``count``."""
+        if not self.is_full:
+            self.put(keys, start, count)
+        return count
 
     def _allocate(self, next_entry: int) -> None:
         # A store to a mapped hole on a full disk would be a signal, not an error.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from storage.index.follower import IndexFollower, LogReader
-from storage.index.index_file import IndexFile, Int64s
+from storage.index.index_file import IndexFile
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
@@ -48,22 +48,9 @@ class FileRebuild:
             seed_timestamp_ms=start.seed.end_timestamp_ms,
             seed_commit_offset=start.seed.end_commit_offset,
         )
-        self._is_full = False
-        self._follower = IndexFollower(log, start.position, self._put, skip=start.skip)
-
-    def _put(
-        self,
-        hashes: Int64s,
-        commit_offsets: Int64s,
-        store_timestamps: Int64s,
-        start: int,
-        count: int,
-    ) -> int:
-        """Put keys until the file is full, and leave out the others."""
-        if not self._is_full:
-            accepted = self._file.put(hashes, commit_offsets, store_timestamps, start, count)
-            self._is_full = accepted < count
-        return count
+        self._follower = IndexFollower(
+            log, start.position, self._file.put_until_full, skip=start.skip
+        )
 
     @property
     def number(self) -> int:
@@ -77,7 +64,7 @@ class FileRebuild:
 
     def step(self) -> bool:
         """Read on by one chunk of the log; return whether there is more to do."""
-        return self._follower.step(self._end) and not self._is_full
+        return self._follower.step(self._end) and not self._file.is_full
 
     def take_place(self) -> None:
         """Put the file in its place, with its checksum; durable on return. A file without a key goes."""

@@ -5,21 +5,18 @@ Tasks may run again, or twice at once, and then write the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from storage import modes
 from storage.files.filesystem import OsFileSystem
 from storage.format.consume_entry import UNIT_SIZE
-from storage.format.index import entry_position
 from storage.format.names import file_name
 from storage.view.layout import StorePaths
 
 if TYPE_CHECKING:
-    from storage.files.filesystem import Buffer, ByteArray, File
-    from storage.view.index.index_file import IndexShape
+    from storage.files.filesystem import Buffer, File
 
 
 def make_log_files(root: Path, end_offset: int, file_size: int) -> None:
@@ -82,28 +79,13 @@ def _opened(path: Path, size: int) -> File:
     return filesystem.open(path, writable=True)
 
 
-@contextmanager
-def new_index_file(path: Path, shape: IndexShape, entry_count: int) -> Iterator[ByteArray]:
-    """Yield the bytes of a new index file, zeros, to be filled with up to ``entry_count`` entries.
-
-    A file of that name is replaced. What is stored is in the page cache when the block ends.
-    """
+def without_file(path: Path) -> OsFileSystem:
+    """Remove a file that is to be made anew; return the file system to make it in. Its directory is made."""
     filesystem = _as_its_directory(path)
     filesystem.make_directory(path.parent)
     with suppress(FileNotFoundError):
         filesystem.unlink(path)
-    file = filesystem.create(path, shape.file_size, allocate=False)
-    try:
-        # A store to a mapped hole on a full disk would be a signal, not an error.
-        used = entry_position(shape.slot_count, min(entry_count + 1, shape.entry_count))
-        file.allocate(0, used)
-        region = file.map(writable=True)
-        try:
-            yield region.array
-        finally:
-            region.close()
-    finally:
-        file.close()
+    return filesystem
 
 
 def remove_files(directory: Path) -> None:

@@ -13,6 +13,7 @@ from recovered_copy import catch_up
 from storage.files.filesystem import OsFileSystem
 from storage.format.checkpoint import BrokerFields
 from storage.format.index import IndexHeader
+from storage.index.directory import IndexDirectory
 from storage.view.index.index_file import IndexShape, list_index_files
 from storage.view.index.key_index import KeyIndex
 from storage.view.layout import StorePaths
@@ -61,7 +62,7 @@ def dumped_headers(dump: list[dict]) -> list[tuple[int, ...]]:
 
 
 def index_all(
-    name: str, directory: Path, *, unclean: bool = False, names=None, index_timestamp_ms: int = -1
+    name: str, directory: Path, *, unclean: bool = False, index_timestamp_ms: int = -1
 ) -> None:
     checkpoint = directory / "checkpoint"
     if index_timestamp_ms < 0 and checkpoint.exists():
@@ -74,12 +75,13 @@ def index_all(
         index_timestamp_ms=max(index_timestamp_ms, 0),
         unclean=unclean,
         now_ms=lambda: 1_795_300_000_000,
-        new_name=names,
     )
 
 
 @pytest.mark.parametrize("name", FROM_THE_START)
-def test_from_the_commit_log_alone_come_the_brokers_bytes(name: str, tmp_path: Path) -> None:
+def test_from_the_commit_log_alone_come_the_brokers_bytes(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wanted = index_files(golden_store(name))
     directory = tmp_path / name
     (directory / "commitlog").mkdir(parents=True)
@@ -87,7 +89,9 @@ def test_from_the_commit_log_alone_come_the_brokers_bytes(name: str, tmp_path: P
         (directory / "commitlog" / path.name).symlink_to(path)
     spare = (f"9{n:016d}" for n in range(99))
 
-    index_all(name, directory, names=itertools.chain(wanted, spare).__next__)
+    names = itertools.chain(wanted, spare)
+    monkeypatch.setattr(IndexDirectory, "_next_name", lambda _: next(names))
+    index_all(name, directory)
 
     assert index_files(directory) == wanted
 

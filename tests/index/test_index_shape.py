@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.files.filesystem import OsFileSystem
-from storage.index.index_file import IndexFile
+from storage.index.index_file import IndexFile, IndexKeys
 from storage.view.index.index_file import IndexShape
 from storage.view.index.shape import BROKER_SHAPE, deduce_slot_count, find_index_shape
 
@@ -21,7 +21,7 @@ def test_entries_show_how_many_slots_there_are(tmp_path: Path, shape: IndexShape
     count = shape.entry_count - 5
     hashes = np.random.default_rng(0).integers(0, 1 << 31, count)
     offsets, times = np.arange(count) * 300 + 4_096, np.full(count, 1_700_000_000_000)
-    assert index.put(hashes, offsets, times, 0, count) == count
+    assert index.put(IndexKeys(hashes, offsets, times), 0, count) == count
     index.sync()
     index.close()
     assert find_index_shape(OsFileSystem(), tmp_path, BROKER_SHAPE) == shape

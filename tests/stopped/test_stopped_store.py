@@ -5,23 +5,18 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
 from engine_store import small_config
 
 from storage import Message, MessageStore
-from storage.files.filesystem import OsFileSystem
-from storage.format.index import HEADER_SIZE, entry_position
 from storage.stopped.checkpoint import checkpoint_index, write_checkpoint
 from storage.stopped.config_tables import write_configuration
 from storage.stopped.files import (
     make_log_files,
-    new_index_file,
     remove_files,
     write_log,
     write_queue,
 )
-from storage.view.index.index_file import IndexShape
 from storage.view.store_view import StoreView
 
 UNIT = 20
@@ -111,15 +106,3 @@ def test_log_files_hold_what_is_written_at_its_offset(tmp_path: Path) -> None:
     assert [int(file.name) for file in files] == [0, 4096, 8192]
     content = b"".join(file.read_bytes() for file in files)
     assert content == bytes(4196) + b"here" + bytes(3 * 4096 - 4200)
-
-
-def test_an_index_file_that_a_task_left_is_made_again(tmp_path: Path) -> None:
-    path, shape = tmp_path / "index" / "20260101000000000", IndexShape(10, 20)
-    for value in (1, 2):
-        with new_index_file(path, shape, 5) as content:
-            assert not np.any(content)
-            content[:HEADER_SIZE] = value
-
-    content = OsFileSystem().read_bytes(path)
-    assert content[:HEADER_SIZE] == b"\2" * HEADER_SIZE
-    assert len(content) == shape.file_size > entry_position(10, 6)

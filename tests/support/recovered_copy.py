@@ -77,7 +77,6 @@ def catch_up(
     index_timestamp_ms: int,
     unclean: bool,
     now_ms: Callable[[], int],
-    new_name: Callable[[], str] | None = None,
 ) -> None:
     """Bring a broker's index files to cover the log up to ``end_commit_offset``; arguments as of ``recover_foreign``."""
     with (
@@ -85,7 +84,6 @@ def catch_up(
         closing(
             IndexDirectory(
                 filesystem, paths.index, shape, checksums=paths.index_checksums, now_ms=now_ms,
-                new_name=new_name,
             )
         ) as directory,
     ):  # fmt: skip

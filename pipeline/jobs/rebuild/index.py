@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from pipeline.errors import PipelineError
 from pipeline.jobs.work import walk_piece
-from storage.format.index import HEADER_SIZE, IndexHeader
 from storage.format.names import INDEX_NAME_LENGTH, index_file_name
+from storage.index.follower import RunKeys
+from storage.index.index_file import IndexFile
 from storage.kernels.columns import CHECK_COMMIT_OFFSET, POSITION
-from storage.kernels.index import put_keys
-from storage.stopped.files import new_index_file
+from storage.stopped.files import without_file
 from storage.view.index.index_file import IndexShape
 from storage.view.index.keys import KeyHasher
 from storage.view.log.walk import RecordRun
@@ -144,47 +144,34 @@ def _seed_at_end(counts: Sequence[KeyCount]) -> Seed | None:
 
 def write_index_file(task: IndexTask, *, count: Callable[[int], None]) -> None:
     """Make one file; what is written is in the page cache on return."""
-    with new_index_file(Path(task.path), task.shape, task.key_count) as array:
-        _fill(array, task)
-    count(sum(piece.cost for piece in task.pieces))
-
-
-def _fill(array: Any, task: IndexTask) -> None:
-    seed, skip, put = task.seed, task.skip, 0
-    seeded = False
-    for piece in task.pieces:
-        keys = KeyHasher()
-        for records in _records(piece):
-            for hashes, offsets, times in keys.of(records):
-                begin = min(skip, len(hashes))
-                if begin:
-                    seed = Seed(int(times[begin - 1]), int(offsets[begin - 1]))
-                    skip -= begin
-                end = min(len(hashes), begin + task.key_count - put)
-                if begin == end:
-                    continue
-                if not seeded:
-                    _set_seed(array, seed)
-                    seeded = True
-                accepted = put_keys(
-                    array, task.shape.slot_count, task.shape.entry_count, hashes, offsets, times,
-                    begin, end,
-                )  # fmt: skip
-                put += int(accepted) - begin
-        if put >= task.key_count:
-            break
-    if not seeded:
-        _set_seed(array, seed)
+    path, seed = Path(task.path), _seed_of(task) or Seed(0, 0)
+    file = IndexFile.create(
+        without_file(path), path, task.shape,
+        seed_timestamp_ms=seed.timestamp_ms, seed_commit_offset=seed.commit_offset,
+    )  # fmt: skip
+    try:
+        keys = RunKeys(file.put_until_full, skip=task.skip)
+        for piece in task.pieces:
+            for records in _records(piece):
+                keys.take(records)
+        put = max(file.header.next_entry - 1, 0)
+    finally:
+        file.close()
     if put != task.key_count:
         raise PipelineError(
             f"{task.path}: {put} keys, {task.key_count} counted before; the log was changed while"
             " its index was rebuilt"
         )
+    count(sum(piece.cost for piece in task.pieces))
 
 
-def _set_seed(array: Any, seed: Seed | None) -> None:
-    if seed is not None and (seed.timestamp_ms > 0 or seed.commit_offset > 0):
-        header = IndexHeader(
-            seed.timestamp_ms, seed.timestamp_ms, seed.commit_offset, seed.commit_offset, 0, 0
-        )
-        array[:HEADER_SIZE] = np.frombuffer(header.encode(), np.uint8)
+def _seed_of(task: IndexTask) -> Seed | None:
+    """Return the last key of the file before, which may be in the first piece."""
+    left = task.skip
+    for piece in task.pieces[:1] if left else ():
+        for records in _records(piece):
+            for hashes, offsets, times in KeyHasher().of(records):
+                if left <= len(hashes):
+                    return Seed(int(times[left - 1]), int(offsets[left - 1]))
+                left -= len(hashes)
+    return task.seed
