@@ -27,32 +27,21 @@ if TYPE_CHECKING:
 KEYS_MAX: Final = 4 * KEYS_OF_A_RECORD_MAX
 
 
-class LogReader:
+class LogReader(ReadOnlyMappedFileQueue):
     """The commit log of a live store: lists the directory again when an offset is not found."""
 
     def __init__(self, filesystem: FileSystem, directory: Path) -> None:
-        self._files = ReadOnlyMappedFileQueue(
-            filesystem, directory, file_size=0, mapped_files_max=4
-        )
+        super().__init__(filesystem, directory, file_size=0, mapped_files_max=4)
 
     def find(self, offset: int) -> ReadOnlyMappedFile | None:
         """Return the file that holds the byte at a commit offset."""
-        file = self._files.find(offset)
-        if file is None and self._files.refresh():
-            file = self._files.find(offset)
-        return file
+        file = super().find(offset)
+        return super().find(offset) if file is None and self.refresh() else file
 
     def next_start(self, offset: int) -> int | None:
         """Return the start of the first file after ``offset``."""
-        start = self._files.next_start(offset)
-        if start is None and self._files.refresh():
-            start = self._files.next_start(offset)
-        return start
-
-    @property
-    def first_offset(self) -> int:
-        """Start of the oldest file."""
-        return self._files.first_offset
+        start = super().next_start(offset)
+        return super().next_start(offset) if start is None and self.refresh() else start
 
     def record_at(self, commit_offset: int) -> tuple[int, int] | None:
         """Return ``(size, store_timestamp_ms)`` of the record there, None if there is no record."""
@@ -77,10 +66,6 @@ class LogReader:
             return True
         record = self.record_at(header.end_commit_offset)
         return record is not None and record[1] == header.end_timestamp_ms
-
-    def close(self) -> None:
-        """Close the maps."""
-        self._files.close()
 
 
 Put = Callable[[IndexKeys, int, int], int]
