@@ -92,7 +92,9 @@ def test_a_stop_at_any_step_and_a_cut_after_it(
         machine.cut()
         writer = machine.open(flush_mode=flush_mode)
         assert writer.staged.commit("app", 0, ["0", "1"])[1]
-        found = [body for body in intact_bodies_on_disk(machine.store) if body.startswith(b"part")]
+        found = [
+            body for body in intact_bodies_on_disk(machine.directory) if body.startswith(b"part")
+        ]
         assert sorted(found) == sorted(bodies_of(0) + bodies_of(1)), step
         assert step < STEPS_MAX
     assert step > 60

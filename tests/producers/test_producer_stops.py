@@ -152,7 +152,7 @@ def test_a_stop_at_any_step_leaves_each_request_in_the_log_once(
         writer = machine.open(flush_mode=mode)
         client.work(writer)
         writer.close()
-        found = bodies_in_log(machine.store)
+        found = bodies_in_log(machine.directory)
         assert {body: count for body, count in found.items() if count > 1} == {}, seed
         if mode == "sync":
             expected = {body for sequence in client.sent for body in client.bodies(sequence)}
@@ -173,7 +173,7 @@ def torn(machine: Machine, kept: int) -> None:
     In sync mode nobody has been told of them, as in the middle of a copy.
     """
     machine.kill()
-    [path] = (machine.store / "commitlog").glob("0*0")
+    [path] = (machine.directory / "commitlog").glob("0*0")
     data = bytearray(path.read_bytes())
     at = _positions(bytes(data))
     end = at[len(at) - len(BODIES) + kept]
@@ -241,7 +241,7 @@ def test_a_request_that_was_cut_short_is_completed_when_it_is_repeated(
     rest = kept if between != "the rest torn" else max(kept, 3)
     assert places == [(0, 1 + n + (others if n >= rest else 0)) for n in range(len(BODIES))]
     writer.close()
-    found = bodies_in_log(machine.store)
+    found = bodies_in_log(machine.directory)
     assert [found[body] for body in (b"before", *BODIES, b"other")] == [1, 1, 1, 1, 1, others]
     machine.disk.close()
 
@@ -322,7 +322,7 @@ def test_a_torn_request_with_records_of_others_behind_it_is_refused(
     send(writer, as_batch, 0)
     end = writer.appended_offset
     torn(machine, 2)
-    old = {path: path.read_bytes() for path in machine.store.glob("journal/*")}
+    old = {path: path.read_bytes() for path in machine.directory.glob("journal/*")}
     writer = machine.open(flush_mode="sync")
     left = end - writer.appended_offset
     if foreign == "another request":
@@ -336,7 +336,7 @@ def test_a_torn_request_with_records_of_others_behind_it_is_refused(
         writer.append_batch(record("t", 0, bytes(left - empty - 16)))  # with the property CRC
     machine.workers.step("flush")
     machine.kill()
-    put_back(machine.store / "journal", old)
+    put_back(machine.directory / "journal", old)
     writer = machine.open(flush_mode="sync")
     end = writer.appended_offset
     for age_ms in (0, 1_000):

@@ -89,7 +89,9 @@ def test_a_stop_at_any_step_loses_nothing_and_repeats_nothing(tmp_path: Path, ki
         writer = machine.open(flush_mode="sync")
         broker.work(writer)
         writer.close()
-        found = Counter(each.body for each in records_on_disk(machine.store) if each.topic == RETRY)
+        found = Counter(
+            each.body for each in records_on_disk(machine.directory) if each.topic == RETRY
+        )
         assert {body for body in broker.open if not found[body]} == set(), step
         assert {body for body in broker.done if found[body]} == set(), step
         assert not kills or max(found.values(), default=1) == 1, step

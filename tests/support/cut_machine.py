@@ -10,6 +10,7 @@ from typing import Any
 
 from engine_store import small_config
 
+from storage.config import StoreConfig
 from storage.testing import (
     ProcessStopped,
     SimulatedDisk,
@@ -25,28 +26,34 @@ class Machine:
 
     def __init__(self, root: Path, seed: int = 1) -> None:
         self._root = root
-        self._starts = 0
+        self.lives = 0
         self.clock = SteppedClock()
         self.workers = SteppedWorkers()
-        self.disk = SimulatedDisk(root / "0", random.Random(seed), memory=root / "0" / "shm")
+        self.dice = random.Random(seed)
+        self.disk = SimulatedDisk(root / "0", self.dice, memory=root / "0" / "shm")
         self.disk.new_root = self._next_root
 
     def _next_root(self) -> Path:
-        self._starts += 1
-        return self._root / str(self._starts)
+        self.lives += 1
+        return self._root / str(self.lives)
 
     @property
-    def store(self) -> Path:
+    def directory(self) -> Path:
         return self.disk.root / "store"
 
-    def open(self, **config: Any) -> StoreWriter:
+    def start(self, **config: Any) -> StoreConfig:
+        """Return the configuration of the next start, whose workers there are from here on."""
         free_stopped_stores()
         assert self.disk.memory is not None
         self.disk.memory.mkdir(exist_ok=True)
-        options = {"transient_pool_directory": str(self.disk.memory), "warm_ahead_bytes": 0}
         self.workers = SteppedWorkers()
+        return small_config(
+            transient_pool_directory=str(self.disk.memory), warm_ahead_bytes=0, **config
+        )
+
+    def open(self, **config: Any) -> StoreWriter:
         return StoreWriter.open(
-            self.store, small_config(**options, **config),
+            self.directory, self.start(**config),
             filesystem=self.disk, clock=self.clock, workers=self.workers,
         )  # fmt: skip
 

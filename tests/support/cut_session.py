@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from engine_store import record, small_config
+from engine_store import record
 
 from storage.errors import (
     QueueRebuilding,
@@ -20,7 +20,7 @@ from storage.format.record import decode_record
 from storage.indexer import StoreIndexer
 from storage.message import Message, PullStatus
 from storage.reader import StoreReader
-from storage.testing import ProcessStopped, SteppedWorkers
+from storage.testing import ProcessStopped
 from storage.view.layout import StorePaths
 from storage.view.settings import load_settings
 from storage.writer import StoreWriter
@@ -78,7 +78,7 @@ class Session:
         self.disk = owner.disk
         self.dice = owner.dice
         self.model = owner.model
-        self.directory = self.disk.root / "store"
+        self.directory = owner.directory
         self.had_fault = self.disk.fault is not None
         self.writer: StoreWriter | None = None
         self.indexer: StoreIndexer | None = None
@@ -93,22 +93,19 @@ class Session:
 
     def work(self, actions: int) -> None:
         disk, owner = self.disk, self.owner
-        disk.memory.mkdir(exist_ok=True, parents=True)
-        config = small_config(
+        config = owner.start(
             flush_mode="sync" if owner.sync else "async",
             transient_pool=owner.pool,
             transient_pool_size=3,
-            transient_pool_directory=str(disk.memory),
             index_slot_count=20,
             index_entry_count=60,
             commit_log_file_size=owner.log_file_size,
             consume_queue_file_size=owner.queue_file_size,
-            warm_ahead_bytes=0,
             scrub_interval_ms=1,
             retention_ms=int(owner.retains),
             retention_delete_hours="*",
         )
-        self.workers = SteppedWorkers()
+        self.workers = owner.workers
         self.writer = StoreWriter.open(
             self.directory, config, filesystem=disk, clock=owner.clock, workers=self.workers
         )

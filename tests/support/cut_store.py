@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import errno
-import random
-import shutil
 import time
 from pathlib import Path
 from typing import Any
 
+from cut_machine import Machine
 from cut_session import Model, Session
 
 from storage.errors import StoreError
-from storage.testing import ProcessStopped, SimulatedDisk, SteppedClock, free_stopped_stores
+from storage.testing import ProcessStopped
 
 
-class CutStore:
+class CutStore(Machine):
     """Sessions of a store, each ended by a cut, a kill, or first a close, all by one seed."""
 
     def __init__(self, root: Path, seed: int, **options: Any) -> None:
-        self.dice = random.Random(seed)
+        super().__init__(root, seed)
         dice = self.dice
-        self.root = root
-        self.lives = 0
-        self.clock = SteppedClock()
         self.model = Model()
-        self.disk = SimulatedDisk(root / "0", dice, memory=root / "0" / "shm")
-        self.disk.new_root = self._new_root
         self.sync = options.pop("flush_mode", dice.choice(("sync", "async"))) == "sync"
         self.pool = options.pop("transient_pool", dice.random() < 0.3)
         self.deleted_count = 0  # how often the log was found to begin later
@@ -44,10 +38,6 @@ class CutStore:
         self.closed = False
         self.number = 0
 
-    def _new_root(self) -> Path:
-        self.lives += 1
-        return self.root / str(self.lives)
-
     # ---- one session
 
     def run(self, sessions: int) -> None:
@@ -59,7 +49,6 @@ class CutStore:
         self.disk.close()
 
     def session(self, *, last: bool = False) -> None:
-        free_stopped_stores()
         disk, dice = self.disk, self.dice
         kills = dice.random() < 0.3
         self.closed = False
@@ -96,5 +85,4 @@ class CutStore:
             kept.alive = kept.sure or (kills and (kept.alive or kept.end <= self.acknowledged))
         if len(self.traces) > 3:
             self.traces.pop(0)
-        shutil.rmtree(disk.root, ignore_errors=True)
-        self.disk = killed
+        self._go_on(killed)

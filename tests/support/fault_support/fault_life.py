@@ -2,68 +2,41 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine_store import small_config
+from cut_machine import Machine
 from fault_ledger import Ledger, Verdict, judge_rebuilt, require
 
 from storage.config import FlushMode
 from storage.message import Message
 from storage.store import MessageStore
-from storage.testing import SimulatedDisk, SteppedClock, SteppedWorkers, free_stopped_stores
 
 LOG_FILE_SIZE = 1 << 14
 
 
-class FaultLife:
-    """``store`` is open after ``open()``; ``cut``, ``kill`` and ``close`` end it."""
+class FaultLife(Machine):
+    """``store`` is open from the begin, and after ``open``; ``cut``, ``kill`` and ``close`` end it."""
 
     def __init__(
         self, root: Path, mode: FlushMode = "sync", *, pool: bool = False, seed: int = 1
     ) -> None:
-        self._root = root
-        self._lives = 0
+        super().__init__(root, seed)
         self._mode = mode
         self._pool = pool
         self._number = 0
-        self.clock = SteppedClock()
         self.ledger = Ledger()
-        disk = SimulatedDisk(root / "0", random.Random(seed), memory=root / "0" / "shm")
-        disk.new_root = self._next_root
-        self.disk = disk
         self.open()
-
-    def _next_root(self) -> Path:
-        self._lives += 1
-        return self._root / str(self._lives)
-
-    @property
-    def directory(self) -> Path:
-        return self.disk.root / "store"
 
     def open(self) -> None:
         """Start on what the last end has left."""
-        free_stopped_stores()
-        self.workers = SteppedWorkers()
-        assert self.disk.memory is not None
-        self.disk.memory.mkdir(exist_ok=True)
-        config = small_config(
-            flush_mode=self._mode, transient_pool=self._pool, warm_ahead_bytes=0,
-            transient_pool_size=3, transient_pool_directory=str(self.disk.memory),
+        config = self.start(
+            flush_mode=self._mode, transient_pool=self._pool, transient_pool_size=3,
             commit_log_file_size=LOG_FILE_SIZE, index_slot_count=20, index_entry_count=60,
         )  # fmt: skip
         self.store = MessageStore.open(
             self.directory, config, filesystem=self.disk, clock=self.clock, workers=self.workers
         )
-
-    def cut(self, leaves: str = "none") -> None:
-        """Cut the power; of what was not synced none, or all, stays."""
-        self.disk = self.disk.cut_power(leaves)
-
-    def kill(self) -> None:
-        self.disk = self.disk.kill()
 
     # ---- work
 

@@ -64,11 +64,11 @@ class CleanedStore:
 
     @property
     def log_files(self) -> list[int]:
-        return sorted(int(path.name) for path in (self.machine.store / "commitlog").iterdir())
+        return sorted(int(path.name) for path in (self.machine.directory / "commitlog").iterdir())
 
     @property
     def queue_files(self) -> list[int]:
-        directory = self.machine.store / "consumequeue" / "t" / "0"
+        directory = self.machine.directory / "consumequeue" / "t" / "0"
         return sorted(int(path.name) for path in directory.iterdir())
 
     def kept(self, min_offset: int) -> list[int]:
@@ -84,7 +84,7 @@ class CleanedStore:
     def served(self) -> list[int]:
         """Return the numbers of the records that a reader serves from the queue's minimum on."""
         reader = StoreReader.open(
-            self.machine.store, self.writer.config,
+            self.machine.directory, self.writer.config,
             filesystem=self.machine.disk, clock=self.machine.clock,
         )  # fmt: skip
         try:
@@ -102,6 +102,6 @@ class CleanedStore:
 
     def indexer(self) -> StoreIndexer:
         return StoreIndexer.open(
-            self.machine.store, self.writer.config,
+            self.machine.directory, self.writer.config,
             filesystem=self.machine.disk, clock=self.machine.clock, workers=self.machine.workers,
         )  # fmt: skip
