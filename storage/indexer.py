@@ -115,7 +115,7 @@ class StoreIndexer:
             "index",
             self._work,
             has_work=lambda: self._bell.has_rung,
-            idle_s=lambda: min(max(builder.due_in_ms / 1000, 0.01), IDLE_WAIT_S),
+            idle_s=lambda: min(max(builder.checkpointer.due_in_ms / 1000, 0.01), IDLE_WAIT_S),
             full_retry_s=FULL_RETRY_S,
             workers=workers,
             bell=self._bell,
@@ -205,17 +205,17 @@ class StoreIndexer:
     @property
     def damaged_count(self) -> int:
         """How many files were found to be damaged or missing since the start; they are rebuilt."""
-        return self._builder.damaged_count
+        return self._builder.scrub.damaged_count
 
     @property
     def scrub_progress(self) -> str:
         """The file that is checked or rebuilt, empty between two."""
-        return self._builder.scrub_progress
+        return self._builder.scrub.position
 
     @property
     def durable_offset(self) -> int:
         """End of what the checkpoint says is durably in the index; -1 before it does."""
-        return self._builder.durable_offset
+        return self._builder.checkpointer.durable_offset
 
     def start(self) -> None:
         """Start the worker."""

@@ -65,10 +65,10 @@ class IndexBuilder:
         self._directory = IndexDirectory(
             filesystem, paths.index, shape, checksums=paths.index_checksums, now_ms=clock.now_ms
         )  # fmt: skip
-        self._checkpointer = IndexCheckpointer(
+        self.checkpointer = IndexCheckpointer(
             checkpoint, self._directory, clock=clock, interval_ms=durable_interval_ms
         )
-        self._directory.on_filled = self._checkpointer.take_full
+        self._directory.on_filled = self.checkpointer.take_full
         self._follower: IndexFollower | None = None
         self._published_offset = 0
         self._trust: Trust | None = None  # in the page, when it was last looked at
@@ -78,7 +78,7 @@ class IndexBuilder:
         """Whether files are being repaired or checked, and more of that can be done at once."""
         self._is_asked = False  # whether all files are to be checked at the next look
         self._cleaned_offset = 0  # where the log began when files were last deleted with it
-        self._scrub = IndexScrub(
+        self.scrub = IndexScrub(
             filesystem, self._directory, self._log, clock,
             interval_ms=scrub_interval_ms, bytes_per_s=scrub_bytes_per_s,
         )  # fmt: skip
@@ -89,39 +89,19 @@ class IndexBuilder:
         return self._published_offset if self._follower is not None else 0
 
     @property
-    def durable_offset(self) -> int:
-        """End of what the checkpoint says is durably in the index; -1 before it does."""
-        return self._checkpointer.durable_offset
-
-    @property
-    def due_in_ms(self) -> float:
-        """How long until the index is to be synced again; 0 or less when it is time."""
-        return self._checkpointer.due_in_ms
-
-    @property
     def file_count(self) -> int:
         """How many index files there are."""
         return len(self._directory.paths)
 
     @property
-    def damaged_count(self) -> int:
-        """How many files were found to be damaged or missing since the start."""
-        return self._scrub.damaged_count
-
-    @property
     def is_repaired(self) -> bool:
         """Whether no file is missing, and every one was checked that was asked for."""
-        return self._scrub.is_done and not self._is_asked
+        return self.scrub.is_done and not self._is_asked
 
     def check_all(self) -> None:
         """Check every file from the next step on."""
         self._is_asked = True
         self._looked_at = -math.inf
-
-    @property
-    def scrub_progress(self) -> str:
-        """The file that is checked or rebuilt, empty between two."""
-        return self._scrub.position
 
     @property
     def key_count(self) -> int:
@@ -162,10 +142,10 @@ class IndexBuilder:
         if moved:
             self._checkpoint.publish_indexed(follower.position)
             self._published_offset = follower.position
-        if self._checkpointer.is_due:
+        if self.checkpointer.is_due:
             self.sync()
         else:
-            self._checkpointer.write_synced()
+            self.checkpointer.write_synced()
         self.goes_on = self._scrub_some()
         return self.goes_on or moved
 
@@ -181,7 +161,7 @@ class IndexBuilder:
         follower = self._follower
         if follower is None or follower.is_interrupted:
             return False
-        goes_on, replaced = self._scrub.step(
+        goes_on, replaced = self.scrub.step(
             min_commit_offset=self._min_commit_offset, position=follower.position
         )
         if replaced:  # readers open their files again with a new session
@@ -197,9 +177,9 @@ class IndexBuilder:
                 _LOG.warning("index file %s is missing", self._directory.path(number))
             self._follower = None
             return
-        self._scrub.note_missing(missing)
+        self.scrub.note_missing(missing)
         if self._is_asked:
-            self._scrub.check_all()
+            self.scrub.check_all()
             self._is_asked = False
         self._drop_expired()
 
@@ -210,7 +190,7 @@ class IndexBuilder:
             return
         expired = self._directory.expired(min_commit_offset)
         if expired:
-            self._scrub.forget()
+            self.scrub.forget()
             try:
                 for number in expired:
                     self._directory.drop(number)
@@ -223,10 +203,10 @@ class IndexBuilder:
     def _prepare(self, end_commit_offset: int) -> None:
         """Find out where to index from: at the start, and when a writer has recovered the log."""
         self._session = self._look_at_page().session
-        self._checkpointer.start_session()
+        self.checkpointer.start_session()
         self._directory.refresh()
         start = None
-        slot = self._checkpointer.load()
+        slot = self.checkpointer.load()
         if slot is not None:
             # A query that meets the newest file while it is taken back says that it saw no more.
             sealed = [h for n, h in self._directory.headers().items() if n < slot.file_name]
@@ -251,11 +231,11 @@ class IndexBuilder:
 
     def _begin(self, start: IndexStart) -> None:
         """Index on from where the files reach up to."""
-        self._scrub.forget()
-        self._scrub.note_missing(self._directory.missing())
+        self.scrub.forget()
+        self.scrub.note_missing(self._directory.missing())
         position = start.position
         self._follower = IndexFollower(self._log, position, self._directory.put, skip=start.skip)
-        self._checkpointer.begin(position)
+        self.checkpointer.begin(position)
         self._checkpoint.start_indexer(indexed_offset=position)
         self._published_offset = position
 
@@ -267,7 +247,7 @@ class IndexBuilder:
         """Make the index durable up to ``position``; the checkpoint says so once the log is durable there."""
         follower = self._follower
         if follower is not None:
-            self._checkpointer.checkpoint(None if follower.is_interrupted else follower.position)
+            self.checkpointer.checkpoint(None if follower.is_interrupted else follower.position)
 
     def finish(self) -> None:
         """Index what is confirmed, and make everything durable.
@@ -285,10 +265,10 @@ class IndexBuilder:
 
     def _leave(self, follower: IndexFollower) -> None:
         """Sync all, and checkpoint it: at once where the writer has stopped, else when it has flushed."""
-        self._checkpointer.write_synced()
+        self.checkpointer.write_synced()
         if follower.is_interrupted:
             return
-        self._checkpointer.sync(follower.position)
+        self.checkpointer.sync(follower.position)
         if self._directory.last is not None:
             self._directory.seal(self._directory.last)
         deadline = self._clock.monotonic() + LOG_FLUSH_S
@@ -298,10 +278,10 @@ class IndexBuilder:
             and self._clock.monotonic() < deadline
         ):
             threading.Event().wait(LOG_FLUSH_LOOK_S)
-        self._checkpointer.write_synced(clean=True)
+        self.checkpointer.write_synced(clean=True)
 
     def close(self) -> None:
         """Close the files; nothing is synced."""
-        self._scrub.forget()
+        self.scrub.forget()
         self._directory.close()
         self._log.close()

@@ -60,7 +60,6 @@ class QueueTable:
         self._filesystem = filesystem
         self._files = OpenQueueFiles(filesystem, directory, file_size=file_size)
         self._queues: dict[QueueKey, ConsumeQueue] = {}
-        self._listed: dict[QueueKey, ConsumeQueue] = {}  # by recovery, which may ask again
         self._removing: dict[str, int] = {}  # units of topics whose removal has begun
         self._on_disk_first: dict[str, frozenset[int]] = {}  # queue ids, when first asked for
 
@@ -74,23 +73,12 @@ class QueueTable:
         queue = self._queues.get(key)
         if queue is None:
             with self._files.guard:
-                queue = self._queues.get(key) or self._made(key)
-                self._queues[key] = queue
-        return queue
-
-    def _made(self, key: QueueKey) -> ConsumeQueue:
-        limit = self._end_commit_offset
-        if limit is None:
-            return self._as_found(key)
-        queue = ConsumeQueue(self._files, *key)
-        queue.next_offset = queue.find_end(limit)
-        return queue
-
-    def _as_found(self, key: QueueKey) -> ConsumeQueue:
-        """Return a queue as recovery has found it, which may ask for it again."""
-        queue = self._listed.get(key)
-        if queue is None:
-            queue = self._listed[key] = ConsumeQueue(self._files, *key)
+                queue = self._queues.get(key)
+                if queue is None:
+                    queue = ConsumeQueue(self._files, *key)
+                    if self._end_commit_offset is not None:
+                        queue.next_offset = queue.find_end(self._end_commit_offset)
+                    self._queues[key] = queue
         return queue
 
     def known(self, topic: str, queue_id: int) -> ConsumeQueue | None:
@@ -126,15 +114,15 @@ class QueueTable:
     def end_recovery(self, end_commit_offset: int) -> None:
         """Say where the log ends: from here on queues are what this table writes to them."""
         self._end_commit_offset = end_commit_offset
-        for key, queue in self._listed.items():
+        for key, queue in list(self._queues.items()):
             # Kept in mind, or one whose files others remove before it is used would begin again at 0.
-            if key not in self._queues and queue.exists:
-                if not queue.next_offset:  # else it ends where the repair of queues has it end
-                    queue.next_offset = queue.find_end(end_commit_offset)
-                self._queues[key] = queue
-        self._listed.clear()
-        for queue in self._queues.values():
-            queue.forget_end()
+            if queue.next_offset:  # it ends where the repair of queues has it end
+                queue.forget_end()
+            elif queue.exists:
+                queue.next_offset = queue.find_end(end_commit_offset)
+                queue.forget_end()
+            else:
+                del self._queues[key]
 
     def count_units(self, limit_commit_offset: int, min_commit_offset: int = 0) -> UnitCount:
         """Count the units that all queues' files hold before a commit offset; -1 for a lost file.
@@ -144,7 +132,7 @@ class QueueTable:
         file_size = self._files.file_size
         count = expired = 0
         for key in dict.fromkeys([*self._queues, *self.on_disk()]):
-            queue = self._queues.get(key) or self._as_found(key)
+            queue = self.get(*key)
             starts = queue.file_starts
             if not starts:
                 continue
@@ -202,7 +190,6 @@ class QueueTable:
             self._filesystem.sync_directory(self.directory.parent)
         for key in [key for key in self._queues if key[0] == topic]:
             self._queues.pop(key).forget()
-            self._listed.pop(key, None)
         self._on_disk_first.pop(topic, None)
 
     def expired_files(self, key: QueueKey, min_commit_offset: int) -> ExpiredFiles | None:

@@ -105,7 +105,6 @@ class ScrubWorker(Worker):
         workers: Workers | None = None,
     ) -> None:
         super().__init__("scrub", workers=workers)
-        self.status: ScrubStatus  # replaced as one
         self._filesystem = filesystem
         self._paths = paths
         self._states = states
@@ -123,7 +122,16 @@ class ScrubWorker(Worker):
         self._known: set[tuple[str, str, int | None, int | None]] = set()
         self._finding_count = self._repaired_count = 0
         self._last_finding = ""
-        self._publish()
+
+    @property
+    def status(self) -> ScrubStatus:
+        """How far it is, from any thread."""
+        progress = self._progress
+        return ScrubStatus(
+            position=progress.position, end=progress.end, completed_ms=progress.completed_ms,
+            finding_count=self._finding_count, repaired_count=self._repaired_count,
+            last_finding=self._last_finding,
+        )  # fmt: skip
 
     def run(self) -> None:
         """Make steps until the end, in a thread that the device serves after all others."""
@@ -137,7 +145,6 @@ class ScrubWorker(Worker):
     def work(self) -> float:
         """Read one window, or look whether a pass is due; return how long to rest."""
         if not self._progress.is_under_way and not self._begin():
-            self._publish()
             return LOOK_S
         began, before = time.monotonic(), self._log.read_bytes
         self._read()
@@ -145,7 +152,6 @@ class ScrubWorker(Worker):
             self._complete()
         elif self._log.read_bytes - self._saved_bytes >= SAVE_BYTES:
             self._save()
-        self._publish()
         wanted_s = (self._log.read_bytes - before) / self._bytes_per_s
         return max(wanted_s - (time.monotonic() - began), 0.0)
 
@@ -264,14 +270,6 @@ class ScrubWorker(Worker):
             self._states.put_document(STATE, asdict(self._progress))
         except (OSError, StoreError) as error:
             _LOG.warning("scrub: how far it is cannot be noted: %s", error)
-
-    def _publish(self) -> None:
-        progress = self._progress
-        self.status = ScrubStatus(
-            position=progress.position, end=progress.end, completed_ms=progress.completed_ms,
-            finding_count=self._finding_count, repaired_count=self._repaired_count,
-            last_finding=self._last_finding,
-        )  # fmt: skip
 
 
 def _damage(damage: DamagedRange, paths: StorePaths, filesystem: FileSystem) -> Finding:

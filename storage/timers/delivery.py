@@ -131,7 +131,7 @@ class Delivery:
         _, targets, said = planned(records, now_ms=now_ms, is_timer=is_timer)
         recalls = said[:, kernels.RECALLS] != 0
         early = (said[:, DUE_MS] > now_ms) & ~recalls
-        self.recalled.add(said, records.queue_offsets)
+        self.recalled.note(said, records.queue_offsets)
         lost = said[:, kernels.IS_LOST] != 0
         recalled = is_timer & self.recalled.takes_back(*recallable(said, records.queue_offsets))
         chosen = ~(early | recalls | lost | recalled)

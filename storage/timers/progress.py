@@ -61,8 +61,8 @@ class TimerProgress:
     """What was pending when the log ended at ``commit_offset``.
 
     ``queue_offset``: the next record of the timer topic that is not among ``blocks`` yet; ``heads``: those of the
-    blocks at that time; ``levels``: the next queue offset of each delay level; ``recalled``: the rows of the
-    recalls that count; ``read_ms``: the slot at which a broker would go on.
+    blocks at that time; ``levels``: the next queue offset of each delay level; ``recalled``: the recalls that
+    count; ``read_ms``: the slot at which a broker would go on.
     """
 
     commit_offset: int
@@ -70,7 +70,7 @@ class TimerProgress:
     levels: dict[int, int]
     blocks: list[TimerBlock]
     heads: list[int] = field(default_factory=list)
-    recalled: list[tuple[int, int, int]] = field(default_factory=list)
+    recalled: dict[int, tuple[int, int]] = field(default_factory=dict)
     read_ms: int = 0
 
 
@@ -89,7 +89,7 @@ def progress_in(
         queue_offset=document["queue_offset"],
         levels={int(level): offset for level, offset in document["levels"].items()},
         blocks=[block(name, head) for name, head in document["blocks"]],
-        recalled=[(a, b, c) for a, b, c in document["recalled"]],
+        recalled={each: (at, until_ms) for each, at, until_ms in document["recalled"]},
     )
 
 
@@ -177,7 +177,7 @@ class TimerProgressFiles:
             "commit_offset": progress.commit_offset,
             "levels": {str(level): offset for level, offset in sorted(progress.levels.items())},
             "queue_offset": progress.queue_offset,
-            "recalled": progress.recalled,
+            "recalled": [[each, *recall] for each, recall in progress.recalled.items()],
             "timer_log_file_size": self.log_file_size,
         }
         self._states.put_document(STATE, document)

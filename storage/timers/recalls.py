@@ -5,7 +5,6 @@ A recall that was met takes back what was stored before it in its second.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -40,9 +39,6 @@ RECALL_BODY: Final = b"0"
 Longs = npt.NDArray[np.int64]
 NONE: Final = 0
 _SPREAD: Final = np.int64(0x9E37_79B9_7F4A_7C15 - (1 << 64))
-_ID: Final = 0  # columns
-_QUEUE_OFFSET: Final = 1
-_UNTIL_MS: Final = 2
 _BEFORE_ALL: Final = -1
 
 
@@ -102,50 +98,30 @@ def ids_in_second(hashed: Longs, dues_ms: Longs) -> Longs:
     return np.where(hashed == NONE, NONE, ids)
 
 
-class Recalled:
-    """Recalls, a row each in the order of ids: id, queue offset, and when the last message of their second is due."""
+class Recalled(dict[int, tuple[int, int]]):
+    """Recalls by id: the queue offset of each, and when the last message of its second is due."""
 
-    def __init__(self, rows: Sequence[tuple[int, int, int]] = ()) -> None:
-        self._rows: Longs = np.array(sorted(rows), np.int64).reshape(-1, 3)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def rows(self) -> list[tuple[int, int, int]]:
-        """Return all, as they are given to a new one."""
-        return [(a, b, c) for a, b, c in self._rows.tolist()]
-
-    def add(self, said: Longs, queue_offsets: Longs) -> None:
+    def note(self, said: Longs, queue_offsets: Longs) -> None:
         """Add the recalls among some records, in any order; of several of one message the last one counts."""
         places = np.flatnonzero(said[:, RECALLS] != NONE)
-        if not len(places):
-            return
         dues_ms = said[places, DUE_MS]
-        ids = ids_in_second(said[places, RECALLS], dues_ms)
-        new = np.stack((ids, queue_offsets[places], out_ms(dues_ms) + SECOND_MS), axis=1)
-        rows = np.concatenate((self._rows, new))
-        rows = rows[np.lexsort((rows[:, _QUEUE_OFFSET], rows[:, _ID]))]
-        is_last = np.append(rows[1:, _ID] != rows[:-1, _ID], True)
-        self._rows = rows[is_last]
+        ids = ids_in_second(said[places, RECALLS], dues_ms).tolist()
+        until_ms = (out_ms(dues_ms) + SECOND_MS).tolist()
+        for each, *recall in zip(ids, queue_offsets[places].tolist(), until_ms, strict=True):
+            self[each] = max(self.get(each, (_BEFORE_ALL, 0)), tuple(recall))
 
     def takes_back(self, ids: Longs, stored_at: Longs) -> npt.NDArray[np.bool_]:
         """Return which records one of them takes back: not those that were stored after it."""
-        if not len(self._rows):
+        if not self:
             return np.zeros(len(ids), np.bool_)
-        known = self._rows[:, _ID]
-        places = np.minimum(np.searchsorted(known, ids), len(known) - 1)
-        taken: npt.NDArray[np.bool_] = known[places] == ids
-        taken &= stored_at < self._rows[places, _QUEUE_OFFSET]
-        taken &= ids != NONE
-        return taken
+        never = (_BEFORE_ALL, 0)
+        return stored_at < np.array([self.get(each, never)[0] for each in ids.tolist()], np.int64)
 
     def forget(self, next_due_ms: int | None) -> None:
         """Forget those whose messages are gone; the next pending row is due at ``next_due_ms``."""
-        if len(self._rows):
-            is_kept = self._rows[:, _UNTIL_MS] >= (
-                np.iinfo(np.int64).max if next_due_ms is None else next_due_ms
-            )
-            self._rows = self._rows[is_kept]
+        for each, (_, until_ms) in list(self.items()):
+            if next_due_ms is None or until_ms < next_due_ms:
+                del self[each]
 
 
 def recallable(said: Longs, queue_offsets: Longs) -> tuple[Longs, Longs]:

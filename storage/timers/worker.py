@@ -336,7 +336,7 @@ class TimerWorker(Worker):
             levels=dict(self._levels.offsets),
             blocks=blocks,
             heads=[block.head for block in blocks],
-            recalled=self._delivery.recalled.rows(),
+            recalled=dict(self._delivery.recalled),
             read_ms=before_ms // SECOND_MS * SECOND_MS,
         )
 
