@@ -93,7 +93,7 @@ class StoreWriter:
         self._topics = TopicChanges(engine, self._appender, clock)
         self._dead_letters = DeadLetterAppender(engine, self._appender, self._topics)
         self.timers = TimerWorker(engine, self._appender, self._topics, clock, workers=workers)
-        self.staged = StagedCommits(engine, self._appender, self.timers.parking.refuse, clock)
+        self.staged = StagedCommits(engine, self._appender, self.timers.schedule.refuse, clock)
         self._upkeep = FunctionWorker(
             "staged", self.staged.keep_up, has_work=lambda: False, idle_s=lambda: UPKEEP_INTERVAL_S,
             workers=workers,

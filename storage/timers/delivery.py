@@ -27,7 +27,7 @@ from storage.kernels import timers as kernels
 from storage.kernels.columns import COMMIT_OFFSET, FEATURES, HAS_DELAY, HAS_TIMER
 from storage.kernels.copies import dropped_names, new_targets
 from storage.kernels.timers import DUE_MS, IDENTITY, ROLL_COUNT
-from storage.timers.pending import without
+from storage.timers.blocks import without
 from storage.timers.recalls import Recalled, ids_in_second, recallable
 from storage.view.log.walk import RecordRun, walk_log
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from storage.engine.writer_view import QueueRecords, WriterQueueView
     from storage.kernels.columns import ByteArray
     from storage.log.batches import Prepared
-    from storage.timers.pending import PendingTimers, TimerBlock
+    from storage.timers.blocks import PendingTimers, TimerBlock
 
 Longs = npt.NDArray[np.int64]
 NO_TOPIC: Final = (1 << 63) - 1  # after every record

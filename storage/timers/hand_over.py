@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from storage.files.filesystem import FileSystem
     from storage.queues.consume_queue import ConsumeQueue
-    from storage.timers.pending import TimerBlock
+    from storage.timers.blocks import TimerBlock
 
 Longs = npt.NDArray[np.int64]
 IsRecall = Callable[[int, int], bool]

@@ -36,8 +36,8 @@ from storage.tables.table_files import (
     read_table,
     replace_table,
 )
+from storage.timers.blocks import TimerBlock
 from storage.timers.hand_over import timer_log_file_size
-from storage.timers.pending import TimerBlock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -25,13 +25,13 @@ from storage.format.record import encode_for_batch
 from storage.format.timer_files import SECOND_MS, out_ms
 from storage.kernels.timers import DUE_MS, RECALL_KEY, RECALLS, ROLL_COUNT
 from storage.log.unique_keys import is_cut_short
-from storage.timers.parking import DELAY_MS_MAX
+from storage.timers.schedule import DELAY_MS_MAX
 
 if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.engine.appender import Appender
     from storage.engine.engine import Engine
-    from storage.timers.parking import Parking
+    from storage.timers.schedule import Schedule
 
 LOCAL_HOST: Final = "127.0.0.1:0"
 RECALL_TAG: Final = "_RECALL_TAG_"
@@ -45,10 +45,12 @@ _BEFORE_ALL: Final = -1
 class Recalls:
     """Appends recalls. Safe to call from several threads."""
 
-    def __init__(self, engine: Engine, appender: Appender, parking: Parking, clock: Clock) -> None:
+    def __init__(
+        self, engine: Engine, appender: Appender, schedule: Schedule, clock: Clock
+    ) -> None:
         self._engine = engine
         self._appender = appender
-        self._parking = parking
+        self._schedule = schedule
         self._clock = clock
 
     def recall(
@@ -86,7 +88,7 @@ class Recalls:
         )  # fmt: skip
         prepared = prepared_copies(self._engine, np.frombuffer(record, np.uint8), 1)
         too_late = TooLateToRecall(unique_key)
-        parked = self._parking.park(prepared)
+        parked = self._schedule.park(prepared)
         if parked is None:
             raise too_late
         return self._appender.append_parked(parked, (recall_ms, too_late))

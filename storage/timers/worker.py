@@ -27,6 +27,7 @@ from storage.format.properties import TIMER_DEL_UNIQKEY
 from storage.format.timer_files import SECOND_MS, out_ms
 from storage.kernels.timers import DELIVERY_PAIRS_MAX, DUE_MS, IS_LOST, RECALLS
 from storage.log.followers import DurableNeed
+from storage.timers.blocks import PendingTimers
 from storage.timers.delivery import (
     Delivery,
     DeliveryCounts,
@@ -41,10 +42,9 @@ from storage.timers.hand_over import (
     write_broker_timers,
 )
 from storage.timers.levels import DelayLevels
-from storage.timers.parking import Parking
-from storage.timers.pending import PendingTimers
 from storage.timers.progress import HandedOverTimers, TimerProgress, TimerProgressFiles
 from storage.timers.recalls import Recalled, Recalls
+from storage.timers.schedule import Schedule
 from storage.workers import Worker
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from storage.engine.topic_changes import TopicChanges
     from storage.engine.writer_view import QueueRecords
     from storage.format.timer_files import TimerCheck
-    from storage.timers.pending import Due
+    from storage.timers.blocks import Due
     from storage.workers import Workers
 
 ROWS_MAX: Final = 4_096  # taken up or delivered at once
@@ -70,7 +70,7 @@ NEVER_MS: Final = -1
 class TimerWorker(Worker):
     """Delivers the delayed messages of one store, and has its appender park what is delayed.
 
-    ``status``, ``recall``, ``is_done``, ``counts`` and ``parking`` are for any thread.
+    ``status``, ``recall``, ``is_done``, ``counts`` and ``schedule`` are for any thread.
     """
 
     full_retry_s = FULL_RETRY_S
@@ -104,10 +104,10 @@ class TimerWorker(Worker):
         self._bytes_max = min(BYTES_MAX, engine.log.files.file_size // 4)
         self._due_max = ROWS_MAX  # fewer where so many are too long
         self._levels = DelayLevels(engine, self._log, self._delivery, clock, self._bytes_max)
-        self.parking = Parking(engine, topics, clock)
-        self.recall = Recalls(engine, appender, self.parking, clock).recall
+        self.schedule = Schedule(engine, topics, clock)
+        self.recall = Recalls(engine, appender, self.schedule, clock).recall
         self.add_failure_listener(engine.fail)
-        appender.park_by(self.parking.park, self.expect)
+        appender.park_by(self.schedule.park, self.expect)
         engine.on_dispatched = self.dispatched
         engine.followers.register("timers", DurableNeed(self.needed_offset, engine.log))
 

@@ -1,7 +1,7 @@
 """Transactions of one store: halves are stored, ended by commit or rollback, and found again after a restart.
 
 A commit is one batch of the log: the copies for consumers, then the op records. What a stop leaves of
-it is completed at the next start (``loading``), so that each half has one copy. The steps of one
+it is completed at the next start (``recovery``), so that each half has one copy. The steps of one
 transaction are made one after the other, under one lock.
 """
 
@@ -43,9 +43,9 @@ from storage.transactions.halves import (
     RememberedEnds,
     known_offsets,
 )
-from storage.transactions.loading import load_transactions
 from storage.transactions.log_access import TransactionLog
 from storage.transactions.progress import KeptProgress
+from storage.transactions.recovery import load_transactions
 from storage.transactions.values import (
     EndedTransaction,
     HalfStatus,

@@ -19,7 +19,7 @@ from storage.format.properties import encode_properties
 from storage.format.recall_handle import RecallHandle, decode_recall_handle
 from storage.format.record import Record, encode_for_batch
 from storage.timers import worker
-from storage.timers.parking import Parking
+from storage.timers.schedule import Schedule
 
 DUE_MS = NOW_MS + 5_000
 
@@ -55,14 +55,14 @@ def test_one_whose_append_comes_too_late_is_refused_and_does_not_count(
     store: TimerStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result = store.put(b"kept", deliver_at_ms=DUE_MS, unique_key="KEY")
-    park = Parking.park
+    park = Schedule.park
 
     def park_slowly(*args: Any) -> Any:
         parked = park(*args)
         store.clock.ms = result.recall_ms
         return parked
 
-    monkeypatch.setattr(Parking, "park", park_slowly)
+    monkeypatch.setattr(Schedule, "park", park_slowly)
     with pytest.raises(TooLateToRecall):
         recall(store, "KEY", result.recall_ms)
     store.pass_to(DUE_MS)

@@ -18,7 +18,7 @@ from storage.leases.leases import Leases
 from storage.reader import StoreReader
 from storage.tables.consumer_offsets import ConsumerOffsets
 from storage.tables.groups import GroupConfig
-from storage.transactions import loading
+from storage.transactions import recovery
 from storage.transactions.progress import STATE, TransactionProgress
 
 GROUP = "CID_RMQ_SYS_TRANS"
@@ -51,21 +51,21 @@ def test_a_stop_keeps_how_far_transactions_are(
     assert kept(store)[:2] == (4, 2)
     assert of_a_broker(store) == {HALF: {0: 4}, OP: {0: 2}}
     read: list[int] = []
-    halves = loading.read_halves
+    halves = recovery.read_halves
 
     def noted_halves(engine: Any, begin: int, **others: Any) -> Any:
         if "only" not in others:  # those are of transactions that ended last
             read.append(begin)
         return halves(engine, begin, **others)
 
-    removals = loading.read_removals
+    removals = recovery.read_removals
 
     def noted_removals(engine: Any, begin: int) -> Any:
         read.append(begin)
         return removals(engine, begin)
 
-    monkeypatch.setattr(loading, "read_halves", noted_halves)
-    monkeypatch.setattr(loading, "read_removals", noted_removals)
+    monkeypatch.setattr(recovery, "read_halves", noted_halves)
+    monkeypatch.setattr(recovery, "read_removals", noted_removals)
     fill(store, "E")
     store.reopen()
     assert sorted(read) == [2, 4]

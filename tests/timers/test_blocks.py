@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from timer_store import NOW_MS, TimerStore
 
-from storage.timers.pending import PendingTimers
+from storage.timers.blocks import PendingTimers
 
 DAY_MS = 86_400_000
 

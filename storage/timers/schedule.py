@@ -39,7 +39,7 @@ _PROBLEMS: Final = {
 }
 
 
-class Parking:
+class Schedule:
     """Writes batches anew of which some records are delayed. Safe to call from several threads."""
 
     def __init__(self, engine: Engine, topics: TopicChanges, clock: Clock) -> None:
