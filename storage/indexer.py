@@ -261,7 +261,7 @@ class StoreIndexer:
         return self._worker.guarded(self._step)
 
     def sync(self) -> None:
-        """Make the index durable up to ``indexed_offset``, which the checkpoint says once the log is, too."""
+        """Make the index durable up to ``indexed_offset``, as far as the log is; the checkpoint says so."""
         self._builder.sync()
 
     def close(self) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 LOOK_S: Final = 10.0  # between looks whether files are missing
 CATCH_UP_S: Final = 5.0  # the end gives the rest of the log this long, as a broker's does
-LOG_FLUSH_S: Final = 1.0  # and the writer this long to make it durable
-LOG_FLUSH_LOOK_S: Final = 0.01
 
 
 class IndexBuilder:
@@ -144,8 +141,6 @@ class IndexBuilder:
             self._published_offset = follower.position
         if self.checkpointer.is_due:
             self.sync()
-        else:
-            self.checkpointer.write_synced()
         self.goes_on = self._scrub_some()
         return self.goes_on or moved
 
@@ -244,10 +239,10 @@ class IndexBuilder:
         return max(self._checkpoint.min_commit_offset, self._log.first_offset)
 
     def sync(self) -> None:
-        """Make the index durable up to ``position``; the checkpoint says so once the log is durable there."""
+        """Make the index durable up to ``position``, unless a run of records is only partly in the files."""
         follower = self._follower
-        if follower is not None:
-            self.checkpointer.checkpoint(None if follower.is_interrupted else follower.position)
+        if follower is not None and not follower.is_interrupted:
+            self.checkpointer.checkpoint(follower.position)
 
     def finish(self) -> None:
         """Index what is confirmed, and make everything durable.
@@ -260,25 +255,12 @@ class IndexBuilder:
         with suppress(StoreFull, StoreBusy):
             while self.step() and self._clock.monotonic() < deadline:
                 pass
-        if self._follower is not None:
-            self._leave(self._follower)
-
-    def _leave(self, follower: IndexFollower) -> None:
-        """Sync all, and checkpoint it: at once where the writer has stopped, else when it has flushed."""
-        self.checkpointer.write_synced()
-        if follower.is_interrupted:
-            return
-        self.checkpointer.sync(follower.position)
-        if self._directory.last is not None:
-            self._directory.seal(self._directory.last)
-        deadline = self._clock.monotonic() + LOG_FLUSH_S
-        while (
-            self._checkpoint.flushed_offset < follower.position
-            and self._checkpoint.writer_is_writable
-            and self._clock.monotonic() < deadline
-        ):
-            threading.Event().wait(LOG_FLUSH_LOOK_S)
-        self.checkpointer.write_synced(clean=True)
+        follower = self._follower
+        if follower is not None and not follower.is_interrupted:
+            self._directory.sync()
+            if self._directory.last is not None:
+                self._directory.seal(self._directory.last)
+            self.checkpointer.checkpoint(follower.position, clean=True)
 
     def close(self) -> None:
         """Close the files; nothing is synced."""

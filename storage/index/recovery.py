@@ -50,8 +50,10 @@ def recover_from_slot(
             return IndexStart(slot.indexed_offset)
         if _take_back(directory, log, slot, older, min_commit_offset):
             after = directory.start_of(slot.file_name + 1, min_commit_offset)
-            is_within = after.position == slot.indexed_offset  # a record that is half in
-            return IndexStart(slot.indexed_offset, after.skip if is_within else 0)
+            # The file may be further on than the slot, and its last record may be half in.
+            return (
+                after if after.position >= slot.indexed_offset else IndexStart(slot.indexed_offset)
+            )
     return start_after(directory, older, slot.file_name, min_commit_offset)
 
 
