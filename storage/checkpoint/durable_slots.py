@@ -42,14 +42,13 @@ class DurableSlots:
         unit_count: int,
         physic_timestamp_ms: int | None = None,
         logics_timestamp_ms: int | None = None,
-        confirm_offset: int | None = None,
         clean: bool = False,
         synced_only: bool = False,
     ) -> None:
         """Say that log and queues are durable up to the two offsets; durable on return.
 
         ``unit_count`` is how many units the queues' files hold then, so that a later start sees when
-        files of them are gone or short. Call it only after syncing them. The three optional values are
+        files of them are gone or short. Call it only after syncing them. The two optional values are
         the broker's fields; None leaves one as it is. With ``synced_only`` nothing that comes after is acknowledged or
         shown before it is synced. Raises OSError when the sync fails: the store has failed then.
         """
@@ -60,7 +59,7 @@ class DurableSlots:
             now.logics_timestamp_ms if logics_timestamp_ms is None else logics_timestamp_ms,
             now.index_timestamp_ms,
             now.master_flushed_offset,
-            now.confirm_offset if confirm_offset is None else confirm_offset,
+            now.confirm_offset,
         )
         sequence, position = _next_slot(layout.writer_slots(page), layout.WRITER_SLOT_POSITIONS)
         slot = WriterSlot(
@@ -75,7 +74,6 @@ class DurableSlots:
         self._file.sync()
         self._store_big_endian(0, fields.physic_timestamp_ms)
         self._store_big_endian(8, fields.logics_timestamp_ms)
-        self._store_big_endian(32, fields.confirm_offset)
         if clean:
             self._file.sync()
 

@@ -48,10 +48,10 @@ class Checkpointer(Worker):
         queues: QueueTable,
         *,
         store_id: bytes,
-        synced_only: bool = False,
+        synced_only: bool,
         interval_ms: int,
         progress: Callable[[], LogProgress],
-        save_topics: Callable[[], None] = lambda: None,
+        save_topics: Callable[[], None],
         workers: Workers | None = None,
     ) -> None:
         super().__init__("checkpoint", workers=workers)
