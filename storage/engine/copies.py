@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -41,8 +41,26 @@ if TYPE_CHECKING:
     from storage.engine.engine import Engine
     from storage.kernels.columns import ByteArray, Rows
 
+Item = TypeVar("Item")
 Targets = npt.NDArray[np.int64]
 """Of ``storage.kernels.copies``."""
+
+
+def in_runs(
+    items: Iterable[Item], size_of: Callable[[Item], int], bytes_max: int
+) -> Iterator[list[Item]]:
+    """Yield items in runs that go into one batch: of so many bytes at most, but for a larger item."""
+    run: list[Item] = []
+    total = 0
+    for item in items:
+        size = size_of(item)
+        if run and total + size > bytes_max:
+            yield run
+            run, total = [], 0
+        run.append(item)
+        total += size
+    if run:
+        yield run
 
 
 def scanned(records: Sequence[ByteArray]) -> tuple[ByteArray, Rows]:

@@ -14,12 +14,13 @@ A property that would make the block too long is left out: the message is worth 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from storage.engine.copies import (
     copied_to,
+    in_runs,
     own_targets,
     prepared_copies,
     property_block,
@@ -114,7 +115,7 @@ class DeadLetterAppender:
                 found.append((record, times))
         if found:
             self._topics.ensure({topic: 1})
-        for records in self._runs(found):
+        for records in in_runs(found, lambda each: each[0].size + GROWTH_MAX, self._size_max):
             self._append(topic, records)
         return AppendedDeadLetters(
             record_count=len(found),
@@ -131,22 +132,6 @@ class DeadLetterAppender:
             return UncopiedRecord(index, stop_text(stop))
         is_long = record.size + GROWTH_MAX > self._size_max
         return UncopiedRecord(index, _TOO_LONG) if is_long else record
-
-    def _runs(
-        self, records: Sequence[tuple[ByteArray, int]]
-    ) -> Iterator[list[tuple[ByteArray, int]]]:
-        """Yield records in runs that fit into one file each."""
-        run: list[tuple[ByteArray, int]] = []
-        size = 0
-        for record, times in records:
-            needed = record.size + GROWTH_MAX
-            if run and size + needed > self._size_max:
-                yield run
-                run, size = [], 0
-            run.append((record, times))
-            size += needed
-        if run:
-            yield run
 
     def _append(self, topic: str, records: Sequence[tuple[ByteArray, int]]) -> None:
         copies = dead_letters_of(

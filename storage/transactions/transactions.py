@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from storage.engine.copies import in_runs
 from storage.engine.put_results import ASKS_FOR_DELAY
 from storage.errors import (
     InvalidBatch,
@@ -243,27 +244,14 @@ class Transactions:
         self.log.appender.check_open()
         with self.guard:
             answers: dict[str, EndedTransaction] = {}
-            for run in self._runs(list(dict.fromkeys(transaction_ids))):
+            bytes_max = min(COMMIT_BYTES_MAX, self._bytes_max)
+            for run in in_runs(dict.fromkeys(transaction_ids), self.table.size_of, bytes_max):
                 answers.update(
                     (each.transaction_id, each)
                     for each in self._end(run, commit=commit, topic=topic)
                 )
             end = self.log.engine.log.appended_offset
         return [answers[each] for each in transaction_ids], end
-
-    def _runs(self, transaction_ids: Sequence[str]) -> Iterator[list[str]]:
-        """Yield transactions that go into one batch together."""
-        run: list[str] = []
-        total = 0
-        for transaction_id in transaction_ids:
-            size = sum(half.size for half in self.table.of(transaction_id))
-            if run and total + size > min(COMMIT_BYTES_MAX, self._bytes_max):
-                yield run
-                run, total = [], 0
-            run.append(transaction_id)
-            total += size
-        if run:
-            yield run
 
     def _end(
         self, transaction_ids: Sequence[str], *, commit: bool, topic: str
