@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 LOOK_S: Final = 10.0  # between looks whether files are missing
 CATCH_UP_S: Final = 5.0  # the end gives the rest of the log this long, as a broker's does
+LOG_FLUSH_S: Final = 1.0  # and the writer this long to make it durable
+LOG_FLUSH_LOOK_S: Final = 0.01
 
 
 class IndexBuilder:
@@ -260,7 +263,18 @@ class IndexBuilder:
             self._directory.sync()
             if self._directory.last is not None:
                 self._directory.seal(self._directory.last)
+            self._wait_for_log(follower.position)
             self.checkpointer.checkpoint(follower.position, clean=True)
+
+    def _wait_for_log(self, commit_offset: int) -> None:
+        """Wait until the log is durable up to there, for as long as a writer may make it so."""
+        deadline = self._clock.monotonic() + LOG_FLUSH_S
+        while (
+            self._checkpoint.flushed_offset < commit_offset
+            and self._checkpoint.writer_is_writable
+            and self._clock.monotonic() < deadline
+        ):
+            threading.Event().wait(LOG_FLUSH_LOOK_S)
 
     def close(self) -> None:
         """Close the files; nothing is synced."""

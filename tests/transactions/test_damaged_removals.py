@@ -83,6 +83,7 @@ def test_a_half_of_several_that_is_damaged_keeps_its_transaction_from_being_comm
         in caplog.text
     )
     assert store.end("T", commit=True) == [("committed", 2, False)]
+    store.flip(half.commit_offset + 90)
     assert store.bodies() == [b"one", b"three"]
 
 
