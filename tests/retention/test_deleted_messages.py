@@ -46,7 +46,10 @@ def test_a_deleted_record_is_not_found_and_not_damaged(store: CleanedStore) -> N
     writer = store.open()
     store.fill(600)
     with StoreReader.open(
-        store.machine.store, writer.config, filesystem=store.machine.disk, clock=store.machine.clock
+        store.machine.directory,
+        writer.config,
+        filesystem=store.machine.disk,
+        clock=store.machine.clock,
     ) as reader:
         reader.message(0)
         store.age()
@@ -102,7 +105,7 @@ def test_a_topic_made_again_is_another_one_after_its_old_records_are_gone(tmp_pa
         store.writer.create_topic(name, 1)
 
     with StoreReader.open(
-        store.machine.store, store.writer.config,
+        store.machine.directory, store.writer.config,
         filesystem=store.machine.disk, clock=store.machine.clock,
     ) as reader:  # fmt: skip
         assert [reader.incarnation_of(name) for name in ("again", "gone")] == [deleted_at] * 2

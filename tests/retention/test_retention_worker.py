@@ -187,7 +187,10 @@ def test_a_reader_that_was_there_before_goes_on_at_the_minimum(store: CleanedSto
     writer = store.open()
     store.fill(600)
     reader = StoreReader.open(
-        store.machine.store, writer.config, filesystem=store.machine.disk, clock=store.machine.clock
+        store.machine.directory,
+        writer.config,
+        filesystem=store.machine.disk,
+        clock=store.machine.clock,
     )
     held = reader.pull("t", 0, queue_offset=0, max_messages=50)
     assert held.record_count == 50
@@ -226,7 +229,7 @@ def test_the_index_goes_with_the_log(store: CleanedStore) -> None:
             store.machine.clock.advance(5)
         assert indexer.file_count < files_before
         reader = StoreReader.open(
-            store.machine.store, writer.config,
+            store.machine.directory, writer.config,
             filesystem=store.machine.disk, clock=store.machine.clock,
         )  # fmt: skip
         gone = reader.query_by_key("t", "k3")

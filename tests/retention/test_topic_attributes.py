@@ -30,7 +30,7 @@ def test_a_topic_is_served_whole_and_goes_with_the_files_of_the_log(
 
     def found() -> tuple[PullStatus, int, int]:
         with StoreReader.open(
-            store.machine.store, store.writer.config,
+            store.machine.directory, store.writer.config,
             filesystem=store.machine.disk, clock=store.machine.clock,
         ) as reader:  # fmt: skip
             result = reader.pull("kept", 0, queue_offset=0)
