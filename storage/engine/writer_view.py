@@ -1,4 +1,4 @@
-"""A writer's own view of its log and of one queue: records at queue offsets, proved as those of a pull are."""
+"""A writer's own view of its log and of one queue: records at queue offsets, proved as in a pull."""
 
 from __future__ import annotations
 

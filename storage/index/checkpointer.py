@@ -1,9 +1,10 @@
 """Checkpoints of the index: its durable slot in the checkpoint page.
 
-First the files are synced. Then the slot gets the last file's header, and up to where the index is complete,
-but no offset beyond what is durable of the log. The header may be ahead of that: where the log lost its end, a
-start finds that the log does not confirm the file, and indexes it again. The broker's own mark, at byte 16 of
-the checkpoint, is raised to the end time of a file that has become full, once file and log are durable.
+First the files are synced. Then the slot gets the last file's header, and up to where the index is
+complete, but no offset beyond what is durable of the log. The header may be ahead of that: where the log
+lost its end, a start finds that the log does not confirm the file, and indexes it again. The broker's own
+mark, at byte 16 of the checkpoint, is raised to the end time of a file that has become full, once file and
+log are durable.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """How far transactions are, as a start needs it: in the writer's journal, and a broker's own entry.
 
 ``half_offset`` is a queue offset of the half queue before which all halves are ended;
-``removal_offset`` one of the queue of op records, before which each names halves before ``half_offset``: it
-was stored before the half there. ``copies_offset`` is a commit offset before which no half that is pending has a copy. All
-only save reading: without them a start reads all of both queues, and looks for copies since the oldest
-pending half. A broker keeps the first two as offsets of its group CID_RMQ_SYS_TRANS. They count where a
-broker ran since our last writer: whoever else wrote there knows nothing of halves.
+``removal_offset`` one of the queue of op records, before which each names halves before ``half_offset``:
+it was stored before the half there. ``copies_offset`` is a commit offset before which no half that is
+pending has a copy. All only save reading: without them a start reads all of both queues, and looks for
+copies since the oldest pending half. A broker keeps the first two as offsets of its group
+CID_RMQ_SYS_TRANS. They count where a broker ran since our last writer: whoever else wrote there knows
+nothing of halves.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ class StoreJob:
         cls, spark: SparkSession, name: str, sources: Sources, target: str | Path,
         topics: Callable[[str], bool], *, piece_bytes: int, show_progress: bool, passes: int = 2,
     ) -> Iterator[StoreJob]:  # fmt: skip
-        """Read records of ``topics``; all below ``work`` becomes the new directory ``target``, durable, at the end."""
+        """Read records of ``topics``; at the end ``work`` becomes the new directory ``target``, durable."""
         with new_directory(target) as work:
             slices = cut_slices(spark, sources.plans, topics, piece_bytes)
             cost = sum(log_slice.cost for log_slice in slices)
@@ -147,7 +147,7 @@ class StoreJob:
         self, roots: Sequence[Path], selection: ServedRecords, change: RecordChange = SAME_RECORDS, *,
         keep_offsets: bool, carry: bool = True,
     ) -> tuple[list[NewLog], list[tuple[int, DamagedRange]]]:  # fmt: skip
-        """Write the log, queues and index of each store, and return the logs, and the damage that was left out.
+        """Write the log, queues and index of each store; return the logs, and the damage that was left out.
 
         Nothing is synced. Without ``carry`` it is not looked where consumers go on.
         """
