@@ -55,6 +55,7 @@ class AioCall(ServedCall):
         while True:  # a read goes on when its reader is cancelled
             data = await loops.shielded(asyncio.ensure_future(self.message()))
             if not isinstance(data, bytes):
+                await asyncio.sleep(0)  # of a call that broke off the end comes a moment later
                 return
             wanted = take(data)
             if wanted is not None:
