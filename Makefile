@@ -41,7 +41,7 @@ test: setup $(if $(filter 0,$(SPARK)),,setup-spark) ## Run the tests (PYTEST_ARG
 	  -m "not conformance and not compose and not slow and not browser$(if $(filter 0,$(SPARK)), and not spark)" \
 	  $(if $(filter 0,$(SPARK)),--ignore tests/pipeline) $(PYTEST_ARGS)
 
-test-spark: setup-spark ## Run every test that starts Spark, also the slow ones: kills, speculation, clusters
+test-spark: setup-spark ## Run every test that starts Spark, also the slow ones: kills, speculation
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "spark and not conformance" \
 	  $(PYTEST_ARGS)
 

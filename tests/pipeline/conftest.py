@@ -13,6 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engine_store import small_config
+from service_process import WriterProcess
+
+from storage import MessageStore
 
 HERE = Path(__file__).parent
 INSTALLED = all(map(find_spec, ("pyspark", "pyarrow")))
@@ -54,6 +58,26 @@ def spark() -> Iterator[Any]:
     register(session)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WriterProcess]:
+    """A writer process with a store of its own, and topics to write to."""
+    with WriterProcess(tmp_path_factory.mktemp("written") / "store") as process:
+        with process.client() as client:
+            for name in ("rows", "other", "lines", "again", "named"):
+                client.create_topic(name, queues=4)
+            client.create_topic("narrow", queues=1)
+        yield process
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[MessageStore]:
+    """A store of small files in ``s`` whose writer runs; topic t has 3 queues, u has 1."""
+    with MessageStore.open(tmp_path / "s", small_config()) as store:
+        store.create_topic("t", 3)
+        store.create_topic("u", 1)
+        yield store
 
 
 @pytest.fixture(autouse=True)

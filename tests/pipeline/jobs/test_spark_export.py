@@ -365,19 +365,18 @@ def test_another_store_at_the_same_path_is_noticed(tmp_path: Path) -> None:
         export(SPARK, tmp_path / "store", tmp_path / "out")
 
 
-@pytest.mark.parametrize("file_format", FORMATS)
-def test_a_store_that_was_renamed_is_exported_once(tmp_path: Path, file_format: str) -> None:
+def test_a_store_that_was_renamed_is_exported_once(tmp_path: Path) -> None:
     """A store is known by its id: the next run writes what is new, and nothing again."""
     make_store(tmp_path / "store", {"orders": 10})
-    export(SPARK, tmp_path / "store", tmp_path / "out", format=file_format)
+    export(SPARK, tmp_path / "store", tmp_path / "out")
     (tmp_path / "store").rename(tmp_path / "renamed")
-    again = export(SPARK, tmp_path / "renamed", tmp_path / "out", format=file_format)
+    again = export(SPARK, tmp_path / "renamed", tmp_path / "out")
     make_store(tmp_path / "renamed", {"orders": 4})
-    later = export(SPARK, tmp_path / "renamed", tmp_path / "out", format=file_format)
+    later = export(SPARK, tmp_path / "renamed", tmp_path / "out")
 
     assert (again.rows, later.rows) == (0, 4)
-    assert len(set(places(rows_of(tmp_path / "out", file_format)))) == 14
-    assert len(rows_of(tmp_path / "out", file_format)) == 14
+    assert len(set(places(rows_of(tmp_path / "out")))) == 14
+    assert len(rows_of(tmp_path / "out")) == 14
 
 
 def test_a_topic_made_again_is_an_error_or_begins_again(

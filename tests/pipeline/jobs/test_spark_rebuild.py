@@ -14,6 +14,7 @@ from broken_stores import break_a_body
 from engine_store import small_config
 from golden import CLEAN, TORN, golden_copy, golden_store
 from local_spark import LocalSpark
+from new_stores import files_of
 from steps_to_try import steps_to_try
 from typer.testing import CliRunner
 
@@ -31,11 +32,6 @@ DERIVABLE = (*sorted(set(CLEAN) - {"ext", "cleaned"}), "killed", "poolkilled")
 
 RECOVERED = ("killed-recovered",)
 """Stores whose broker put the last record's keys into the index twice."""
-
-
-def files_of(directory: Path) -> dict[str, bytes]:
-    found = [path for path in directory.rglob("*") if path.is_file()]
-    return {str(path.relative_to(directory)): path.read_bytes() for path in found}
 
 
 def contents(directory: Path) -> list[bytes]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +40,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
             )  # fmt: skip
         opened.put(Message(topic="other", body=b"other"))
     return directory
-
-
-@pytest.fixture(scope="module")
-def writer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WriterProcess]:
-    with WriterProcess(tmp_path_factory.mktemp("replayed") / "store") as process:
-        with process.client() as client:
-            for name in ("again", "narrow", "third"):
-                client.create_topic(name, queues=1 if name == "narrow" else 4)
-        yield process
 
 
 def of_topic(writer: WriterProcess, topic: str) -> list[Any]:

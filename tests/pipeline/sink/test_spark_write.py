@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,15 +10,6 @@ from files_below import files_below
 from service_process import WriterProcess
 
 from storage.format.properties import decode_properties
-
-
-@pytest.fixture(scope="module")
-def writer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WriterProcess]:
-    with WriterProcess(tmp_path_factory.mktemp("written") / "store") as process:
-        with process.client() as client:
-            for name in ("rows", "other"):
-                client.create_topic(name, queues=4)
-        yield process
 
 
 def write(frame: Any, writer: WriterProcess, **options: Any) -> None:

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from engine_store import records_on_disk
 from service_process import WriterProcess
-
-
-@pytest.fixture(scope="module")
-def writer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WriterProcess]:
-    with WriterProcess(tmp_path_factory.mktemp("streamed") / "store") as process:
-        with process.client() as client:
-            for topic in ("lines", "again", "named"):
-                client.create_topic(topic, queues=2)
-        yield process
 
 
 def add_file(directory: Path, number: int, rows: int = 50) -> None:

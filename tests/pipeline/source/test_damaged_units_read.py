@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+import spark_reads
 from unit_damage import (
     Whole,
     expected,
@@ -14,19 +14,7 @@ from unit_damage import (
     make_whole,
 )
 
-from pipeline.source.options import parse_options
-from pipeline.source.plan import plan_messages
-from pipeline.source.read import Reader
-from pipeline.source.source import wanted_columns
 from storage.format.consume_entry import UNIT_SIZE
-
-SCHEMA = StructType(
-    [
-        StructField("queueOffset", LongType()),
-        StructField("body", BinaryType()),
-        StructField("_corrupt", StringType()),
-    ]
-)
 
 
 @pytest.fixture(scope="module")
@@ -36,14 +24,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
 
 def read(store: Path, **given: str) -> dict[int, bytes]:
     """Read what is chosen of the queue; asserts that nothing is damaged or there twice."""
-    options = parse_options({"store": str(store), "subscribe": "t", **given})
-    reader = Reader(options, wanted_columns(options, SCHEMA))
-    rows = [
-        row
-        for task in plan_messages(options)
-        for batch in reader.read(task)
-        for row in batch.to_pylist()
-    ]
+    columns = ("queueOffset", "body", "_corrupt")
+    rows = spark_reads.read(*columns, store=str(store), subscribe="t", **given).to_pylist()
     assert not [row for row in rows if row["_corrupt"]]
     found = {row["queueOffset"]: row["body"] for row in rows}
     assert len(found) == len(rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,28 +11,20 @@ from typing import Any
 import pytest
 from engine_store import small_config
 from service_process import ReaderProcess
-from spark_schemas import schema_of
+from spark_reads import put, queue_rows, schema_of
 from stream_query import Query, Row
 
 from pipeline.errors import DataLost, WrongCheckpoint
 from pipeline.source.stream.stream import StreamReader, make_stream_reader
-from storage import Message, MessageStore
+from storage import MessageStore
 
 FILES = {"commit_log_file_size": 8 << 20, "consume_queue_file_size": 20 * 5_000}
-
-
-def put(store: MessageStore, topic: str, queue_id: int, count: int, size: int = 100) -> None:
-    store.put_all([Message(topic=topic, queue_id=queue_id, body=b"x" * size) for _ in range(count)])
 
 
 def stream_of(reader: ReaderProcess | str, **options: Any) -> StreamReader:
     address = reader if isinstance(reader, str) else reader.address
     given = {name: str(value) for name, value in {"endpoint": address, **options}.items()}
     return make_stream_reader(given, schema_of("topic", "queueId", "queueOffset"))
-
-
-def rows_of(topic: str, queue_id: int, begin: int, end: int) -> list[Row]:
-    return [(topic, queue_id, number) for number in range(begin, end)]
 
 
 def drained(query: Query, count: int) -> list[Row]:
@@ -65,13 +58,13 @@ def test_the_checkpoint_of_a_stream_of_files_serves_here_and_back(
     files = {"store": str(tmp_path / "s"), **options}
     put(store, "t", 1, 30)
     first = Query(make_stream_reader(files, schema))
-    assert first.drain() == rows_of("t", 1, 0, 30)
+    assert first.drain() == queue_rows("t", 1, 0, 30)
     put(store, "t", 1, 10)
     second = Query(stream_of(reader, **options), first.start)
-    assert second.drain() == rows_of("t", 1, 30, 40)
+    assert second.drain() == queue_rows("t", 1, 30, 40)
     put(store, "t", 1, 10)
     third = Query(make_stream_reader(files, schema), second.start)
-    assert third.drain() == rows_of("t", 1, 40, 50)
+    assert third.drain() == queue_rows("t", 1, 40, 50)
 
 
 def test_a_topic_that_was_deleted_and_made_again(tmp_path: Path, live: Live) -> None:
@@ -80,7 +73,7 @@ def test_a_topic_that_was_deleted_and_made_again(tmp_path: Path, live: Live) -> 
     put(store, "t", 0, 10)
     options = {"subscribe": "t", "startingOffsets": "earliest"}
     query = Query(stream_of(reader, **options))
-    assert query.drain() == rows_of("t", 0, 0, 10)
+    assert query.drain() == queue_rows("t", 0, 0, 10)
     before = query.start
     store.delete_topic("t")
     store.create_topic("t", 1)
@@ -93,9 +86,25 @@ def test_a_topic_that_was_deleted_and_made_again(tmp_path: Path, live: Live) -> 
         with pytest.raises(DataLost, match=r"topic 't' .* was deleted and created again"):
             drained(later, 1)
     going_on = Query(stream_of(reader, failOnDataLoss="false", **options), before)
-    assert drained(going_on, 15) == rows_of("t", 0, 0, 15)
+    assert drained(going_on, 15) == queue_rows("t", 0, 0, 15)
     put(store, "t", 0, 5)
-    assert drained(Query(files, going_on.start), 5) == rows_of("t", 0, 15, 20)
+    assert drained(Query(files, going_on.start), 5) == queue_rows("t", 0, 15, 20)
+
+
+def test_a_stream_finds_new_topics_and_outlives_the_reader(live: Live) -> None:
+    store, reader = live
+    put(store, "t", 0, 50)
+    query = Query(stream_of(reader, subscribePattern="t.*"))
+    assert query.step() == []  # from the latest on
+    put(store, "t", 0, 20)
+    assert drained(query, 20) == queue_rows("t", 0, 50, 70)
+    reader.kill()
+    store.create_topic("tt", 1)
+    put(store, "tt", 0, 30)
+    restart = threading.Timer(0.4, reader.start)
+    restart.start()
+    assert drained(query, 30) == queue_rows("tt", 0, 0, 30)
+    restart.join()
 
 
 def test_another_store_at_the_address_is_refused(tmp_path: Path, live: Live) -> None:

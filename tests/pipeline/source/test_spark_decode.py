@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -232,31 +230,3 @@ def test_kernels_touch_nothing_outside_the_data(column: int, moved: int) -> None
     rows[0, column] -= moved
     out = out[:0]
     assert list(answers().values()) == [kernels.NO_ROOM, kernels.NO_ROOM]
-
-
-def test_through_spark_as_decoded_plainly(spark: Any, tmp_path: Path) -> None:
-    """A log of a hundred odd records, read as Spark reads it, with nulls where there is nothing."""
-    rng = random.Random(5)
-    hosts = ("127.0.0.1:10911", "[2001:db8::7]:65535")
-    blocks = (b"", b"KEYS\x01k", b"TAGS\x01a\x02UNIQ_KEY\x01u\x02", "é\x01日本\x02".encode())
-    log = b""
-    for number in range(100):
-        body, sys_flag = compress(
-            rng.randbytes(40) * 3, rng.choice(("none", "zlib", "lz4", "zstd"))
-        )
-        log += encode_record(
-            topic=rng.choice(("t", "%RETRY%" + "x" * 125)), queue_id=number % 4, body=body,
-            properties_block=rng.choice(blocks), sys_flag=sys_flag, queue_offset=number // 4,
-            commit_offset=len(log), born_host=rng.choice(hosts), store_host=rng.choice(hosts),
-            born_timestamp_ms=number, store_timestamp_ms=1_700_000_000_000 + number,
-            append_property_crc=rng.random() < 0.5,
-        )  # fmt: skip
-    (tmp_path / "commitlog").mkdir()
-    (tmp_path / "commitlog" / f"{0:020}").write_bytes(log + bytes(4096))
-    rows = spark.read.format("penstock").load(str(tmp_path)).toArrow()
-    rows = rows.sort_by("physicalOffset")
-    wanted = [plain(record) for record in decoded(log)]
-
-    for name in (name for name in rows.column_names if name != "_corrupt"):
-        assert values(rows[name].combine_chunks()) == [row[name] for row in wanted], name
-    assert rows["_corrupt"].null_count == 100

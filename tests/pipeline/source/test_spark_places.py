@@ -10,12 +10,11 @@ from typing import Any, ClassVar
 
 import fsspec
 import numpy as np
-import pyarrow as pa
 import pytest
 from engine_store import small_config
 from fsspec.implementations.memory import MemoryFileSystem
 from golden import STORES, golden_store
-from spark_schemas import schema_of
+from spark_reads import read, schema_of
 from steps_to_try import steps_to_try
 
 from pipeline import audit
@@ -82,18 +81,6 @@ def in_memory() -> Iterator[Any]:
     filesystem.rm("/stores", recursive=True)
 
 
-def read(store: str, **given: str) -> pa.Table:
-    """All of a read in this process, without Spark."""
-    options = parse_options({"store": store, **given})
-    columns = wanted_columns(options, schema_of())
-    batches = [
-        batch
-        for pieces in plan_messages(options)
-        for batch in Reader(options, columns).read(pickle.loads(pickle.dumps(pieces)))
-    ]
-    return pa.Table.from_batches(batches, columns.schema)
-
-
 def table(store: str, name: str) -> list[dict[str, Any]]:
     options = parse_options({"store": store, "table": name})
     columns = wanted_columns(options, schema_of(table=name))
@@ -130,9 +117,9 @@ def test_every_record_of_a_brokers_store_is_read_alike(in_memory: Any, name: str
     here, there = str(golden_store(name)), f"memory://stores/{name}"
     in_memory.put(here, f"/stores/{name}", recursive=True)
 
-    assert read(there).equals(read(here))
-    for topic in sorted(set(read(here)["topic"].to_pylist())):
-        assert read(there, subscribe=topic).equals(read(here, subscribe=topic)), topic
+    assert read(store=there).equals(read(store=here))
+    for topic in sorted(set(read(store=here)["topic"].to_pylist())):
+        assert read(store=there, subscribe=topic).equals(read(store=here, subscribe=topic)), topic
 
 
 @pytest.mark.parametrize("name", ["basic", "lmq", "cleaned", "syncflushkilled"])
@@ -154,6 +141,8 @@ def test_a_glob_and_a_list_of_urls_say_which_store(spark: Any) -> None:
     listed = json.dumps([f"local://{directory}/basic", str(directory / "slow")])
     both = spark.read.format("penstock").option("table", "queues").load(listed)
 
+    [local] = parse_options({"store": f"{directory}/sl*w"}).stores
+    assert str(local) == str(directory / "slow")
     assert f"local://{directory}/basic" in {row.store for row in globbed.select("store").collect()}
     assert {row.store for row in both.collect()} == {
         f"local://{directory}/basic", str(directory / "slow"),
@@ -189,16 +178,16 @@ def test_a_copy_that_is_older_than_its_checkpoint_ends_at_its_last_record(
     directory = tmp_path / "store"
     fill(directory, (("a", 50),))
     in_memory.put(str(directory / "commitlog"), "/stores/live/commitlog", recursive=True)
-    before = read(str(directory))
+    before = read(store=str(directory))
     with MessageStore.open(directory, small_config(**FILES)) as store:
         for number in range(50):
             store.put(Message(topic="a", queue_id=0, body=b"later %d" % number))
     for name in ("consumequeue", "config", "checkpoint"):
         in_memory.put(str(directory / name), f"/stores/live/{name}", recursive=True)
 
-    assert before.num_rows == 50 and read(str(directory)).num_rows == 100
-    assert read("memory://stores/live").equals(before)
-    assert read("memory://stores/live", subscribe="a").equals(before)
+    assert before.num_rows == 50 and read(store=str(directory)).num_rows == 100
+    assert read(store="memory://stores/live").equals(before)
+    assert read(store="memory://stores/live", subscribe="a").equals(before)
 
 
 def test_storage_options_reach_the_file_system_and_no_message(tmp_path: Path, counted: Any) -> None:
@@ -257,4 +246,4 @@ def test_records_that_no_queue_of_a_copy_knows_are_read(tmp_path: Path, in_memor
             store.put_all([Message(topic="b", queue_id=0, body=b"%d" % number * 900)] * 100)
     in_memory.put(str(directory / "commitlog"), "/stores/live/commitlog", recursive=True)
 
-    assert read("memory://stores/live").equals(read(str(directory)))
+    assert read(store="memory://stores/live").equals(read(store=str(directory)))

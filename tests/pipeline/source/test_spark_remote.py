@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+import spark_reads
 from engine_store import small_config
 from flipped_units import flip_unit
 from golden import golden_copy
 from real_processes import one_service
 from service_process import ReaderProcess
-from spark_schemas import schema_of
+from spark_reads import schema_of
 from steps_to_try import cases_to_try
 from three_services import three_services
 
@@ -43,12 +43,7 @@ def reader_of(store: Path) -> Iterator[str]:
 
 def read(**given: str) -> pa.Table:
     """All of a read in this process, in the order of queues."""
-    options = parse_options(given)
-    columns = wanted_columns(options, schema_of())
-    reader = Reader(options, columns)
-    batches = [batch for pieces in plan_messages(options) for batch in reader.read(pieces)]
-    table = pa.Table.from_batches(batches, columns.schema)
-    return table.sort_by([(key, "ascending") for key in KEYS])
+    return spark_reads.read(**given).sort_by([(key, "ascending") for key in KEYS])
 
 
 def load(spark: Any, address: str, **options: Any) -> Any:
@@ -282,79 +277,3 @@ def test_another_service_is_not_a_reader(filled: Path) -> None:
         address = running.wait_serving("writer")[0]
         with pytest.raises(ReaderUnavailable, match="is not a reader service"):
             plan_messages(parse_options({"endpoint": address}))
-
-
-# ---- streams
-
-
-class Sink:
-    """Collects what each batch had."""
-
-    def __init__(self) -> None:
-        self.batches: dict[int, list[tuple[Any, ...]]] = {}
-
-    def __call__(self, df: Any, batch: int) -> None:
-        rows = df.select("topic", "queueId", "queueOffset").collect()
-        self.batches[batch] = [tuple(row) for row in rows]
-
-    @property
-    def rows(self) -> list[tuple[Any, ...]]:
-        return sorted(row for batch in self.batches.values() for row in batch)
-
-
-def stream(spark: Any, sink: Sink, checkpoint: Path, *, once: bool, **options: str) -> Any:
-    df = spark.readStream.format("penstock").options(**options).load()
-    writer = df.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
-    trigger = {"availableNow": True} if once else {"processingTime": "200 milliseconds"}
-    return writer.trigger(**trigger).start()
-
-
-def latest_of(query: Any, address: str) -> Any:
-    """What the last progress report says can be read, by topic and queue."""
-    offset = query.lastProgress["sources"][0]["latestOffset"]
-    return json.loads(offset)["stores"][address]["queues"]
-
-
-def until(condition: Callable[[], bool], query: Any, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        if query.exception() is not None:
-            raise query.exception()
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.05)
-
-
-@pytest.fixture
-def live(tmp_path: Path) -> Iterator[tuple[MessageStore, ReaderProcess]]:
-    """A store whose writer runs here, topic t of 2 queues, and its reader process."""
-    with MessageStore.open(tmp_path / "s", small_config(**FILES)) as store:
-        store.create_topic("t", 2)
-        with ReaderProcess(tmp_path / "s") as reader:
-            yield store, reader
-
-
-def test_a_stream_finds_new_topics_and_outlives_the_reader(
-    spark: Any, tmp_path: Path, live: tuple[MessageStore, ReaderProcess]
-) -> None:
-    store, reader = live
-    put(store, "t", 0, 50)
-    sink = Sink()
-    options = {"endpoint": reader.address, "subscribePattern": "t.*"}
-    query = stream(spark, sink, tmp_path / "c", once=False, **options)
-    try:
-        until(lambda: bool(query.recentProgress), query)
-        put(store, "t", 0, 20)
-        until(lambda: len(sink.rows) == 20, query)
-        reader.kill()
-        store.create_topic("tt", 1)
-        put(store, "tt", 0, 30)
-        time.sleep(0.5)
-        reader.start()
-        until(lambda: len(sink.rows) >= 50, query)
-        wanted_offset = {"t": {"0": 70}, "tt": {"0": 30}}
-        until(lambda: latest_of(query, reader.address) == wanted_offset, query)
-    finally:
-        query.stop()
-
-    wanted = [("t", 0, 50 + n) for n in range(20)] + [("tt", 0, n) for n in range(30)]
-    assert sink.rows == wanted

@@ -5,35 +5,17 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_store import small_config
 from golden import golden_store
+from spark_reads import put, queue_rows
 
-from storage import Message, MessageStore
+from storage import MessageStore
 
 WAIT_S = 60
-
-
-def put(store: MessageStore, topic: str, queue_id: int, count: int, size: int = 10) -> None:
-    for begin in range(0, count, 20):
-        store.put_all(
-            [
-                Message(topic=topic, queue_id=queue_id, body=b"x" * size)
-                for _ in range(min(20, count - begin))
-            ]
-        )
-
-
-@pytest.fixture
-def live(tmp_path: Path) -> Iterator[MessageStore]:
-    """A store of small files whose writer runs; topic t has 3 queues."""
-    with MessageStore.open(tmp_path / "s", small_config()) as store:
-        store.create_topic("t", 3)
-        yield store
 
 
 def load(spark: Any, store: Path | str, **options: Any) -> Any:
@@ -79,10 +61,6 @@ def until(condition: Callable[[], bool], query: Any) -> None:
         assert query.isActive, query.exception()
         threading.Event().wait(0.05)
     raise AssertionError("nothing came")
-
-
-def queue_rows(topic: str, queue_id: int, begin: int, end: int) -> list[tuple[str, int, int]]:
-    return [(topic, queue_id, offset) for offset in range(begin, end)]
 
 
 def test_available_now_with_a_cap_and_a_restart(
@@ -151,26 +129,6 @@ def test_a_running_stream_follows_the_writer_and_reports_its_progress(
 
 def _json(value: Any) -> Any:
     return json.loads(value) if isinstance(value, str) else value
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"subscribePattern": ".*", "kafkaColumns": "true", "includeHeaders": "true"},
-        {"subscribe": "orders", "tags": "TagA || TagB", "decompress": "false"},
-    ],
-    ids=str,
-)
-def test_a_stream_has_the_rows_and_columns_of_a_batch(
-    spark: Any, tmp_path: Path, options: dict[str, str]
-) -> None:
-    store = str(golden_store("basic"))
-    batch = spark.read.format("penstock").options(**options).load(store)
-    stream = load(spark, store, startingOffsets="earliest", maxOffsetsPerTrigger=700, **options)
-    assert stream.schema == batch.schema
-    sink = run(stream, tmp_path / "c", *batch.columns)
-    assert len(sink.batches) > 1 or len(sink.rows) < 700
-    assert Counter(map(repr, sink.rows)) == Counter(repr(tuple(row)) for row in batch.collect())
 
 
 def test_a_users_schema_and_several_stores(spark: Any, tmp_path: Path) -> None:

@@ -5,32 +5,20 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_store import small_config
+from spark_reads import put
 from stream_driver import POINTS, run_driver
 
-from storage import Message, MessageStore
+from storage import MessageStore
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 KILLS = int(os.environ.get("PENSTOCK_STREAM_KILLS", "24"))
 KILLS_A_STORE = 6
 KILLED = -9
-
-
-@pytest.fixture
-def live(tmp_path: Path) -> Iterator[MessageStore]:
-    with MessageStore.open(tmp_path / "s", small_config()) as store:
-        store.create_topic("t", 3)
-        yield store
-
-
-def put(store: MessageStore, topic: str, queue_id: int, count: int) -> None:
-    store.put_all([Message(topic=topic, queue_id=queue_id, body=b"x" * 20) for _ in range(count)])
 
 
 def ledger_rows(ledger: Path) -> list[tuple[str, int, int]]:

@@ -14,7 +14,6 @@ from steps_to_try import steps_to_try
 from pipeline.source.options import parse_options
 from pipeline.source.plan import plan_messages
 from storage import Message, MessageStore
-from storage.config import StoreConfig
 from storage.view.pieces import LogPiece
 from storage.view.store_plan import StorePlan
 from storage.view.store_view import StoreView
@@ -96,21 +95,6 @@ def test_every_split_size_gives_every_record_once(spark: Any, store: Path) -> No
             assert before.end == after.begin
     rows = load(spark, store, maxPartitionBytes=1000).select("queueId", "queueOffset").collect()
     assert sorted(map(tuple, rows)) == sorted(every)
-
-
-def test_blank_records_at_the_ends_of_files(spark: Any, tmp_path: Path) -> None:
-    """Every file of a log but the last ends with a blank; no row comes of it, and none is lost."""
-    config = StoreConfig(commit_log_file_size=64 << 10)
-    with MessageStore.open(tmp_path / "s", config) as opened:
-        opened.create_topic("t", 1)
-        for number in range(60):
-            opened.put_all([Message(topic="t", body=bytes(5000), properties={"n": str(number)})])
-    files = sorted((tmp_path / "s" / "commitlog").iterdir())
-    blanks = [path for path in files if bytes.fromhex("cbd43194") in path.read_bytes()]
-    assert len(blanks) > 3
-    for options in ({}, {"maxPartitionBytes": "10k"}, {"subscribe": "t"}):
-        rows = load(spark, tmp_path / "s", **options).selectExpr("properties['n']", "_corrupt")
-        assert sorted(rows.collect()) == sorted((str(n), None) for n in range(60))
 
 
 @pytest.mark.parametrize(
@@ -237,17 +221,6 @@ def test_a_live_store_is_read_up_to_what_its_writer_confirmed(spark: Any, tmp_pa
             file.seek(seen)
             file.write(b"\x00\x00\x01\x00\xda\xa3\x20\xa7" + b"half")
         assert load(spark, tmp_path / "s").filter("_corrupt is not null").count() == 0
-
-
-def test_several_stores_as_one(spark: Any) -> None:
-    """A glob or a list adds the column that tells them apart."""
-    basic, slow = golden_store(BASIC), golden_store("slow")
-    df = load(spark, json.dumps([str(basic), str(slow)]))
-    counts = {row.store: row["count"] for row in df.groupBy("store").count().collect()}
-
-    assert counts == {str(basic): len(messages(BASIC)), str(slow): len(messages("slow"))}
-    pattern = f"{basic.parent}/sl*w"
-    assert load(spark, pattern).select("store").distinct().count() == 1
 
 
 def test_other_tables_count_what_the_dump_counts(spark: Any) -> None:

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +19,14 @@ import pytest
 from engine_store import small_config
 from golden import CLEAN, KILLED, golden_copy, golden_store
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from spark_schemas import schema_of
+from spark_reads import put, queue_rows, read, schema_of
 from steps_to_try import cases_to_try, steps_to_try
 from stream_query import Query, Row, through_json
 
 from pipeline.errors import DataLost, InvalidOption, NotAStore, WrongCheckpoint
-from pipeline.source.options import parse_options
-from pipeline.source.plan import plan_messages
-from pipeline.source.read import Reader
 from pipeline.source.schemas import MESSAGE_COLUMNS
-from pipeline.source.source import wanted_columns
 from pipeline.source.stream.stream import StreamReader, make_stream_reader
-from storage import Message, MessageStore
+from storage import MessageStore
 from storage.view.store_view import StoreView
 
 SCHEMA = schema_of("topic", "queueId", "queueOffset")
@@ -40,29 +36,6 @@ TICK_S = 0.05  # of a directory's time in memory: a look within one sees no chan
 def reader_of(store: Path | str, **options: Any) -> StreamReader:
     given = {name: str(value) for name, value in options.items()}
     return make_stream_reader({"store": str(store), **given}, SCHEMA)
-
-
-def put(store: MessageStore, topic: str, queue_id: int, count: int, size: int = 10) -> None:
-    for begin in range(0, count, 20):
-        store.put_all(
-            [
-                Message(topic=topic, queue_id=queue_id, body=b"x" * size)
-                for _ in range(min(20, count - begin))
-            ]
-        )
-
-
-def queue_rows(topic: str, queue_id: int, begin: int, end: int) -> list[Row]:
-    return [(topic, queue_id, offset) for offset in range(begin, end)]
-
-
-@pytest.fixture
-def live(tmp_path: Path) -> Iterator[MessageStore]:
-    """A store of small files whose writer runs; topic t has 3 queues, u has 1."""
-    with MessageStore.open(tmp_path / "s", small_config()) as store:
-        store.create_topic("t", 3)
-        store.create_topic("u", 1)
-        yield store
 
 
 @pytest.fixture
@@ -125,18 +98,15 @@ def test_starts_by_offset_for_each_queue(live: MessageStore, path: Path) -> None
 @pytest.mark.parametrize("name", ["basic", "slow"])
 def test_starts_by_time(name: str, chosen: dict[str, str]) -> None:
     """The whole log from its first record at or after the time; every queue from its own."""
-    columns = schema_of("physicalOffset", "storeTimestamp")
-    options = parse_options({"store": str(golden_store(name)), **chosen})
+    names = ("physicalOffset", "storeTimestamp")
     every = [
         (row["physicalOffset"], row["storeTimestamp"].timestamp() * 1000)
-        for task in plan_messages(options)
-        for batch in Reader(options, wanted_columns(options, columns)).read(task)
-        for row in batch.to_pylist()
+        for row in read(*names, store=str(golden_store(name)), **chosen).to_pylist()
     ]
     middle = int(sorted(time for _, time in every)[len(every) // 2])
     given = {"store": str(golden_store(name)), "startingTimestamp": str(middle), **chosen}
     given["startingOffsetsByTimestampStrategy"] = "latest"
-    reader = make_stream_reader(given, columns)
+    reader = make_stream_reader(given, schema_of(*names))
     end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
     got = [
         row["physicalOffset"]
@@ -206,9 +176,7 @@ def test_a_stream_gives_what_a_batch_gives_of_every_brokers_store(
     """Every row once, with every column, whatever the batches are cut to."""
     schema = schema_of(*MESSAGE_COLUMNS)
     given = {"store": str(golden_store(name)), **chosen}
-    options = parse_options(given)
-    reader = Reader(options, wanted_columns(options, schema))
-    wanted = rows_of(batch for task in plan_messages(options) for batch in reader.read(task))
+    wanted = rows_of(read(*MESSAGE_COLUMNS, **given).to_batches())
 
     stream = make_stream_reader(
         {**given, "startingOffsets": "earliest", **{k: str(v) for k, v in cap.items()}}, schema
@@ -228,7 +196,7 @@ def test_a_stream_gives_what_a_batch_gives_of_every_brokers_store(
     assert count >= (wanted.total() // 150 if "maxOffsetsPerTrigger" in cap else 1)
 
 
-def rows_of(batches: Iterator[pa.RecordBatch]) -> Counter[str]:
+def rows_of(batches: Iterable[pa.RecordBatch]) -> Counter[str]:
     return Counter(repr(row) for batch in batches for row in batch.to_pylist())
 
 
@@ -433,14 +401,7 @@ def test_a_store_that_a_broker_writes_is_followed(tmp_path: Path) -> None:
     whole = golden_store("basic")
     copy = golden_copy("basic", tmp_path)
     schema = schema_of("physicalOffset")
-    options = parse_options({"store": str(whole)})
-    columns = wanted_columns(options, schema)
-    every = [
-        offset
-        for task in plan_messages(options)
-        for batch in Reader(options, columns).read(task)
-        for offset in batch.column(0).to_pylist()
-    ]
+    every = read("physicalOffset", store=str(whole)).column(0).to_pylist()
     end = StoreView.open(whole).bounds.end_offset
     logs = sorted((copy / "commitlog").iterdir())
     contents = [log.read_bytes() for log in logs]

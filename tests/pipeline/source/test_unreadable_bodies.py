@@ -3,40 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+from spark_reads import read
 
 from pipeline.errors import DamagedLog
-from pipeline.source.options import parse_options
-from pipeline.source.plan import plan_messages
-from pipeline.source.read import Reader
-from pipeline.source.source import wanted_columns
 from storage.arrow.record_columns import UNPACKED_BYTES_MAX
 from storage.format.compression import compress
 from storage.message import Message
 from storage.store import MessageStore
 
-SCHEMA = StructType(
-    [
-        StructField("queueOffset", LongType()),
-        StructField("body", BinaryType()),
-        StructField("_corrupt", StringType()),
-    ]
-)
+COLUMNS = ("queueOffset", "body", "_corrupt")
 GOOD, GOOD_FLAG = compress(b"good", "zlib")
 LONG, LONG_FLAG = compress(bytes(30 << 20), "zstd")
 
 
-def batches_of(store: Path, **given: str) -> list[Any]:
-    options = parse_options({"store": str(store), **given})
-    reader = Reader(options, wanted_columns(options, SCHEMA))
-    return [batch for task in plan_messages(options) for batch in reader.read(task)]
-
-
 def rows_of(store: Path, **given: str) -> list[tuple[int, bytes, bool]]:
-    rows = [row for batch in batches_of(store, **given) for row in batch.to_pylist()]
+    rows = read(*COLUMNS, store=str(store), **given).to_pylist()
     return [(row["queueOffset"], row["body"], bool(row["_corrupt"])) for row in rows]
 
 
@@ -58,7 +41,7 @@ def test_an_unreadable_body_stays_as_it_is_stored_unless_the_mode_says_otherwise
     assert rows_of(store, **chosen) == [whole[0], (1, b"no zlib", True), whole[1]]
     assert rows_of(store, mode="DROPMALFORMED", **chosen) == whole
     with pytest.raises(DamagedLog, match="the body cannot be unpacked: it is no zlib stream"):
-        batches_of(store, mode="FAILFAST", **chosen)
+        rows_of(store, mode="FAILFAST", **chosen)
     assert rows_of(store, decompress="false", **chosen)[:2] == [
         (0, GOOD, False),
         (1, b"no zlib", False),
@@ -72,7 +55,8 @@ def test_no_batch_holds_much_more_than_it_may_however_long_bodies_become(tmp_pat
         for _ in range(9):
             opened.put(Message(topic="t", body=LONG, sys_flag=LONG_FLAG))
 
-    sizes = [batch.nbytes for batch in batches_of(tmp_path / "s")]
+    batches = read(*COLUMNS, store=str(tmp_path / "s")).to_batches()
+    sizes = [batch.nbytes for batch in batches]
 
     assert sum(sizes) > 9 * (30 << 20)
     assert max(sizes) < UNPACKED_BYTES_MAX + (1 << 20)
