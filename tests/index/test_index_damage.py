@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
+import flips
 import pytest
-from engine_store import small_config
+from engine_store import records_in, small_config
+from flips import cut, overwrite, wrong
 from index_support import contents, open_indexer, paths_of, work
 from steps_to_try import cases_to_try, steps_to_try
 
 from storage.format.index import HEADER_SIZE, SLOT_SIZE, entry_position
-from storage.format.record import decode_record
 from storage.index import builder as index_builder
 from storage.message import Message
-from storage.offline import doctor
 from storage.offline.repair import repair
 from storage.reader import StoreReader
 from storage.writer import StoreWriter
@@ -72,35 +72,23 @@ def missing(store: Path) -> tuple[set[str], set[str]]:
     return named, silent
 
 
-def commit_offsets(reader: StoreReader) -> Iterator[int]:
-    for part in reader.pull("t", 0, queue_offset=0, max_messages=COUNT).slices:
-        position = 0
-        while position < len(part):
-            record = decode_record(part, position)
-            yield record.commit_offset
-            position += record.total_size
+def commit_offsets(reader: StoreReader) -> list[int]:
+    pulled = reader.pull("t", 0, queue_offset=0, max_messages=COUNT)
+    return [each.commit_offset for each in records_in(pulled.slices)]
 
 
 def zero(path: Path, position: int, length: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[position : position + length] = bytes(length)
-    path.write_bytes(data)
+    overwrite(path, position, bytes(length))
 
 
 def flip(path: Path, bit: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[bit // 8] ^= 1 << bit % 8
-    path.write_bytes(data)
+    flips.flip(path, bit // 8, 1 << bit % 8)
 
 
 def swap(first: Path, second: Path) -> None:
     data = first.read_bytes()
     first.write_bytes(second.read_bytes())
     second.write_bytes(data)
-
-
-def truncate(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[: entry_position(SLOTS, 100)])
 
 
 ENTRY_7 = entry_position(SLOTS, 7)
@@ -122,8 +110,8 @@ DAMAGES: dict[str, Change] = {
     "a bit of an entry's offset": lambda files: flip(files[1], 8 * (ENTRY_7 + 11)),
     "a bit of an entry's link": lambda files: flip(files[1], 8 * (ENTRY_7 + 19)),
     "a bit of an entry of the newest": lambda files: flip(files[-1], 8 * ENTRY_7 + 3),
-    "a file that is cut off": lambda files: truncate(files[1]),
-    "the newest file cut off": lambda files: truncate(files[-1]),
+    "a file that is cut off": lambda files: cut(files[1], entry_position(SLOTS, 100)),
+    "the newest file cut off": lambda files: cut(files[-1], entry_position(SLOTS, 100)),
     "a removed file": lambda files: files[1].unlink(),
     "the newest file removed": lambda files: files[-1].unlink(),
     "two files swapped": lambda files: swap(files[0], files[1]),
@@ -240,13 +228,13 @@ def test_doctor_compares_a_file_without_a_checksum_with_the_log(
 ) -> None:
     wanted = contents(store)
     (store / "index-checksums/table").unlink()
-    assert [line for line in doctor(store) if line["severity"] in ("warning", "damage")] == []
+    assert wrong(store) == []
     path = paths_of(store)[place]
     flip(
         path,
         8 * (entry_position(SLOTS, 20) if part == "entry" else (HEADER_SIZE + SLOT_SIZE * 9)) + 30,
     )
-    [line] = [line for line in doctor(store) if line["severity"] in ("warning", "damage")]
+    [line] = wrong(store)
     assert (line["kind"], line["file"]) == ("index-entries", f"index/{path.name}")
     repair(store)
     assert contents(store) == wanted
@@ -256,9 +244,9 @@ def test_doctor_compares_a_file_without_a_checksum_with_the_log(
 def test_doctor_names_it_and_repair_repairs_it(store: Path, damage: str) -> None:
     wanted, files = contents(store), [f"index/{path.name}" for path in paths_of(store)]
     DAMAGES[damage](paths_of(store))
-    found = [line for line in doctor(store) if line["severity"] in ("warning", "damage")]
+    found = wrong(store)
     assert {line["file"] for line in found} & set(files)
     repair(store)
     assert contents(store) == wanted
     assert missing(store) == (set(), set())
-    assert [line for line in doctor(store) if line["severity"] in ("warning", "damage")] == []
+    assert wrong(store) == []

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flips import cut, flip, overwrite, wrong
 from steps_to_try import steps_to_try
 
 from storage import MessageStore, StoreConfig, offline
@@ -43,31 +44,8 @@ def put(store: MessageStore, count: int) -> None:
         store.put(Message(topic="t", body=bytes(3000), keys=(f"k{n}",)))
 
 
-def flip(path: Path, position: int, bit: int = 0) -> None:
-    with path.open("r+b") as file:
-        file.seek(position)
-        (byte,) = file.read(1)
-        file.seek(position)
-        file.write(bytes([byte ^ 1 << bit]))
-
-
-def write(path: Path, position: int, data: bytes) -> None:
-    with path.open("r+b") as file:
-        file.seek(position)
-        file.write(data)
-
-
-def cut(path: Path, size: int) -> None:
-    with path.open("r+b") as file:
-        file.truncate(size)
-
-
 def queue_file(number: int) -> Path:
     return QUEUE / f"{number * 400:020d}"
-
-
-def wrong(directory: Path) -> list[dict[str, Any]]:
-    return [line for line in offline.doctor(directory) if line["severity"] in ("warning", "damage")]
 
 
 def places(found: list[dict[str, Any]]) -> list[tuple[object, ...]]:
@@ -100,7 +78,7 @@ def test_a_deleted_topic_lacks_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("byte", steps_to_try(range(UNIT_SIZE), 4))
 def test_a_flipped_bit_of_a_unit_is_named_with_its_queue_offset(directory: Path, byte: int) -> None:
     """The rest of the queue is not hidden by it: one unit is wrong, every message is served."""
-    flip(directory / queue_file(1), 5 * UNIT_SIZE + byte, 6)
+    flip(directory / queue_file(1), 5 * UNIT_SIZE + byte, 1 << 6)
 
     assert places(wrong(directory)) == [("damage", "queue-unit", str(queue_file(1)), 25, 26)]
     assert f"{MESSAGES} messages are served" in [
@@ -108,47 +86,34 @@ def test_a_flipped_bit_of_a_unit_is_named_with_its_queue_offset(directory: Path,
     ]
 
 
-def lost_unit_page(directory: Path) -> None:
-    write(directory / queue_file(1), 2 * UNIT_SIZE, bytes(6 * UNIT_SIZE))
-
-
-def lost_queue_file(directory: Path) -> None:
-    (directory / queue_file(1)).unlink()
-
-
-def lost_queue(directory: Path) -> None:
-    for path in (directory / QUEUE).iterdir():
-        path.unlink()
-
-
-def short_queue_file(directory: Path) -> None:
-    cut(directory / queue_file(1), 15 * UNIT_SIZE)
-
-
-def unit_after_the_end(directory: Path) -> None:
-    path = directory / queue_file(3)
-    path.write_bytes(b"\1" * UNIT_SIZE + bytes(400 - UNIT_SIZE))
-
-
 MIDDLE, LAST = str(queue_file(1)), str(queue_file(3))
 QUEUE_DAMAGE: dict[str, tuple[Damager, list[tuple[object, ...]]]] = {
-    "zeroed": (lost_unit_page, [("damage", "queue-unit-missing", MIDDLE, 22, 28)]),
-    "file removed": (lost_queue_file, [("damage", "queue-file-missing", MIDDLE, 20, 40)]),
+    "zeroed": (
+        lambda store: overwrite(store / MIDDLE, 2 * UNIT_SIZE, bytes(6 * UNIT_SIZE)),
+        [("damage", "queue-unit-missing", MIDDLE, 22, 28)],
+    ),
+    "file removed": (
+        lambda store: (store / MIDDLE).unlink(),
+        [("damage", "queue-file-missing", MIDDLE, 20, 40)],
+    ),
     "all files removed": (
-        lost_queue,
+        lambda store: [path.unlink() for path in (store / QUEUE).iterdir()],
         [
             ("damage", "queue-file-missing", str(queue_file(n)), 20 * n, 20 * n + 20)
             for n in range(3)
         ],
     ),
     "file cut short": (
-        short_queue_file,
+        lambda store: cut(store / MIDDLE, 15 * UNIT_SIZE),
         [
             ("warning", "queue-file-length", MIDDLE, None, None),
             ("damage", "queue-unit-missing", MIDDLE, 35, 40),
         ],
     ),
-    "more than there is": (unit_after_the_end, [("warning", "queue-end", LAST, 60, 61)]),
+    "more than there is": (
+        lambda store: (store / LAST).write_bytes((b"\1" * UNIT_SIZE).ljust(400, b"\0")),
+        [("warning", "queue-end", LAST, 60, 61)],
+    ),
 }
 
 
@@ -216,7 +181,7 @@ def test_the_last_log_files_are_missed(directory: Path) -> None:
 
 
 def test_what_is_wrong_says_what_it_costs_and_what_repairs_it(directory: Path) -> None:
-    flip(directory / queue_file(1), 0, 6)
+    flip(directory / queue_file(1), 0, 1 << 6)
     flip(next((directory / "commitlog").iterdir()), 100)
 
     found = wrong(directory)
@@ -262,7 +227,7 @@ def test_damage_under_a_running_store_is_named(tmp_path: Path) -> None:
         store.create_topic("t", 1)
         put(store, MESSAGES)
         assert store.max_offset("t", 0) == MESSAGES
-        flip(tmp_path / queue_file(1), 5 * UNIT_SIZE + 3, 2)
+        flip(tmp_path / queue_file(1), 5 * UNIT_SIZE + 3, 1 << 2)
 
         assert places(wrong(tmp_path)) == [("damage", "queue-unit", str(queue_file(1)), 25, 26)]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import flips
 import pytest
-from flips import flip
+from flips import cut, flip
 from transaction_store import HALF, OP, TransactionStore, message
 
 from storage import offline
@@ -30,16 +31,8 @@ def _store(tmp_path: Path) -> Iterator[TransactionStore]:
     store.writer.close()
 
 
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-5])
-
-
 def wrong(directory: Path) -> list[tuple[str, str, str]]:
-    return [
-        (line["severity"], line["kind"], line["file"])
-        for line in offline.doctor(directory)
-        if line["severity"] in ("warning", "damage")
-    ]
+    return [(line["severity"], line["kind"], line["file"]) for line in flips.wrong(directory)]
 
 
 def rows_file(directory: Path) -> Path:
@@ -99,7 +92,10 @@ def test_a_damaged_record_of_the_stores_own_is_named_for_what_it_is(
     assert {each[1] for each in found} == {kind, "log-record"}
 
 
-@pytest.mark.parametrize("damage", [lambda path: flip(path, 9), cut, Path.unlink])
+@pytest.mark.parametrize(
+    "damage",
+    [lambda path: flip(path, 9), lambda path: cut(path, path.stat().st_size - 5), Path.unlink],
+)
 def test_rows_of_delayed_messages_are_named_and_nothing_is_lost(
     store: TransactionStore, damage: Callable[[Path], None]
 ) -> None:

@@ -9,7 +9,9 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import flips
 import pytest
+from flips import overwrite
 from golden import golden_copy
 from recovered_copy import recovered_copy
 from steps_to_try import cases_to_try, stops_to_try
@@ -56,12 +58,6 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "s"
 
 
-def change(path: Path, position: int, data: bytes) -> None:
-    with path.open("r+b") as file:
-        file.seek(position)
-        file.write(data)
-
-
 def queue_file(directory: Path, number: int) -> Path:
     return directory / QUEUE / f"{number * 400:020d}"
 
@@ -72,13 +68,13 @@ def end_of_log(directory: Path) -> tuple[Path, int]:
 
 
 def wrong_units(directory: Path) -> None:
-    change(queue_file(directory, 1), 5 * UNIT_SIZE, b"\x40")
-    change(queue_file(directory, 0), 0, bytes(3 * UNIT_SIZE))
+    overwrite(queue_file(directory, 1), 5 * UNIT_SIZE, b"\x40")
+    overwrite(queue_file(directory, 0), 0, bytes(3 * UNIT_SIZE))
 
 
 def lost_queue_files(directory: Path) -> None:
     queue_file(directory, 1).unlink()
-    change(queue_file(directory, 2), 100, b"\xff" * 40)
+    overwrite(queue_file(directory, 2), 100, b"\xff" * 40)
 
 
 def lost_queues(directory: Path) -> None:
@@ -87,7 +83,7 @@ def lost_queues(directory: Path) -> None:
 
 def garbage_after_the_end(directory: Path) -> None:
     last, end = end_of_log(directory)
-    change(last, end + 100, b"garbage" * 10)
+    overwrite(last, end + 100, b"garbage" * 10)
 
 
 def foreign_file(directory: Path) -> None:
@@ -101,7 +97,7 @@ def lost_index(directory: Path) -> None:
 
 def damaged_index(directory: Path) -> None:
     path = min((directory / "index").iterdir())
-    change(path, len(path.read_bytes().rstrip(b"\0")) - 300, bytes(200))
+    overwrite(path, len(path.read_bytes().rstrip(b"\0")) - 300, bytes(200))
 
 
 def damaged_checkpoint(directory: Path) -> None:
@@ -126,11 +122,7 @@ REPAIRED: dict[str, Damager] = {
 
 
 def wrong(directory: Path) -> list[tuple[str, str]]:
-    return [
-        (line["severity"], line["kind"])
-        for line in offline.doctor(directory)
-        if line["severity"] in ("warning", "damage")
-    ]
+    return [(line["severity"], line["kind"]) for line in flips.wrong(directory)]
 
 
 def wait_indexed(store: MessageStore) -> None:
@@ -180,7 +172,7 @@ def test_a_dry_run_says_what_it_would_keep_and_changes_nothing(directory: Path, 
 
 def test_what_changes_is_kept_aside_as_it_was(directory: Path) -> None:
     all_of_it(directory)
-    last, end = end_of_log(directory)
+    last, _ = end_of_log(directory)
     was = {
         name: (directory / name).read_bytes()
         for name in (
@@ -198,11 +190,10 @@ def test_what_changes_is_kept_aside_as_it_was(directory: Path) -> None:
     assert b"garbage" not in last.read_bytes()
     found = [json.loads(line) for line in (kept / "findings.jsonl").read_text().splitlines()]
     assert {line["kind"] for line in found} >= {"queue-unit", "log-tail", "checkpoint-slot"}
-    del end
 
 
 def test_a_damaged_record_is_a_loss_and_no_finding_from_then_on(directory: Path) -> None:
-    change(min((directory / "commitlog").iterdir()), 20_000, b"\xff")
+    overwrite(min((directory / "commitlog").iterdir()), 20_000, b"\xff")
     wrong_units(directory)
 
     report = repair(directory)
@@ -214,7 +205,7 @@ def test_a_damaged_record_is_a_loss_and_no_finding_from_then_on(directory: Path)
     assert notes[0]["severity"] == "note" and report.directory.name in notes[0]["message"]
     lost = {loss.begin for loss in report.losses if loss.kind.name == "queue-record"}
     contents(directory, lost=frozenset(offset for offset in lost if offset is not None))
-    change(min((directory / "commitlog").iterdir()), 40_000, b"\xff")
+    overwrite(min((directory / "commitlog").iterdir()), 40_000, b"\xff")
     assert {kind for _, kind in wrong(directory)} == {"log-record", "queue-record"}
 
 

@@ -3,7 +3,8 @@
 import shutil
 
 import pytest
-from engine_store import pull_rebuilt
+from engine_store import bodies_in, pull_rebuilt
+from flips import cut, overwrite
 
 from storage import Message, MessageStore, StoreConfig
 from storage.view.log.recovery_cases import Start
@@ -24,18 +25,10 @@ def fill(directory):
 
 
 def bodies(store, queue_id):
-    from storage.format.record import decode_record
-
-    found = []
-    offset = 0
+    found, offset = [], 0
     while offset < store.max_offset("t", queue_id):
         result = store.pull("t", queue_id, queue_offset=offset, max_messages=COUNT)
-        data = b"".join(bytes(part) for part in result.slices)
-        position = 0
-        while position < len(data):
-            record = decode_record(data, position)
-            found.append(bytes(record.body))
-            position += record.total_size
+        found += bodies_in(result.slices)
         offset = result.next_offset
     return found
 
@@ -44,44 +37,19 @@ def files_of(directory, queue_id):
     return sorted((directory / "consumequeue" / "t" / str(queue_id)).iterdir())
 
 
-def all_queues_gone(directory):
-    shutil.rmtree(directory / "consumequeue")
-
-
-def one_queue_gone(directory):
-    shutil.rmtree(directory / "consumequeue" / "t" / "1")
-
-
-def first_file_gone(directory):
-    files_of(directory, 0)[0].unlink()
-
-
-def middle_file_gone(directory):
-    files_of(directory, 0)[1].unlink()
-
-
-def last_file_gone(directory):
-    files_of(directory, 0)[-1].unlink()
-
-
-def last_file_short(directory):
-    path = files_of(directory, 0)[-1]
-    path.write_bytes(path.read_bytes()[:50])
-
-
-def last_file_zeroed(directory):
-    path = files_of(directory, 0)[-1]
-    path.write_bytes(bytes(path.stat().st_size))
-
-
-HARM = [
-    all_queues_gone, one_queue_gone, first_file_gone, middle_file_gone, last_file_gone,
-    last_file_short, last_file_zeroed,
-]  # fmt: skip
+HARM = {
+    "all queues gone": lambda store: shutil.rmtree(store / "consumequeue"),
+    "one queue gone": lambda store: shutil.rmtree(store / "consumequeue" / "t" / "1"),
+    "first file gone": lambda store: files_of(store, 0)[0].unlink(),
+    "middle file gone": lambda store: files_of(store, 0)[1].unlink(),
+    "last file gone": lambda store: files_of(store, 0)[-1].unlink(),
+    "last file short": lambda store: cut(files_of(store, 0)[-1], 50),
+    "last file zeroed": lambda store: overwrite(files_of(store, 0)[-1], 0, bytes(400)),
+}
 
 
 @pytest.mark.parametrize("orderly", [True, False], ids=["clean stop", "killed"])
-@pytest.mark.parametrize("harm", HARM)
+@pytest.mark.parametrize("harm", HARM.values(), ids=HARM)
 def test_every_message_is_served_again(harm, orderly, tmp_path, caplog):
     fill(tmp_path)
     if not orderly:
@@ -114,40 +82,17 @@ def test_an_unharmed_store_is_not_scanned(orderly, tmp_path, caplog):
     assert not caplog.records
 
 
-def cut(path, size):
-    path.write_bytes(path.read_bytes()[:size])
-
-
-def middle_file_short(directory):
-    cut(files_of(directory, 0)[1], 50)
-
-
-def middle_file_empty(directory):
-    cut(files_of(directory, 0)[1], 0)
-
-
-def first_file_short(directory):
-    cut(files_of(directory, 1)[0], 399)
-
-
-def middle_file_zeroed(directory):
-    path = files_of(directory, 0)[1]
-    path.write_bytes(bytes(path.stat().st_size))
-
-
-def end_of_middle_file_zeroed(directory):
-    path = files_of(directory, 0)[2]
-    path.write_bytes(path.read_bytes()[:200] + bytes(200))
+LOST_ENDS = {
+    "middle file short": lambda store: cut(files_of(store, 0)[1], 50),
+    "middle file empty": lambda store: cut(files_of(store, 0)[1], 0),
+    "first file short": lambda store: cut(files_of(store, 1)[0], 399),
+    "middle file zeroed": lambda store: overwrite(files_of(store, 0)[1], 0, bytes(400)),
+    "end of a middle file zeroed": lambda store: overwrite(files_of(store, 0)[2], 200, bytes(200)),
+}
 
 
 @pytest.mark.parametrize("orderly", [True, False], ids=["clean stop", "killed"])
-@pytest.mark.parametrize(
-    "harm",
-    [
-        middle_file_short, middle_file_empty, first_file_short, middle_file_zeroed,
-        end_of_middle_file_zeroed,
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("harm", LOST_ENDS.values(), ids=LOST_ENDS)
 def test_a_file_that_lost_its_end_is_rebuilt_when_it_is_read(harm, orderly, tmp_path):
     fill(tmp_path)
     before = {path: path.read_bytes() for queue in (0, 1) for path in files_of(tmp_path, queue)}

@@ -9,13 +9,13 @@ from typing import Any, Final
 import grpc
 import numpy as np
 import pytest
-from engine_store import small_config
+from engine_store import bodies_in, small_config
+from flips import flip
 
 from services.rpc.status import code_of, reason_of, retry_delay_ms
 from storage import Message, MessageStore, StoreReader
 from storage.errors import QueueRebuilding
 from storage.format.consume_entry import UNIT_SIZE
-from storage.format.record import decode_record
 from storage.message import PullResult, PullStatus
 from storage.queues import rebuild as rebuild_module
 from storage.queues.rebuild import QueueRebuild
@@ -50,20 +50,14 @@ class Running:
         return files[queue_offset // UNITS_OF_A_FILE]
 
     def flip(self, queue_offset: int, bit: int = 3) -> None:
-        with self.file(queue_offset).open("r+b") as file:
-            file.seek(queue_offset % UNITS_OF_A_FILE * UNIT_SIZE + bit // 8)
-            byte = file.read(1)[0]
-            file.seek(-1, 1)
-            file.write(bytes([byte ^ (0x80 >> bit % 8)]))
+        at = queue_offset % UNITS_OF_A_FILE * UNIT_SIZE + bit // 8
+        flip(self.file(queue_offset), at, 0x80 >> bit % 8)
 
     def change_record(self, queue_offset: int, position: int) -> None:
         """Change a byte of a record, in the log."""
         unit = self.file(queue_offset).read_bytes()[queue_offset % UNITS_OF_A_FILE * UNIT_SIZE :]
-        with (self.directory / "commitlog" / f"{0:020d}").open("r+b") as file:
-            file.seek(int.from_bytes(unit[:8], "big") + position)
-            byte = file.read(1)[0]
-            file.seek(-1, 1)
-            file.write(bytes([byte ^ 1]))
+        log = self.directory / "commitlog" / f"{0:020d}"
+        flip(log, int.from_bytes(unit[:8], "big") + position)
 
     def pull(self, queue_offset: int) -> PullResult:
         return self.reader.pull("t", 0, queue_offset=queue_offset, max_messages=COUNT)
@@ -81,14 +75,7 @@ def running(tmp_path: Path) -> Iterator[Running]:
 
 
 def bodies(result: PullResult) -> list[bytes]:
-    found = []
-    for part in result.slices:
-        position = 0
-        while position < len(part):
-            record = decode_record(part, position)
-            found.append(bytes(record.body))
-            position += record.total_size
-    return found
+    return bodies_in(result.slices)
 
 
 @pytest.mark.parametrize("bit", range(0, 96, 5))
@@ -184,9 +171,7 @@ def test_a_rebuild_leaves_the_units_of_deleted_records_as_they_are(tmp_path: Pat
         assert first > 0
         file = tmp_path / "s/consumequeue/t/0/00000000000000000000"
         before = file.read_bytes()
-        with file.open("r+b") as units:
-            units.seek(first * UNIT_SIZE + 7)
-            units.write(bytes([before[first * UNIT_SIZE + 7] ^ 1]))
+        flip(file, first * UNIT_SIZE + 7)
         with pytest.raises(QueueRebuilding):
             reader.pull("t", 0, queue_offset=first)
         workers.step("rebuild")

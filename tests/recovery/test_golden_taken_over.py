@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from engine_store import records_in
 from golden import golden_acked, golden_copy, golden_dump, golden_spec
 from steps_to_try import steps_to_try
 
@@ -43,11 +44,7 @@ def pull_all(store: MessageStore, topic: str, queue_id: int) -> list[Record]:
         result = store.pull(topic, queue_id, queue_offset=offset, max_messages=1000)
         assert result.status is PullStatus.FOUND
         assert result.damaged == ()
-        for part in result.slices:
-            at = 0
-            while at < len(part):
-                records.append(decode_record(part, at))
-                at += records[-1].total_size
+        records += records_in(result.slices)
         offset = result.next_offset
     return records
 

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import flips
 import pytest
 from engine_store import small_config
 
-from storage import Message, MessageStore, offline
+from storage import Message, MessageStore
 from storage.format.config_json import decode_config, encode_config
 from storage.reader import StoreReader
 from storage.writer import StoreWriter
@@ -53,11 +54,7 @@ def progress(directory: Path) -> int | None:
 
 
 def wrong(directory: Path) -> list[tuple[str, str]]:
-    return [
-        (line["file"], line["message"])
-        for line in offline.doctor(directory)
-        if line["severity"] in ("warning", "damage")
-    ]
+    return [(line["file"], line["message"]) for line in flips.wrong(directory)]
 
 
 def test_a_bit_that_makes_222_of_a_group_into_622_costs_the_last_save(

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from engine_store import PASSING, check_queues_match_log, record, small_config
+from engine_store import PASSING, check_queues_match_log, record, records_in, small_config
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -13,7 +13,6 @@ from steps_to_try import examples_to_try
 
 from storage import Message, MessageStore, PullStatus
 from storage.errors import InvalidBatch, QueueNotFound, TopicExists, TopicNotFound
-from storage.format.record import decode_record
 
 TOPICS = ("orders", "%RETRY%group-1")
 QUEUES = 3
@@ -23,15 +22,6 @@ bodies = st.binary(max_size=3_000)
 tags = st.sampled_from(("", "a", "b", "ü😀"))
 keys = st.lists(st.sampled_from(("k1", "k2", "k3")), max_size=2, unique=True)
 items = st.tuples(topics, queue_ids, bodies, tags, keys)
-
-
-def decoded(slices):
-    for view in slices:
-        position = 0
-        while position < len(view):
-            found = decode_record(view, position)
-            position += found.total_size
-            yield found
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -115,7 +105,7 @@ class StoreMachine(RuleBasedStateMachine):
         token = ""
         while True:
             page = self.store.query_by_key(topic, key, max_messages=50, page_token=token)
-            found += [each.body for each in decoded(page.slices)]
+            found += [each.body for each in records_in(page.slices)]
             token = page.next_page_token
             if not token:
                 break
@@ -130,7 +120,7 @@ class StoreMachine(RuleBasedStateMachine):
         offset = 0
         while True:
             result = self.store.pull(topic, queue_id, queue_offset=offset, tag_expression=tag)
-            found += [each.body for each in decoded(result.slices)]
+            found += [each.body for each in records_in(result.slices)]
             if result.next_offset == offset:
                 break
             offset = result.next_offset
@@ -159,7 +149,7 @@ class StoreMachine(RuleBasedStateMachine):
                 result = self.store.pull(topic, queue_id, queue_offset=offset, max_messages=100)
                 assert result.status is PullStatus.FOUND
                 assert result.max_offset == len(held)
-                found += list(decoded(result.slices))
+                found += records_in(result.slices)
                 offset = result.next_offset
             assert [(each.body, each.queue_offset) for each in found] == [
                 (body, place) for place, (body, _, _) in enumerate(held)

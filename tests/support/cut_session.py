@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from engine_store import record
+from engine_store import record, records_in
 
 from storage.errors import (
     QueueRebuilding,
@@ -466,11 +466,7 @@ class Session:
             page = self.reader.query_by_key(topic, "all", max_messages=100, page_token=token)
             if page.uncovered:
                 return None
-            data, position = b"".join(page.slices), 0
-            while position < len(data):
-                answer = decode_record(data, position)
-                found.append(answer.commit_offset)
-                position += answer.total_size
+            found += [each.commit_offset for each in records_in(page.slices)]
             token = page.next_page_token
             if not token:
                 return found

@@ -3,7 +3,7 @@
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +111,23 @@ def queue_units_on_disk(directory: Path, topic: str, queue_id: int) -> list[tupl
     units = as_units(b"".join(path.read_bytes() for path in paths))
     used = np.flatnonzero(units["size"])
     return [tuple(int(value) for value in units[place]) for place in used]
+
+
+def records_in(slices: Iterable[Any]) -> list[Record]:
+    """Decode what a pull, a query or a receive has handed out."""
+    found = []
+    for part in slices:
+        position = 0
+        while position < len(part):
+            found.append(decode_record(part, position))
+            position += found[-1].total_size
+        assert position == len(part)
+    return found
+
+
+def bodies_in(slices: Iterable[Any]) -> list[bytes]:
+    """Return the bodies of these records."""
+    return [bytes(each.body) for each in records_in(slices)]
 
 
 def check_queues_match_log(directory: Path) -> int:

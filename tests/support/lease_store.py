@@ -3,7 +3,7 @@
 from contextlib import suppress
 from pathlib import Path
 
-from engine_store import small_config
+from engine_store import bodies_in, small_config
 from hand_clock import FIRST_MS as FIRST_MS
 from hand_clock import HandClock
 
@@ -13,7 +13,6 @@ from storage.config import LeaseConfig
 from storage.errors import TopicExists
 from storage.files.filesystem import FileSystem
 from storage.format.backoff import CustomizedBackoff
-from storage.format.record import decode_record
 from storage.leases.leases import Leases
 from storage.leases.values import ReceivedBatch, ReceiveQuestion
 from storage.reader import StoreReader
@@ -90,13 +89,7 @@ class LeaseStore:
 
 def bodies(batch: ReceivedBatch) -> list[int]:
     """Return the numbers in the bodies of what was received."""
-    found = []
-    for view in batch.slices:
-        position = 0
-        while position < len(view):
-            record = decode_record(view, position)
-            found.append(int(bytes(record.body)))
-            position += record.total_size
+    found = [int(body) for body in bodies_in(batch.slices)]
     assert len(found) == batch.record_count == len(batch.attempts)
     assert len(batch.receipt_handles) == 40 * len(found)
     return found

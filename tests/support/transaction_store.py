@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from engine_store import PASSING, record, records_on_disk, small_config
+from flips import flip
 from hand_clock import HandClock
 
 from storage.files.filesystem import FileSystem
@@ -79,11 +80,7 @@ class TransactionStore:
 
     def flip(self, commit_offset: int) -> None:
         """Flip a bit of the first file of the log; again, and it is mended."""
-        with (self.directory / "commitlog" / f"{0:020d}").open("r+b") as file:
-            file.seek(commit_offset)
-            flipped = bytes([file.read(1)[0] ^ 1])
-            file.seek(commit_offset)
-            file.write(flipped)
+        flip(self.directory / "commitlog" / f"{0:020d}", commit_offset)
 
     def watch(self, *topics: str) -> None:
         self.checks.watch(topics, self.asked.append)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from engine_store import note_as_a_broker_does
+from flips import wrong
 from timer_store import NOW_MS, TimerStore
 
-from storage import offline
 from storage.format.timer_files import CHECK
 
 NAME = "config/timercheck"
@@ -33,11 +33,7 @@ def _stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def named(directory: Path) -> list[str]:
-    return [
-        line["file"]
-        for line in offline.doctor(directory)
-        if line["severity"] in ("warning", "damage")
-    ]
+    return [line["file"] for line in wrong(directory)]
 
 
 def delivered(directory: Path, now_ms: int = STOPPED_MS) -> Counter[bytes]:

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from engine_store import records_in
 from golden import golden_dump, golden_store
 
 from storage import MessageStore, StoreConfig
 from storage.errors import InvalidMessage, TopicNotFound
-from storage.format.record import Record, decode_record
+from storage.format.record import Record
 from storage.message import KeyQueryResult, Message, PutResult
 from storage.reader import StoreReader
 from storage.view.index import key_query
@@ -30,14 +31,20 @@ def store(tmp_path: Path) -> Iterator[MessageStore]:
 
 
 def decoded(result: KeyQueryResult) -> list[Record]:
-    records = []
-    for part in result.slices:
-        position = 0
-        while position < len(part):
-            records.append(decode_record(part, position))
-            position += records[-1].total_size
+    records = records_in(result.slices)
     assert len(records) == result.record_count
     return records
+
+
+def pages(store: MessageStore, **options: int) -> list[list[Record]]:
+    """Return all pages of the topic's key, each in the order of the log."""
+    found, token = [], ""
+    while True:
+        page = store.query_by_key("t", "k", page_token=token, **options)
+        found.append(decoded(page))
+        token = page.next_page_token
+        if not token:
+            return found
 
 
 def bodies(result: KeyQueryResult) -> list[bytes]:
@@ -66,13 +73,7 @@ def test_messages_of_a_former_topic_of_the_name_are_not_the_topics(store: Messag
     assert decoded(store.query_by_key("t", "k")) == []
     assert store.query_by_key("t", former[0].unique_key, unique=True).record_count == 0
     now = [each.commit_offset for each in put(store, 20, "k")]
-    found, token = [], ""
-    while True:
-        page = store.query_by_key("t", "k", max_messages=7, page_token=token)
-        found += [record.commit_offset for record in reversed(decoded(page))]
-        token = page.next_page_token
-        if not token:
-            break
+    found = [each.commit_offset for page in pages(store, max_messages=7) for each in page[::-1]]
     assert found == now[::-1]
     assert store.query_by_key("other", "k").record_count == 2
 
@@ -83,16 +84,10 @@ def test_pages_hold_everything_once_newest_page_first(store: MessageStore) -> No
     for _ in range(15):
         wanted += put(store, 10, "k")
         put(store, 5, "other-key")
-    token, pages = "", []
-    while True:
-        result = store.query_by_key("t", "k", max_messages=7, page_token=token)
-        pages.append([record.commit_offset for record in decoded(result)])
-        assert pages[-1] == sorted(pages[-1])
-        token = result.next_page_token
-        if not token:
-            break
-    assert all(len(page) == 7 for page in pages[:-1])
-    newest_first = [offset for page in pages for offset in reversed(page)]
+    found = [[each.commit_offset for each in page] for page in pages(store, max_messages=7)]
+    assert all(page == sorted(page) for page in found)
+    assert all(len(page) == 7 for page in found[:-1])
+    newest_first = [offset for page in found for offset in reversed(page)]
     assert newest_first == sorted((p.commit_offset for p in wanted), reverse=True)
 
 
@@ -178,11 +173,5 @@ def test_a_page_holds_no_more_bytes_than_a_client_takes(
     sizes = [2_000, 2_000, 2_000, 9_000, 10, 2_000]
     for size in sizes:
         store.put(Message(topic="t", body=b"x" * size, keys=("k",)))
-    pages, token = [], ""
-    while True:
-        result = store.query_by_key("t", "k", page_token=token)
-        pages.append([len(body) for body in bodies(result)])
-        token = result.next_page_token
-        if not token:
-            break
-    assert pages == [[10, 2_000], [9_000], [2_000, 2_000], [2_000]]
+    found = [[len(each.body) for each in page] for page in pages(store)]
+    assert found == [[10, 2_000], [9_000], [2_000, 2_000], [2_000]]

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
+from engine_store import bodies_in
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from steps_to_try import examples_to_try
 
 from storage import MessageStore, StoreConfig
-from storage.format.record import decode_record
 from storage.kernels.columns import Stop
-from storage.message import Message, PullResult, PullStatus
+from storage.message import Message, PullStatus
 from storage.reader import StoreReader
 
 COUNT: Final = 90
@@ -78,17 +78,6 @@ def expected(
     return served, at
 
 
-def bodies(result: PullResult) -> list[bytes]:
-    found = []
-    for part in result.slices:
-        position = 0
-        while position < len(part):
-            record = decode_record(part, position)
-            position += record.total_size
-            found.append(record.body)
-    return found
-
-
 @given(
     at=st.integers(0, COUNT - 1),
     most=st.integers(1, COUNT + 5),
@@ -105,7 +94,7 @@ def test_a_pull_is_what_the_model_says(
             tag_expression="||".join(sorted(wanted)),
         )  # fmt: skip
     served, next_offset = expected(case.messages, at, most, size, wanted)
-    assert (bodies(result), result.next_offset) == (served, next_offset)
+    assert (bodies_in(result.slices), result.next_offset) == (served, next_offset)
     assert (result.min_offset, result.max_offset, result.damaged) == (0, COUNT, ())
     assert result.record_count == len(served)
     assert result.status is (PullStatus.FOUND if served else PullStatus.NO_MATCHED_MESSAGE)

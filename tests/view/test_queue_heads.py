@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from engine_store import small_config
+from flips import flip, overwrite
 from steps_to_try import cases_to_try
 
 from storage import Message, MessageStore
@@ -79,12 +80,6 @@ def unit_file(store: Path, queue_id: int) -> Path:
     return store / "consumequeue/wide" / str(queue_id) / f"{0:020}"
 
 
-def overwritten(path: Path, at: int, data: bytes) -> None:
-    with path.open("r+b") as file:
-        file.seek(at)
-        file.write(data)
-
-
 def looked_at(
     store: Path, bounds: tuple[int, int] | None = None, *, estimate_bytes: bool = False
 ) -> tuple[list[QueueExtent], list[Path]]:
@@ -132,11 +127,11 @@ PREFILLED = LAYOUT.pack(0, PREFILL_SIZE, 0)
 @pytest.mark.parametrize(
     "change",
     [
-        lambda path: overwritten(path, 0, PREFILLED),
-        lambda path: overwritten(path, 0, 3 * PREFILLED),
-        lambda path: overwritten(path, 0, bytes(4096)),
-        lambda path: overwritten(path, 4096, bytes(4096)),
-        lambda path: overwritten(path, 0, struct.pack(">q", -1)),
+        lambda path: overwrite(path, 0, PREFILLED),
+        lambda path: overwrite(path, 0, 3 * PREFILLED),
+        lambda path: overwrite(path, 0, bytes(4096)),
+        lambda path: overwrite(path, 4096, bytes(4096)),
+        lambda path: overwrite(path, 0, struct.pack(">q", -1)),
         lambda path: path.rename(path.with_name("beside")),
         lambda path: path.with_name("beside").write_bytes(b""),
         lambda path: path.unlink(),
@@ -164,5 +159,5 @@ def test_a_damaged_unit_is_looked_at_closer(
     index = {"first": 0, "middle": count // 2, "last": count - 1, "after the last": count}[which]
     path = unit_file(store, queue_id)
     at = index * UNIT_SIZE + bit // 8
-    overwritten(path, at, bytes([path.read_bytes()[at] ^ (1 << bit % 8)]))
+    flip(path, at, 1 << bit % 8)
     check_same(store)

@@ -142,10 +142,6 @@ def test_many_records_at_once_are_judged_one_by_one() -> None:
     assert matching("n = 1") == []
 
 
-def test_parentheses_alone_nest_nothing() -> None:
-    assert matches("(" * 30_000 + "a = 1" + ")" * 30_000, a="1")
-
-
 @pytest.mark.parametrize(
     ("expression", "wanted"),
     [

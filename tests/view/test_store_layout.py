@@ -19,12 +19,9 @@ from storage.config import StoreConfig
 from storage.errors import NotAStore
 from storage.files import open_files
 from storage.files.filesystem import OsFileSystem
-from storage.format.consume_entry import UNIT_SIZE
 from storage.offline.opened import spec_config
-from storage.reader import StoreReader
 from storage.view.file_sizes import effective_config
 from storage.view.layout import StorePaths, check_is_store, queues_of_topic, queues_on_disk
-from storage.view.queues import views
 from storage.view.settings import StoreSettings, load_settings, save_settings
 
 
@@ -159,35 +156,6 @@ def test_extents_of_queues_see_a_deletion_at_once(store: Path) -> None:
         opened.pull("a", 0, queue_offset=0)  # waits for dispatch
         again = opened.reader.queue_extents({"a"})
         assert [extent.incarnation != 0 for extent in again] == [True]
-
-
-def test_a_look_at_more_queues_than_are_kept_says_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with MessageStore.open(tmp_path, small_config()) as store:
-        store.create_topic("wide", 7)
-        whole = StoreReader.open(tmp_path)
-        monkeypatch.setattr(views, "QUEUES_MAX", 2)
-        with whole, StoreReader.open(tmp_path) as few:
-            for count in (1, 3, 70):
-                for queue_id in range(7):
-                    bodies = [b"x" * (n % 9) for n in range(count * queue_id % 200)]
-                    messages = [
-                        Message(topic="wide", body=body, queue_id=queue_id) for body in bodies
-                    ]
-                    store.put_all(messages)
-                store.pull("wide", 0, queue_offset=0)  # waits for dispatch
-                for estimate_bytes in (False, True):
-                    looks = [
-                        each.queue_extents(estimate_bytes=estimate_bytes) for each in (whole, few)
-                    ]
-                    assert looks[0] == looks[1] != []
-            last = whole.queue_extents(estimate_bytes=True)[-1]
-    file = max((tmp_path / "consumequeue/wide/6").iterdir())
-    at = (last.max_offset - 1) * UNIT_SIZE - int(file.name)
-    file.write_bytes(next(flipped(file.read_bytes(), [8 * at + 62])))
-    with StoreReader.open(tmp_path) as few:
-        assert few.queue_extents(estimate_bytes=True)[-1] == last
 
 
 def test_queues_share_the_files_that_a_process_may_have_open(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from flipped_units import flip_unit
+from flips import flip_unit
 from three_services import ThreeServices
 
 from penstock import Client

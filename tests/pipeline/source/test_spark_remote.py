@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 import spark_reads
 from engine_store import small_config
-from flipped_units import flip_unit
+from flips import flip_unit
 from golden import golden_copy
 from real_processes import one_service
 from service_process import ReaderProcess

@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 import pytest
 from certificates import Certificates
-from flipped_units import flip_unit
+from flips import flip_unit
 from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc

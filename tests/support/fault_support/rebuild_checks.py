@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from fault_ledger import Place, require
 from fault_life import FaultLife
+from flips import flip, overwrite
 
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.record_layout import QUEUE_OFFSET_POSITION
@@ -32,18 +33,12 @@ def _queue(life: FaultLife) -> Path:
     return min((life.directory / "consumequeue/t/0").iterdir())
 
 
-def _write(path: Path, position: int, data: bytes) -> None:
-    with path.open("r+b") as file:
-        file.seek(position)
-        file.write(data)
-
-
 def _change_record(life: FaultLife, position: int) -> Place:
     """Flip a bit of a record in the log; return its place."""
     place = Place("t", 0, BAD)
     entry = life.ledger.entries[place]
     path = life.directory / "commitlog" / f"{0:020d}"
-    _write(path, entry.commit_offset + position, bytes([entry.data[position] ^ 1]))
+    flip(path, entry.commit_offset + position)
     return place
 
 
@@ -52,7 +47,7 @@ def units_in_a_row_are_rebuilt_together(root: Path) -> None:
     life = _filled(root)
     path = _queue(life)
     whole = path.read_bytes()
-    _write(path, (BAD - 2) * UNIT_SIZE, bytes(5 * UNIT_SIZE))
+    overwrite(path, (BAD - 2) * UNIT_SIZE, bytes(5 * UNIT_SIZE))
     life.require_all()
     require(path.read_bytes() == whole, "the units are not what they were")
 
@@ -62,7 +57,7 @@ def the_units_of_a_rebuilt_queue_are_in_order(root: Path) -> None:
     life = _filled(root)
     place = _change_record(life, QUEUE_OFFSET_POSITION + 60)
     path = _queue(life)
-    _write(path, BAD * UNIT_SIZE, b"\1")
+    overwrite(path, BAD * UNIT_SIZE, b"\1")
     verdict = life.verdict()
     require(verdict.damaged == {place} and not verdict.is_silent_loss, verdict)
     offsets = as_units(path.read_bytes())["offset"][:COUNT].astype(np.int64)
