@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from engine_store import records_on_disk, small_config
+from hand_store import HALF
 from oracle import SMALL_FILES, oracle_generate, oracle_open
-from transaction_store import HALF
 
 from storage.format.properties import encode_properties
 from storage.format.record import encode_for_batch

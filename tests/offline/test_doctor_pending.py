@@ -8,7 +8,7 @@ from pathlib import Path
 import flips
 import pytest
 from flips import cut, flip
-from transaction_store import HALF, OP, TransactionStore, message
+from hand_store import HALF, OP, HandStore, message
 
 from storage import offline
 from storage.message import Message, ProducerSequence
@@ -17,18 +17,18 @@ SCHEDULE, TIMER = "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"
 
 
 @pytest.fixture(name="store")
-def _store(tmp_path: Path) -> Iterator[TransactionStore]:
+def _store(tmp_path: Path) -> Iterator[HandStore]:
     """A store that is closed: halves A, B and C, of which B has ended; a delayed message of each kind."""
-    store = TransactionStore(tmp_path / "store")
+    store = HandStore(tmp_path / "store")
     store.prepare(message(b"one", "A"), message(b"two", "B"), message(b"three", "C"))
     store.end("B", commit=False)
     store.writer.put([Message(topic="orders", body=b"level", delay_level=9)])
     store.writer.put([Message(topic="orders", body=b"time", delay_ms=3_600_000)])
     store.workers.settle()
     store.workers.step("timers")
-    store.writer.close()
+    store.close()
     yield store
-    store.writer.close()
+    store.close()
 
 
 def wrong(directory: Path) -> list[tuple[str, str, str]]:
@@ -40,7 +40,7 @@ def rows_file(directory: Path) -> Path:
     return path
 
 
-def test_a_sound_store_has_no_findings(store: TransactionStore) -> None:
+def test_a_sound_store_has_no_findings(store: HandStore) -> None:
     assert wrong(store.directory) == []
 
 
@@ -52,7 +52,7 @@ def holds(directory: Path) -> list[str]:
     ]
 
 
-def test_what_holds_the_log_is_said(store: TransactionStore) -> None:
+def test_what_holds_the_log_is_said(store: HandStore) -> None:
     """Of each kind the first record that is pending, for as long as there is one."""
     half = store.records(HALF)[0].commit_offset
     delayed = min(store.records(topic)[0].commit_offset for topic in (SCHEDULE, TIMER))
@@ -62,13 +62,13 @@ def test_what_holds_the_log_is_said(store: TransactionStore) -> None:
     store.open()
     store.end("A", "C", commit=False)
     store.workers.settle()
-    store.writer.close()
+    store.close()
     assert holds(store.directory) == [timers]
     store.open()
     store.clock.pass_ms(4_000_000)
     store.workers.settle()
     store.workers.settle()
-    store.writer.close()
+    store.close()
     assert sorted(store.bodies()) == [b"level", b"time"]
     assert holds(store.directory) == []
 
@@ -83,7 +83,7 @@ def test_what_holds_the_log_is_said(store: TransactionStore) -> None:
     ],
 )
 def test_a_damaged_record_of_the_stores_own_is_named_for_what_it_is(
-    store: TransactionStore, topic: str, kind: str, queue_id: int
+    store: HandStore, topic: str, kind: str, queue_id: int
 ) -> None:
     record = store.records(topic)[0]
     flip(store.directory / "commitlog" / f"{0:020d}", record.commit_offset + 88)
@@ -97,7 +97,7 @@ def test_a_damaged_record_of_the_stores_own_is_named_for_what_it_is(
     [lambda path: flip(path, 9), lambda path: cut(path, path.stat().st_size - 5), Path.unlink],
 )
 def test_rows_of_delayed_messages_are_named_and_nothing_is_lost(
-    store: TransactionStore, damage: Callable[[Path], None]
+    store: HandStore, damage: Callable[[Path], None]
 ) -> None:
     path = rows_file(store.directory)
     damage(path)
@@ -105,17 +105,17 @@ def test_rows_of_delayed_messages_are_named_and_nothing_is_lost(
     store.open()
     store.workers.step("timers")
     assert store.writer.timers.status().pending_count == 2
-    store.writer.close()
+    store.close()
     assert wrong(store.directory) == []
 
 
 def test_damage_of_the_journal_is_named_until_its_file_is_removed(
-    store: TransactionStore,
+    store: HandStore,
 ) -> None:
     store.open()
     sent = [Message(topic="orders", body=b"once")]
     [first] = store.writer.put(sent, producer=ProducerSequence(77, 1))
-    store.writer.close()
+    store.close()
     assert wrong(store.directory) == []
     (path,) = (store.directory / "journal").iterdir()
     flip(path, 60)
@@ -123,7 +123,7 @@ def test_damage_of_the_journal_is_named_until_its_file_is_removed(
     store.open()
     [again] = store.writer.put(sent, producer=ProducerSequence(77, 1, 1_000))
     assert again == first._replace(repeated=True)
-    store.writer.close()
+    store.close()
     left = f"journal/{path.name}.damaged"
     assert wrong(store.directory) == [("warning", "journal", left)]
     (store.directory / left).unlink()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from transaction_store import TransactionStore, message
+from hand_store import HandStore, message
 
 from storage.message import Message
 
 
 def test_they_come_to_a_queue_that_nobody_reads(tmp_path: Path) -> None:
-    store = TransactionStore(tmp_path / "store")
+    store = HandStore(tmp_path / "store")
     store.writer.put([Message(topic="orders", body=b"x", queue_id=3, delay_ms=60_000)])
     store.prepare(message(b"one", "A", queue_id=3))
     store.writer.update_topic("orders", queue_count=2)
@@ -20,4 +20,4 @@ def test_they_come_to_a_queue_that_nobody_reads(tmp_path: Path) -> None:
         store.workers.settle()
     assert [each.queue_id for each in store.records("orders")] == [3, 3]
     assert store.writer.update_topic("orders", queue_count=4).read_queue_count == 4
-    store.writer.close()
+    store.close()

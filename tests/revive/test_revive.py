@@ -12,7 +12,7 @@ import pytest
 from engine_store import PASSING, note_as_a_broker_does, records_on_disk
 from flips import flip
 from golden import golden_copy
-from timer_store import NOW_MS, TimerStore
+from hand_store import NOW_MS, TimerStore
 
 from storage.clock import SystemClock
 from storage.config import StoreConfig

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from transaction_store import TransactionStore, message
+from hand_store import HandStore, message
 
 from storage.message import Message
 
 
-def settle(store: TransactionStore) -> None:
+def settle(store: HandStore) -> None:
     for _ in range(4):
         store.workers.settle()
         store.workers.step("timers")
@@ -18,7 +18,7 @@ def settle(store: TransactionStore) -> None:
 
 
 def test_status_counts_what_is_pending_and_says_who_holds_the_log(tmp_path: Path) -> None:
-    store = TransactionStore(tmp_path / "store")
+    store = HandStore(tmp_path / "store")
     settle(store)
     now = store.writer.status()
     assert (now.timers.pending_count, now.timers.next_due_ms, now.timers.late_ms) == (0, None, 0)
@@ -46,4 +46,4 @@ def test_status_counts_what_is_pending_and_says_who_holds_the_log(tmp_path: Path
     settle(store)
     now = store.writer.status()
     assert (now.halves.pending_count, now.timers.pending_count, now.timers.late_ms) == (0, 0, 0)
-    store.writer.close()
+    store.close()

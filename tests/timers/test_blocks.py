@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from full_filesystem import full as no_space
+from hand_store import NOW_MS, TimerStore
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from timer_store import NOW_MS, TimerStore
 
 from storage.timers.blocks import PendingTimers
 
@@ -80,9 +80,10 @@ def needed(store: TimerStore) -> int | None:
     return store.writer.followers.offsets().get("timers")
 
 
-def test_nothing_is_given_up_within_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_given_up_within_a_step(
+    store: TimerStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first record is due and a later one is not, and rows are between two blocks meanwhile."""
-    store = TimerStore(tmp_path)
     store.put(b"stays", delay_ms=60_000, queue_id=0)
     store.settle()
     assert needed(store) == 0
@@ -105,7 +106,6 @@ def test_nothing_is_given_up_within_a_step(tmp_path: Path, monkeypatch: pytest.M
     assert seen and set(seen) == {0}
     store.pass_to(NOW_MS + 60_000)
     assert needed(store) is None
-    store.close()
 
 
 def test_everything_is_held_until_it_is_known_what_is_pending(

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hand_store import NOW_MS, TimerStore
 from steps_to_try import steps_to_try
-from timer_store import NOW_MS, TimerStore
 
 pytestmark = pytest.mark.usefixtures("instant_syncs")
 STOPPED_MS = NOW_MS + 5_000

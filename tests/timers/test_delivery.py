@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from engine_store import record, records_on_disk
-from timer_store import NOW_MS, TimerStore
+from hand_store import NOW_MS, TimerStore
 
 from storage.engine.topic_changes import STORES_OWN
 from storage.errors import (
@@ -20,8 +20,7 @@ from storage.message import Message
 from storage.timers import worker
 
 
-def test_a_message_comes_at_its_time_to_the_millisecond(tmp_path: Path) -> None:
-    store = TimerStore(tmp_path)
+def test_a_message_comes_at_its_time_to_the_millisecond(tmp_path: Path, store: TimerStore) -> None:
     result = store.put(
         b"soon", deliver_at_ms=NOW_MS + 1_234, queue_id=1, unique_key="AB12", tag="A"
     )
@@ -32,7 +31,7 @@ def test_a_message_comes_at_its_time_to_the_millisecond(tmp_path: Path) -> None:
     store.pass_to(NOW_MS + 1_233)
     assert store.bodies() == []
     store.pass_to(NOW_MS + 1_234)
-    [copy] = store.delivered()
+    [copy] = store.records()
     assert (copy.body, copy.queue_id, copy.queue_offset) == (b"soon", 1, 0)
     assert copy.store_timestamp_ms == NOW_MS + 1_234
     properties = dict(copy.properties)
@@ -48,12 +47,12 @@ def test_a_message_comes_at_its_time_to_the_millisecond(tmp_path: Path) -> None:
     assert {**parked.properties, "__CRC32#": ""} == {**properties, "__CRC32#": ""}
     store.pass_to(NOW_MS + 100_000)
     assert store.bodies() == [b"soon"]
-    store.close()
 
 
 @pytest.mark.parametrize(("level", "delay_ms"), [(1, 1_000), (3, 10_000), (18, 7_200_000)])
-def test_a_level_delays_as_long_as_it_says(tmp_path: Path, level: int, delay_ms: int) -> None:
-    store = TimerStore(tmp_path)
+def test_a_level_delays_as_long_as_it_says(
+    tmp_path: Path, store: TimerStore, level: int, delay_ms: int
+) -> None:
     result = store.put(b"level", delay_level=level)
     assert (result.queue_offset, result.recall_ms) == (-1, 0)
     parked = records_on_disk(tmp_path)[-1]
@@ -62,14 +61,12 @@ def test_a_level_delays_as_long_as_it_says(tmp_path: Path, level: int, delay_ms:
     store.pass_to(NOW_MS + delay_ms - 1)
     assert store.bodies() == []
     store.pass_to(NOW_MS + delay_ms)
-    [copy] = store.delivered()
+    [copy] = store.records()
     assert copy.properties["DELAY"] == str(level)
     assert copy.properties["REAL_TOPIC"] == "later"
-    store.close()
 
 
-def test_the_past_is_now_and_too_far_is_refused(tmp_path: Path) -> None:
-    store = TimerStore(tmp_path)
+def test_the_past_is_now_and_too_far_is_refused(store: TimerStore) -> None:
     result = store.put(b"past", deliver_at_ms=NOW_MS - 5_000)
     assert (result.queue_offset, result.recall_ms) == (0, 0)
     assert store.bodies() == [b"past"]
@@ -83,11 +80,9 @@ def test_the_past_is_now_and_too_far_is_refused(tmp_path: Path) -> None:
             store.put(b"refused", **fields)
     store.pass_to(NOW_MS + 40 * day)
     assert store.bodies() == [b"past", b"far"]
-    store.close()
 
 
-def test_a_batch_has_delayed_and_other_messages(tmp_path: Path) -> None:
-    store = TimerStore(tmp_path)
+def test_a_batch_has_delayed_and_other_messages(store: TimerStore) -> None:
     results = store.writer.put(
         [Message("later", b"a", queue_id=0), Message("later", b"b", queue_id=0, delay_ms=500),
          Message("later", b"c", queue_id=0), Message("later", b"d", queue_id=0, delay_level=1)]
@@ -95,12 +90,12 @@ def test_a_batch_has_delayed_and_other_messages(tmp_path: Path) -> None:
     assert [result.queue_offset for result in results] == [0, -1, 1, -1]
     store.pass_to(NOW_MS + 1_000)
     assert store.bodies() == [b"a", b"c", b"b", b"d"]
-    assert store.delivered()[0].properties.keys() == store.delivered()[1].properties.keys()
-    store.close()
+    assert store.records()[0].properties.keys() == store.records()[1].properties.keys()
 
 
-def test_a_topic_that_was_created_again_gets_nothing_from_before(tmp_path: Path) -> None:
-    store = TimerStore(tmp_path)
+def test_a_topic_that_was_created_again_gets_nothing_from_before(
+    tmp_path: Path, store: TimerStore
+) -> None:
     store.writer.create_topic("other", 1)
     store.writer.put([Message("other", b"old", delay_ms=10)])
     store.writer.put([Message("other", b"old level", delay_level=1)])
@@ -111,12 +106,10 @@ def test_a_topic_that_was_created_again_gets_nothing_from_before(tmp_path: Path)
     bodies = [each.body for each in records_on_disk(tmp_path) if each.topic == "other"]
     assert bodies == [b"new"]
     assert store.writer.timers.counts.topic_deleted == 2
-    store.close()
 
 
 @pytest.mark.parametrize("name", STORES_OWN)
-def test_topics_of_the_store_itself_are_not_deleted(tmp_path: Path, name: str) -> None:
-    store = TimerStore(tmp_path)
+def test_topics_of_the_store_itself_are_not_deleted(store: TimerStore, name: str) -> None:
     store.put(b"parked", delay_ms=1_000)
     if name not in {topic.name for topic in store.writer.list_topics()}:
         store.writer.create_topic(name, 1)
@@ -124,11 +117,9 @@ def test_topics_of_the_store_itself_are_not_deleted(tmp_path: Path, name: str) -
         store.writer.delete_topic(name)
     store.pass_to(NOW_MS + 1_000)
     assert store.bodies() == [b"parked"]
-    store.close()
 
 
-def test_a_clock_that_goes_back_or_far_ahead_loses_nothing(tmp_path: Path) -> None:
-    store = TimerStore(tmp_path)
+def test_a_clock_that_goes_back_or_far_ahead_loses_nothing(store: TimerStore) -> None:
     store.put(b"one", delay_ms=1_000)
     store.put(b"two", delay_level=1)
     store.pass_to(NOW_MS - 86_400_000)
@@ -139,11 +130,11 @@ def test_a_clock_that_goes_back_or_far_ahead_loses_nothing(tmp_path: Path) -> No
     assert store.bodies() == [b"two", b"three"]
     store.pass_to(NOW_MS + 365 * 86_400_000)
     assert sorted(store.bodies()) == [b"one", b"three", b"two"]
-    store.close()
 
 
-def test_a_recalled_message_is_not_delivered_and_others_are(tmp_path: Path) -> None:
-    store = TimerStore(tmp_path)
+def test_a_recalled_message_is_not_delivered_and_others_are(
+    tmp_path: Path, store: TimerStore
+) -> None:
     results = [
         store.put(b"%d" % number, delay_ms=5_000, unique_key=f"KEY{number}") for number in range(4)
     ]
@@ -168,11 +159,9 @@ def test_a_recalled_message_is_not_delivered_and_others_are(tmp_path: Path) -> N
         store.writer.timers.recall("later", results[0].unique_key, results[0].recall_ms)
     with pytest.raises(TopicNotFound):
         store.writer.timers.recall("none", "KEY", NOW_MS + 100_000)
-    store.close()
 
 
-def test_a_staged_record_cannot_be_delayed(tmp_path: Path) -> None:
-    store = TimerStore(tmp_path)
+def test_a_staged_record_cannot_be_delayed(store: TimerStore) -> None:
     staging = store.writer.staged.stage("app", 0, "a")
     assert staging is not None
     key = unique_key(stage_prefix("app", 0, "a"), 0)
@@ -181,7 +170,6 @@ def test_a_staged_record_cannot_be_delayed(tmp_path: Path) -> None:
             staging.add(record(topic="later", properties={"UNIQ_KEY": key, **delay}))
     assert staging.add(record(topic="later", properties={"UNIQ_KEY": key})) == 1
     staging.discard()
-    store.close()
 
 
 def test_a_damaged_record_is_passed_over_and_counted(tmp_path: Path) -> None:
@@ -224,21 +212,17 @@ def put_backwards(store: TimerStore, *, body: bytes = b"", settles: bool = False
     return [b"%02d" % number + body for number in reversed(range(COUNT))]
 
 
-def test_more_than_a_step_takes_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_a_step_takes_up(store: TimerStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "ROWS_MAX", 2)
-    store = TimerStore(tmp_path)
     expected = put_backwards(store)
     store.pass_to(DUE_MS)
     for _ in range(COUNT):
         store.settle()
     assert store.bodies() == expected
-    store.close()
 
 
 @pytest.mark.parametrize("settles", [True, False])
-def test_more_than_a_step_reads(tmp_path: Path, settles: bool) -> None:
-    store = TimerStore(tmp_path)
+def test_more_than_a_step_reads(store: TimerStore, settles: bool) -> None:
     expected = put_backwards(store, body=BIG, settles=settles)
     store.pass_to(DUE_MS)
     assert store.bodies() == expected
-    store.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from engine_store import record
-from timer_store import NOW_MS, TimerStore
+from hand_store import NOW_MS, TimerStore
 
 from storage.errors import StoreFull
 from storage.testing import SimulatedDisk
@@ -17,9 +17,8 @@ BODY = b"x" * 2_000
 COUNT = 80  # copies of them need two more files of the log
 
 
-def test_what_was_decided_is_stored_while_producers_are_refused(tmp_path: Path) -> None:
+def test_what_was_decided_is_stored_while_producers_are_refused(store: TimerStore) -> None:
     """It lets go of the files that retention waits for: deliveries, recalls, ends of transactions."""
-    store = TimerStore(tmp_path)
     writer = store.writer
     store.put(b"time", delay_ms=1_000)
     store.put(b"level", delay_level=1)
@@ -42,7 +41,6 @@ def test_what_was_decided_is_stored_while_producers_are_refused(tmp_path: Path) 
     assert Counter(store.bodies()) == Counter([b"time", b"level", b"half"])
     assert writer.timers.counts.recalled == 1
     assert writer.followers.offsets().get("timers") is None, "nothing is held any more"
-    store.close()
 
 
 @pytest.mark.parametrize("where", ["commitlog", "timers", "consumequeue"])

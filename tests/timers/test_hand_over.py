@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from engine_store import leave_as_a_broker_does, records_on_disk
 from full_filesystem import full as no_space
-from timer_store import NOW_MS, TimerStore
+from hand_store import NOW_MS, TimerStore
 
 from storage.engine.appender import Appender
 from storage.format.config_json import decode_config

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from engine_store import records_on_disk
+from hand_store import NOW_MS, TimerStore
 from steps_to_try import cases_to_try
-from timer_store import NOW_MS, TimerStore
 
 from storage.engine.copies import prepared_copies
 from storage.errors import InvalidMessage, TooLateToRecall
@@ -22,14 +22,7 @@ from storage.timers import worker
 from storage.timers.schedule import Schedule
 
 DUE_MS = NOW_MS + 5_000
-
-
 FAR_MS = NOW_MS + 900_000
-
-
-@pytest.fixture(name="store")
-def _store(tmp_path: Path) -> TimerStore:
-    return TimerStore(tmp_path)
 
 
 def recall(store: TimerStore, key: str, recall_ms: int) -> None:
@@ -48,7 +41,6 @@ def test_one_that_lies_behind_many_records_counts(
     recall(store, "KEY", result.recall_ms)
     store.pass_to(DUE_MS)
     assert store.bodies() == []
-    store.close()
 
 
 def test_one_whose_append_comes_too_late_is_refused_and_does_not_count(
@@ -67,7 +59,6 @@ def test_one_whose_append_comes_too_late_is_refused_and_does_not_count(
         recall(store, "KEY", result.recall_ms)
     store.pass_to(DUE_MS)
     assert store.bodies() == [b"kept"]
-    store.close()
 
 
 @pytest.mark.parametrize("stopped_ms", [NOW_MS + 4_600, NOW_MS], ids=["met", "not taken up"])
@@ -188,11 +179,14 @@ def pass_slowly(store: TimerStore, until_ms: int) -> None:
 @pytest.mark.parametrize("time", TIMES, ids=["time", "delay"])
 @pytest.mark.parametrize("others", cases_to_try([30, 0]))
 def test_it_is_delivered_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: int, time: dict[str, Any]
+    tmp_path: Path,
+    store: TimerStore,
+    monkeypatch: pytest.MonkeyPatch,
+    others: int,
+    time: dict[str, Any],
 ) -> None:
     """However many batches are due between it and the record before."""
     monkeypatch.setattr(worker, "ROWS_MAX", 2)
-    store = TimerStore(tmp_path)
     store.put(b"rolled", **time, unique_key="KEY", queue_id=0)
     for number in range(others):
         due_ms = DUE_MS_ROLLED + 110 + 12 * number
@@ -202,9 +196,8 @@ def test_it_is_delivered_once(
     roll(store, parked_in(tmp_path)[0], times=2)
     pass_slowly(store, DUE_MS_ROLLED + 2_500)
     assert sorted(store.bodies()) == [b"other"] * others + [b"rolled"]
-    assert store.delivered()[0].store_timestamp_ms == DUE_MS_ROLLED + 100  # as it was asked for
+    assert store.records()[0].store_timestamp_ms == DUE_MS_ROLLED + 100  # as it was asked for
     assert store.writer.timers.counts.repeated == 2
-    store.close()
 
 
 @pytest.mark.parametrize("time", cases_to_try(TIMES))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from engine_store import note_as_a_broker_does
 from flips import wrong
-from timer_store import NOW_MS, TimerStore
+from hand_store import NOW_MS, TimerStore
 
 from storage.format.timer_files import CHECK
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from engine_store import records_on_disk
 from hand_clock import HandClock
+from hand_store import NOW_MS, TimerStore
 from steps_to_try import stops_to_try
-from timer_store import NOW_MS, TimerStore
 
 from storage.testing import SimulatedDisk
 from storage.timers import worker as timers

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from transaction_store import TransactionStore
+from hand_store import HandStore
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[TransactionStore]:
-    opened = TransactionStore(tmp_path / "store")
+def store(tmp_path: Path) -> Iterator[HandStore]:
+    opened = HandStore(tmp_path / "store")
     yield opened
-    opened.writer.close()
+    opened.close()

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from flips import flip, flipped
-from transaction_store import HALF, OP, TransactionStore, message
+from hand_store import HALF, OP, HandStore, message
 
 
-def open_with_damage(store: TransactionStore, commit_offset: int) -> None:
+def open_with_damage(store: HandStore, commit_offset: int) -> None:
     """Open the store again; one record is damaged, and no start has noted that it was read."""
     store.workers.settle()
-    store.writer.close()
+    store.close()
     path = store.directory / "commitlog" / f"{0:020d}"
     flip(path, commit_offset + 88)
     for table in (store.directory / "config").iterdir():
@@ -25,7 +25,7 @@ def open_with_damage(store: TransactionStore, commit_offset: int) -> None:
     store.open()
 
 
-def stored_count(store: TransactionStore) -> int:
+def stored_count(store: HandStore) -> int:
     """Return how many messages consumers have been shown."""
     store.workers.settle()
     _, ranges = store.writer.describe_topic("orders")
@@ -34,7 +34,7 @@ def stored_count(store: TransactionStore) -> int:
 
 @pytest.mark.parametrize("sent_later", [0, 40])
 def test_a_transaction_that_was_committed_is_not_committed_again(
-    store: TransactionStore, caplog: pytest.LogCaptureFixture, sent_later: int
+    store: HandStore, caplog: pytest.LogCaptureFixture, sent_later: int
 ) -> None:
     store.prepare(message(b"one", "A"), message(b"two", "B", queue_id=1), transaction_id="T")
     store.end("T", commit=True)
@@ -53,7 +53,7 @@ def test_a_transaction_that_was_committed_is_not_committed_again(
     assert stored_count(store) == 2 + sent_later
 
 
-def test_one_that_was_rolled_back_is_asked_about_again(store: TransactionStore) -> None:
+def test_one_that_was_rolled_back_is_asked_about_again(store: HandStore) -> None:
     store.prepare(message(b"one", "A"), message(b"two", "B"))
     store.end("A", commit=False)
     open_with_damage(store, store.records(OP)[0].commit_offset)
@@ -66,7 +66,7 @@ def test_one_that_was_rolled_back_is_asked_about_again(store: TransactionStore) 
 
 
 def test_a_half_of_several_that_is_damaged_keeps_its_transaction_from_being_committed(
-    store: TransactionStore, caplog: pytest.LogCaptureFixture
+    store: HandStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     """While the writer runs: a backup of the file mends it. A start goes on without it, and names it."""
     names = ("one", "two", "three")
@@ -105,10 +105,10 @@ DAMAGES: dict[str, Damages] = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_what_is_damaged_loses_no_transaction(tmp_path: Path, damage: str) -> None:
     whole = tmp_path / "whole"
-    store = TransactionStore(whole)
+    store = HandStore(whole)
     store.prepare(*(message(name.encode(), name) for name in "ABCD"))
     store.end("A", "C", commit=True)
-    store.writer.close()
+    store.close()
     paths = [*whole.glob("config/consumerOffset.json*"), *whole.glob("journal/*")]
     assert len(paths) > 2
     for path in paths:
@@ -117,10 +117,10 @@ def test_what_is_damaged_loses_no_transaction(tmp_path: Path, damage: str) -> No
             shutil.copytree(whole, copy)
             place = copy / path.relative_to(whole)
             place.unlink() if data is None else place.write_bytes(data)
-            store = TransactionStore(copy)
+            store = HandStore(copy)
             assert store.pending() == ["B", "D"], place
             again = [("committed", 1, True), ("committed", 1, False)]
             assert store.end("A", "B", commit=True) == again, place
             assert store.bodies() == [b"A", b"C", b"B"], place
-            store.writer.close()
+            store.close()
             shutil.rmtree(copy)

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from engine_store import leave_as_a_broker_does, note_as_a_broker_does
 from full_filesystem import full
-from transaction_store import HALF, TransactionStore, message
+from hand_store import HALF, HandStore, message
 
 from storage.transactions.half_records import committed_copies
 from storage.transactions.log_access import TransactionLog
 
 
 @pytest.fixture
-def cut(tmp_path: Path) -> Iterator[TransactionStore]:
+def cut(tmp_path: Path) -> Iterator[HandStore]:
     """A store that is closed, and has the first of three copies of a commit; the last is for another topic."""
-    store = TransactionStore(tmp_path / "store")
+    store = HandStore(tmp_path / "store")
     store.writer.create_topic("bills", 1)
     store.prepare(
         message(b"one", "A"), message(b"two", "B", queue_id=1),
@@ -27,7 +27,7 @@ def cut(tmp_path: Path) -> Iterator[TransactionStore]:
     (_, second) = store.records("orders")
     store.cut_off(second.commit_offset)
     yield store
-    store.writer.close()
+    store.close()
 
 
 @pytest.mark.parametrize("leave", [leave_as_a_broker_does, note_as_a_broker_does])
@@ -36,14 +36,14 @@ def test_a_copy_whose_op_record_a_broker_has_not_written_does_not_come_again(
     tmp_path: Path, leave: Callable[[Path], None], killed: bool
 ) -> None:
     """It gathers op records for 3 s, and an orderly stop drops those that it has."""
-    store = TransactionStore(tmp_path / "store")
+    store = HandStore(tmp_path / "store")
     store.prepare(message(b"pay", "K"), message(b"other", "O"))
     transactions = store.transactions
     (half,) = transactions.table.of("K")
     record, _ = transactions.log.read(half.commit_offset)
     assert record is not None
     transactions.log.append(committed_copies([record], [(half.topic, half.queue_id)]), 1)
-    store.writer.close()
+    store.close()
     leave(store.directory)
     if killed:
         (store.directory / "abort").touch()
@@ -51,11 +51,11 @@ def test_a_copy_whose_op_record_a_broker_has_not_written_does_not_come_again(
     assert store.pending() == ["O"]
     assert store.end("K", commit=False) == [("committed", 1, True)]
     assert store.bodies() == [b"pay"]
-    store.writer.close()
+    store.close()
 
 
 def test_it_ends_without_the_messages_of_a_topic_that_is_deleted(
-    cut: TransactionStore, monkeypatch: pytest.MonkeyPatch
+    cut: HandStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(TransactionLog, "append", full)
@@ -70,7 +70,7 @@ def test_it_ends_without_the_messages_of_a_topic_that_is_deleted(
 
 
 def test_one_with_a_damaged_half_is_said_once_and_tried_again_later(
-    cut: TransactionStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    cut: HandStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(TransactionLog, "append", full)

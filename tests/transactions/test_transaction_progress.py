@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from engine_store import note_as_a_broker_does, small_config
-from transaction_store import HALF, OP, TransactionStore, message
+from hand_store import HALF, OP, HandStore, message
 
 from storage.clock import SystemClock
 from storage.errors import InvalidMessage
@@ -24,22 +24,22 @@ from storage.transactions.progress import STATE, TransactionProgress
 GROUP = "CID_RMQ_SYS_TRANS"
 
 
-def kept(store: TransactionStore) -> TransactionProgress:
+def kept(store: HandStore) -> TransactionProgress:
     states = read_states(OsFileSystem(), store.directory / "journal")
     return TransactionProgress(**states.document(STATE))
 
 
-def of_a_broker(store: TransactionStore) -> dict[str, dict[int, int]]:
+def of_a_broker(store: HandStore) -> dict[str, dict[int, int]]:
     offsets = ConsumerOffsets(OsFileSystem(), store.directory / "config", SystemClock())
     return offsets.fetch_group(GROUP)
 
 
-def fill(store: TransactionStore, names: str) -> None:
+def fill(store: HandStore, names: str) -> None:
     store.prepare(*(message(name.encode(), name) for name in names))
 
 
 def test_a_stop_keeps_how_far_transactions_are(
-    store: TransactionStore, monkeypatch: pytest.MonkeyPatch
+    store: HandStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(store, "ABCD")
     store.end("A", "B", "D", commit=True)
@@ -72,20 +72,20 @@ def test_a_stop_keeps_how_far_transactions_are(
     assert store.pending() == ["E"]
 
 
-def commit_as_its_group(store: TransactionStore, queue_offset: int) -> None:
+def commit_as_its_group(store: HandStore, queue_offset: int) -> None:
     offsets = ConsumerOffsets(OsFileSystem(), store.directory / "config", SystemClock())
     offsets.commit(GROUP, HALF, 0, queue_offset)
     offsets.close()
 
 
-def test_a_brokers_word_counts_where_a_broker_ran(store: TransactionStore) -> None:
+def test_a_brokers_word_counts_where_a_broker_ran(store: HandStore) -> None:
     """It passes over halves that it gives up, without an op record. Who else writes there knows nothing of them."""
     fill(store, "AB")
-    store.writer.close()
+    store.close()
     commit_as_its_group(store, 1)
     store.open()
     assert store.pending() == ["A", "B"]
-    store.writer.close()
+    store.close()
     commit_as_its_group(store, 1)
     note_as_a_broker_does(store.directory)
     store.open()
@@ -94,7 +94,7 @@ def test_a_brokers_word_counts_where_a_broker_ran(store: TransactionStore) -> No
     assert store.pending() == ["B"]
 
 
-def test_nobody_commits_as_a_group_of_the_stores_own(store: TransactionStore) -> None:
+def test_nobody_commits_as_a_group_of_the_stores_own(store: HandStore) -> None:
     fill(store, "A")
     store.workers.settle()
     with StoreReader.open(store.directory, small_config()) as reader:
@@ -108,7 +108,7 @@ def test_nobody_commits_as_a_group_of_the_stores_own(store: TransactionStore) ->
 
 
 def test_progress_beyond_the_end_of_the_log_does_not_hide_what_is_stored_next(
-    store: TransactionStore, tmp_path: Path
+    store: HandStore, tmp_path: Path
 ) -> None:
     """A power cut took the halves that it counted; others get their queue offsets."""
     fill(store, "A")
@@ -118,7 +118,7 @@ def test_progress_beyond_the_end_of_the_log_does_not_hide_what_is_stored_next(
     store.end("B", "C", "D", commit=False)
     store.reopen()
     assert kept(store).half_offset == 4
-    store.writer.close()
+    store.close()
     for path in (store.directory / "config").glob("consumerOffset.json*"):
         path.unlink()
     (store.directory / "checkpoint").unlink()
@@ -130,7 +130,7 @@ def test_progress_beyond_the_end_of_the_log_does_not_hide_what_is_stored_next(
     assert store.pending() == ["E", "F", "G"]
 
 
-def test_the_topics_of_half_messages_cannot_be_deleted(store: TransactionStore) -> None:
+def test_the_topics_of_half_messages_cannot_be_deleted(store: HandStore) -> None:
     fill(store, "A")
     for topic in (HALF, OP):
         with pytest.raises(InvalidMessage, match="pending"):

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from engine_store import records_on_disk, small_config
 from hand_clock import HandClock
+from hand_store import OP, HandStore, message
 from steps_to_try import ALL_STEPS
-from transaction_store import OP, TransactionStore, message
 
 from storage.errors import InvalidMessage
 from storage.files.filesystem import FileSystem
@@ -140,7 +140,7 @@ def test_a_transaction_is_whole_or_not_there_and_has_one_copy(
 @pytest.mark.parametrize("copies", range(4))
 def test_a_give_up_that_was_cut_short_is_completed(tmp_path: Path, copies: int) -> None:
     """So many of its three copies have survived, and nothing after them: none decides nothing."""
-    store = TransactionStore(tmp_path / "store")
+    store = HandStore(tmp_path / "store")
     names = ("one", "two", "three")
     store.prepare(*(message(name.encode(), name) for name in names), transaction_id="T")
     store.prepare(message(b"other", "O"), message(b"last", "L"))
@@ -165,13 +165,13 @@ def test_a_give_up_that_was_cut_short_is_completed(tmp_path: Path, copies: int) 
     assert store.pending() == []
     assert store.bodies(GIVEN_UP) == [b"one", b"two", b"three", b"last"]
     assert store.bodies() == []
-    store.writer.close()
+    store.close()
 
 
 @pytest.mark.parametrize("copies", range(4))
 def test_a_commit_that_was_cut_short_is_completed(tmp_path: Path, copies: int) -> None:
     """So many of its three copies have survived, and nothing after them: none decides nothing."""
-    store = TransactionStore(tmp_path / "store")
+    store = HandStore(tmp_path / "store")
     names = ("one", "two", "three")
     sent = [message(name.encode(), name, queue_id=n % 2) for n, name in enumerate(names)]
     store.prepare(*sent, transaction_id="T")
@@ -189,11 +189,11 @@ def test_a_commit_that_was_cut_short_is_completed(tmp_path: Path, copies: int) -
     store.reopen()
     assert store.pending() == []
     assert sorted(store.bodies()) == sorted(name.encode() for name in names)
-    store.writer.close()
+    store.close()
 
 
 def test_a_half_stored_again_counts_once_where_its_removal_was_cut_off(tmp_path: Path) -> None:
-    store = TransactionStore(tmp_path / "store")
+    store = HandStore(tmp_path / "store")
     store.watch("orders")
     store.prepare(message(b"one", "A"))
     store.check(6_000)
@@ -207,4 +207,4 @@ def test_a_half_stored_again_counts_once_where_its_removal_was_cut_off(tmp_path:
     assert store.bodies() == [b"one"]
     store.reopen()
     assert store.pending() == []
-    store.writer.close()
+    store.close()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from full_filesystem import full
-from transaction_store import HALF, OP, TransactionStore, message
+from hand_store import HALF, OP, HandStore, message
 
 from storage.engine.appender import Appender
 from storage.errors import (
@@ -27,7 +27,7 @@ from storage.transactions.log_access import TransactionLog
 GIVEN_UP = "TRANS_CHECK_MAX_TIME_TOPIC"
 
 
-def test_a_half_message_is_stored_as_a_broker_stores_it(store: TransactionStore) -> None:
+def test_a_half_message_is_stored_as_a_broker_stores_it(store: HandStore) -> None:
     sent = message(b"one", "AB", queue_id=3, TAGS="paid", KEYS="k1")
     assert store.prepare(sent) == ("AB",)
     (half,) = store.records(HALF)
@@ -44,7 +44,7 @@ def test_a_half_message_is_stored_as_a_broker_stores_it(store: TransactionStore)
 
 
 def test_a_commit_stores_a_copy_where_the_message_was_for_and_names_its_half(
-    store: TransactionStore,
+    store: HandStore,
 ) -> None:
     store.prepare(message(b"zero", "AA"), message(b"one", "AB", queue_id=3))
     assert store.end("AB", commit=True) == [("committed", 1, False)]
@@ -59,7 +59,7 @@ def test_a_commit_stores_a_copy_where_the_message_was_for_and_names_its_half(
     assert decode_properties(removal.properties_block)["TAGS"] == "d"
 
 
-def test_a_rollback_stores_no_copy(store: TransactionStore) -> None:
+def test_a_rollback_stores_no_copy(store: HandStore) -> None:
     store.prepare(message(b"one", "AB"))
     assert store.end("AB", commit=False) == [("rolled back", 1, False)]
     assert store.bodies() == []
@@ -67,7 +67,7 @@ def test_a_rollback_stores_no_copy(store: TransactionStore) -> None:
     assert store.pending() == []
 
 
-def test_all_messages_of_a_transaction_are_committed_in_one_batch(store: TransactionStore) -> None:
+def test_all_messages_of_a_transaction_are_committed_in_one_batch(store: HandStore) -> None:
     """What is between two of them in the log would be seen between them."""
     store.writer.create_topic("bills", 1)
     store.prepare(message(b"one", "A1"), message(b"two", "A2", queue_id=1), transaction_id="T")
@@ -84,7 +84,7 @@ def test_all_messages_of_a_transaction_are_committed_in_one_batch(store: Transac
     assert [each.body for each in store.records(OP)] == [b"0,1,2,"]
 
 
-def test_who_ends_a_transaction_again_gets_the_first_answer(store: TransactionStore) -> None:
+def test_who_ends_a_transaction_again_gets_the_first_answer(store: HandStore) -> None:
     store.prepare(message(b"one", "A"), message(b"two", "B"))
     store.end("A", commit=True)
     store.end("B", commit=False)
@@ -96,7 +96,7 @@ def test_who_ends_a_transaction_again_gets_the_first_answer(store: TransactionSt
     assert store.bodies() == [b"one"]
 
 
-def test_an_unknown_id_and_a_foreign_topic_have_their_own_answers(store: TransactionStore) -> None:
+def test_an_unknown_id_and_a_foreign_topic_have_their_own_answers(store: HandStore) -> None:
     store.prepare(message(b"one", "A"))
     assert store.end("nobody's", commit=True) == [("not found", 0, False)]
     assert store.end("A", commit=True, topic="bills") == [("other topic", 1, False)]
@@ -104,7 +104,7 @@ def test_an_unknown_id_and_a_foreign_topic_have_their_own_answers(store: Transac
     assert store.bodies() == [b"one"]
 
 
-def test_a_half_that_is_sent_again_is_stored_once(store: TransactionStore) -> None:
+def test_a_half_that_is_sent_again_is_stored_once(store: HandStore) -> None:
     """Its first answer may have been lost."""
     stored = store.transactions.prepare(message(b"one", "A"), transaction_id="T")
     again = store.transactions.prepare(
@@ -119,7 +119,7 @@ def test_a_half_that_is_sent_again_is_stored_once(store: TransactionStore) -> No
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_another_body_under_a_pending_key_is_refused_and_nothing_is_stored(
-    store: TransactionStore, restarts: bool
+    store: HandStore, restarts: bool
 ) -> None:
     """It would be lost without a word: the transaction has the body that came first."""
     store.prepare(message(b"first", "T-0"), message(b"second", "T-1"), transaction_id="T")
@@ -134,7 +134,7 @@ def test_another_body_under_a_pending_key_is_refused_and_nothing_is_stored(
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_second_run_of_a_producer_has_no_part_in_the_first_runs_transaction(
-    store: TransactionStore, restarts: bool
+    store: HandStore, restarts: bool
 ) -> None:
     def send(number: int, run: str) -> None:
         key = f"T-{run}-{number}"
@@ -155,7 +155,7 @@ def test_a_second_run_of_a_producer_has_no_part_in_the_first_runs_transaction(
     assert store.bodies() == [b"0", b"1", b"2"]
 
 
-def test_what_cannot_be_a_message_of_a_transaction_is_refused(store: TransactionStore) -> None:
+def test_what_cannot_be_a_message_of_a_transaction_is_refused(store: HandStore) -> None:
     with pytest.raises(InvalidBatch, match="UNIQ_KEY"):
         store.prepare(message(b"one", ""))
     with pytest.raises(TopicNotFound):
@@ -172,7 +172,7 @@ def test_what_cannot_be_a_message_of_a_transaction_is_refused(store: Transaction
 
 
 def test_more_pending_halves_than_there_may_be_are_refused_until_some_end(tmp_path: Path) -> None:
-    store = TransactionStore(tmp_path / "few", transaction_pending_max=3)
+    store = HandStore(tmp_path / "few", transaction_pending_max=3)
     store.prepare(message(b"one", "A"), message(b"two", "B"))
     with pytest.raises(StoreBusy, match="2 half messages are pending, of 3 at most"):
         store.prepare(message(b"three", "C"), message(b"four", "D"))
@@ -182,11 +182,11 @@ def test_more_pending_halves_than_there_may_be_are_refused_until_some_end(tmp_pa
     store.end("A", commit=True)
     store.prepare(message(b"four", "D"))
     assert store.pending() == ["B", "C", "D"]
-    store.writer.close()
+    store.close()
 
 
 @pytest.mark.parametrize("how", ["reopen", "kill"])
-def test_pending_transactions_outlast_the_writer(store: TransactionStore, how: str) -> None:
+def test_pending_transactions_outlast_the_writer(store: HandStore, how: str) -> None:
     store.prepare(message(b"one", "A"), message(b"two", "B"), message(b"three", "C"))
     store.prepare(message(b"four", "D1"), message(b"five", "D2"), transaction_id="D")
     store.end("B", commit=True)
@@ -198,7 +198,7 @@ def test_pending_transactions_outlast_the_writer(store: TransactionStore, how: s
     assert store.bodies() == [b"two", b"four", b"five"]
 
 
-def test_a_producer_is_asked_by_a_brokers_rules(store: TransactionStore) -> None:
+def test_a_producer_is_asked_by_a_brokers_rules(store: HandStore) -> None:
     """After 6 s, then each 30 s; the half is stored again with its count, and its old one is removed."""
     store.watch("orders")
     store.prepare(message(b"one", "A"))
@@ -217,7 +217,7 @@ def test_a_producer_is_asked_by_a_brokers_rules(store: TransactionStore) -> None
     assert copy.prepared_transaction_offset == halves[2].commit_offset
 
 
-def test_after_the_last_check_a_half_is_given_up(store: TransactionStore) -> None:
+def test_after_the_last_check_a_half_is_given_up(store: HandStore) -> None:
     store.watch("orders")
     store.prepare(message(b"one", "A"))
     for _ in range(16):
@@ -231,7 +231,7 @@ def test_after_the_last_check_a_half_is_given_up(store: TransactionStore) -> Non
     assert store.end("A", commit=True) == [("given up", 1, True)]
 
 
-def test_a_half_that_is_too_old_is_given_up(store: TransactionStore) -> None:
+def test_a_half_that_is_too_old_is_given_up(store: HandStore) -> None:
     """Without anybody to ask it waits as long as 15 checks take: its age may be that of a stopped writer."""
     store.prepare(message(b"one", "A"))
     store.check(72 * 3_600_000 + 1)
@@ -244,7 +244,7 @@ def test_a_half_that_is_too_old_is_given_up(store: TransactionStore) -> None:
 
 
 def test_a_clock_that_is_set_forward_gives_up_nothing_before_it_was_asked(
-    store: TransactionStore,
+    store: HandStore,
 ) -> None:
     store.prepare(message(b"one", "A"), message(b"two", "B"))
     store.reopen()
@@ -261,7 +261,7 @@ def test_a_clock_that_is_set_forward_gives_up_nothing_before_it_was_asked(
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_clock_that_is_set_back_by_a_day_delays_no_question(
-    store: TransactionStore, restarts: bool
+    store: HandStore, restarts: bool
 ) -> None:
     store.watch("orders")
     store.prepare(message(b"one", "A"), message(b"two", "B", CHECK_IMMUNITY_TIME_IN_SECONDS="60"))
@@ -280,7 +280,7 @@ def test_a_clock_that_is_set_back_by_a_day_delays_no_question(
 
 
 def test_on_a_full_disk_nothing_ends_by_half_and_the_same_call_does_it_later(
-    store: TransactionStore, monkeypatch: pytest.MonkeyPatch
+    store: HandStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.watch("orders")
     store.prepare(message(b"one", "A"), message(b"two", "B"), transaction_id="T")
@@ -307,7 +307,7 @@ def test_on_a_full_disk_nothing_ends_by_half_and_the_same_call_does_it_later(
 
 @pytest.mark.parametrize("error", [TopicNotFound("orders"), OSError(5, "Input/output error")])
 def test_what_goes_wrong_with_one_transaction_is_said_and_keeps_no_other_from_its_check(
-    store: TransactionStore, monkeypatch: pytest.MonkeyPatch, error: Exception
+    store: HandStore, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     store.watch("orders")
     store.prepare(message(b"one", "A"), message(b"two", "B"))
@@ -331,7 +331,7 @@ def test_what_goes_wrong_with_one_transaction_is_said_and_keeps_no_other_from_it
     assert store.writer.status().problem == ""
 
 
-def test_immunity_is_what_the_message_says(store: TransactionStore) -> None:
+def test_immunity_is_what_the_message_says(store: HandStore) -> None:
     store.watch("orders")
     store.prepare(message(b"one", "A", CHECK_IMMUNITY_TIME_IN_SECONDS="60"), message(b"two", "B"))
     store.transactions.prepare(message(b"three", "C"), immunity_s=20)
@@ -346,7 +346,7 @@ def test_immunity_is_what_the_message_says(store: TransactionStore) -> None:
 
 
 def test_transactions_of_a_deleted_topic_cannot_be_committed_and_go_with_the_next_check(
-    store: TransactionStore,
+    store: HandStore,
 ) -> None:
     store.prepare(message(b"one", "A"), message(b"two", "B"))
     store.writer.delete_topic("orders")
@@ -362,7 +362,7 @@ def test_transactions_of_a_deleted_topic_cannot_be_committed_and_go_with_the_nex
 
 @pytest.mark.parametrize("is_made_again", [False, True])
 def test_a_topic_does_not_go_between_the_look_at_it_and_the_commit(
-    store: TransactionStore, monkeypatch: pytest.MonkeyPatch, is_made_again: bool
+    store: HandStore, monkeypatch: pytest.MonkeyPatch, is_made_again: bool
 ) -> None:
     """Made again, it would get the messages of the one before; gone, it would refuse the whole batch."""
     store.writer.create_topic("bills", 1)
@@ -389,7 +389,7 @@ def test_a_topic_does_not_go_between_the_look_at_it_and_the_commit(
     assert store.bodies("bills") == [b"two"]
 
 
-def test_a_question_that_reached_nobody_does_not_count(store: TransactionStore) -> None:
+def test_a_question_that_reached_nobody_does_not_count(store: HandStore) -> None:
     """It is asked again after the interval, or soon when another one watches."""
     store.prepare(message(b"one", "A"))
     store.watch("orders")
@@ -406,7 +406,7 @@ def test_a_question_that_reached_nobody_does_not_count(store: TransactionStore) 
     assert [each.check_count for each in store.asked] == [1, 1, 1]
 
 
-def test_no_immunity_is_longer_than_a_half_may_grow_old(store: TransactionStore) -> None:
+def test_no_immunity_is_longer_than_a_half_may_grow_old(store: HandStore) -> None:
     """It would hold the log for as long as a producer likes."""
     store.transactions.prepare(message(b"one", "A"), immunity_s=900_000_000)
     store.prepare(message(b"two", "B", CHECK_IMMUNITY_TIME_IN_SECONDS="900000000"))
@@ -420,7 +420,7 @@ def test_no_immunity_is_longer_than_a_half_may_grow_old(store: TransactionStore)
 
 
 def test_a_damaged_half_is_given_up_when_it_is_too_old_and_its_loss_is_named(
-    store: TransactionStore, caplog: pytest.LogCaptureFixture
+    store: HandStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Until then its file may come back from a backup. It holds the log no longer than others."""
     store.prepare(message(b"one", "A"), message(b"two", "B"), transaction_id="T")
@@ -448,7 +448,7 @@ def test_a_damaged_half_is_given_up_when_it_is_too_old_and_its_loss_is_named(
     assert store.end("T", commit=True) == [("given up", 2, True)]
 
 
-def test_a_question_that_could_not_be_passed_on_does_not_count(store: TransactionStore) -> None:
+def test_a_question_that_could_not_be_passed_on_does_not_count(store: HandStore) -> None:
     store.prepare(message(b"one", "A"))
     number = store.checks.watch(["orders"], lambda _: False)
     for _ in range(20):
