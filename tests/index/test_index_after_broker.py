@@ -8,42 +8,16 @@ from pathlib import Path
 
 import pytest
 from engine_store import small_config
-from index_support import open_indexer, work
+from index_support import index_files, offsets_found, open_indexer, put_keys, work
 
-from storage.files.filesystem import OsFileSystem
 from storage.format.checkpoint import PAGE_SIZE
 from storage.indexer import StoreIndexer
-from storage.message import Message
-from storage.view.index.index_file import IndexShape, list_index_files
-from storage.view.index.key_index import KeyIndex
-from storage.view.layout import StorePaths
 from storage.writer import StoreWriter
 
 CONFIG = small_config(index_slot_count=20, index_entry_count=120)
-SHAPE = IndexShape(20, 120)
-FOREVER = 1 << 60
 BROKER_WROTE = ("commitlog", "consumequeue/t/0", "index")
 OURS, BROKERS = 100, 100
-
-
-def put(writer: StoreWriter, begin: int, count: int) -> None:
-    writer.put(
-        [
-            Message(topic="t", body=b"x", keys=("all", f"k{n}"), queue_id=0)
-            for n in range(begin, begin + count)
-        ]
-    )
-    assert writer.wait_acknowledged(writer.appended_offset, 10)
-
-
-def index_files(directory: Path) -> dict[str, bytes]:
-    listed = list_index_files(OsFileSystem(), directory / "index")
-    return {path.name: path.read_bytes() for _, _, path in listed}
-
-
-def found(directory: Path, key: str) -> int:
-    index = KeyIndex(OsFileSystem(), StorePaths(directory), SHAPE).look()
-    return len(index.find("t", key, count_max=5_000, begin_ms=0, end_ms=FOREVER)[0])
+KEYS = [("all", f"k{n}") for n in range(OURS + BROKERS + 10)]
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +27,12 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     longer, stopped = root / "longer", root / "stopped"
     with StoreWriter.open(longer, CONFIG) as writer:
         writer.create_topic("t", 1)
-        put(writer, 0, OURS)
+        put_keys(writer, KEYS[:OURS])
         with open_indexer(longer, CONFIG) as indexer:
             work(indexer)
     shutil.copytree(longer, stopped)
     with StoreWriter.open(longer, CONFIG) as writer, open_indexer(longer, CONFIG) as indexer:
-        put(writer, OURS, BROKERS)
+        put_keys(writer, KEYS[OURS : OURS + BROKERS])
         work(indexer)
     before, after = index_files(stopped), index_files(longer)
     assert set(before) < set(after)
@@ -142,13 +116,8 @@ def test_the_keys_of_a_broker_s_messages_are_found_once_after_our_writer_has_sta
         if looks_meanwhile:
             indexer.step()
         with StoreWriter.open(directory.path, CONFIG) as writer:
-            put(writer, OURS + BROKERS, 10)
+            put_keys(writer, KEYS[OURS + BROKERS :])
             work(indexer)
             assert indexer.indexed_offset == indexer.confirm_offset == writer.appended_offset
-            for key, count in (
-                ("all", OURS + BROKERS + 10),
-                ("k0", 1),
-                (f"k{OURS}", 1),
-                ("k205", 1),
-            ):
-                assert found(directory.path, key) == count, key
+            for key, count in (("all", len(KEYS)), ("k0", 1), (f"k{OURS}", 1), ("k205", 1)):
+                assert len(offsets_found(directory.path, key, CONFIG)) == count, key

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from engine_store import small_config
+from index_support import put_keys
 from real_processes import until
 
 from storage import indexer as module
@@ -14,7 +15,6 @@ from storage.checkpoint.positions import CheckpointFile, Role
 from storage.clock import SystemClock
 from storage.files.filesystem import OsFileSystem
 from storage.indexer import StoreIndexer
-from storage.message import Message
 from storage.writer import StoreWriter
 
 FILESYSTEM = OsFileSystem()
@@ -42,8 +42,7 @@ def _pair(
 
 
 def put(writer: StoreWriter) -> int:
-    writer.put([Message(topic="t", body=b"x", keys=("k",), queue_id=0)])
-    assert writer.wait_dispatched(writer.appended_offset, 10)
+    put_keys(writer, [("k",)])
     return writer.appended_offset
 
 

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from ask.keys import offsets_by_key
 from golden import golden_answers, golden_copy, golden_dump, golden_spec, golden_store
+from index_support import index_files
 from recovered_copy import catch_up
 
 from storage.files.filesystem import OsFileSystem
 from storage.format.checkpoint import BrokerFields
 from storage.format.index import IndexHeader
 from storage.index.directory import IndexDirectory
-from storage.view.index.index_file import IndexShape, list_index_files
+from storage.view.index.index_file import IndexShape
 from storage.view.index.key_index import KeyIndex
 from storage.view.layout import StorePaths
 
@@ -30,13 +31,6 @@ def shape_of(name: str) -> IndexShape:
 
 def end_of_log(name: str) -> int:
     return next(line["end"] for line in golden_dump(name) if line["type"] == "commitlog")
-
-
-def index_files(directory: Path) -> dict[str, bytes]:
-    return {
-        path.name: path.read_bytes()
-        for _, _, path in list_index_files(FILESYSTEM, directory / "index")
-    }
 
 
 def headers(directory: Path) -> list[tuple[int, ...]]:

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 from engine_store import small_config
-from index_support import contents, open_indexer, paths_of, work
+from index_support import contents, open_indexer, paths_of, put_keys, some_keys, work
 
 from storage.index import builder as index_builder
 from storage.indexer import StoreIndexer
-from storage.message import Message
 from storage.reader import StoreReader
 from storage.view.index.key_index import LISTING_AGE_MAX_S
 from storage.writer import StoreWriter
@@ -22,18 +21,11 @@ from storage.writer import StoreWriter
 CONFIG = small_config(index_slot_count=20, index_entry_count=120)
 
 
-def put(writer: StoreWriter, count: int, prefix: str) -> None:
-    """Records with the unique key and one to four others, so that files end inside of some."""
-    keys = [("all", *(f"{prefix}{n}-{k}" for k in range(n % 4))) for n in range(count)]
-    writer.put([Message(topic="t", body=b"x", keys=mine, queue_id=0) for mine in keys])
-    assert writer.wait_dispatched(writer.appended_offset, 20)
-
-
 @pytest.fixture
 def writer(tmp_path: Path) -> Iterator[StoreWriter]:
     with StoreWriter.open(tmp_path / "store", CONFIG) as writer:
         writer.create_topic("t", 1)
-        put(writer, 200, "a")
+        put_keys(writer, some_keys("a", 200, 4))
         yield writer
 
 
@@ -85,7 +77,7 @@ def test_lost_files_are_reported_and_made_again_while_the_indexer_works(
     assert all(any(str(path) in line for path in lost) for line in told)
     assert contents(directory) == wanted
 
-    put(writer, 100, "b")
+    put_keys(writer, some_keys("b", 100, 4))
     work(indexer)
     assert indexer.indexed_offset == writer.appended_offset
     assert indexer.problem == ""
@@ -127,7 +119,7 @@ def test_a_directory_lost_in_the_middle_of_a_step_ends_no_indexer(
     directory = tmp_path / "store"
     monkeypatch.setattr(index_builder, "LOOK_S", 3600.0)
     shutil.rmtree(directory / "index")
-    put(writer, 100, "b")
+    put_keys(writer, some_keys("b", 100, 4))
     work(indexer)
     assert indexer.indexed_offset == writer.appended_offset
     with StoreReader.open(directory) as reader:

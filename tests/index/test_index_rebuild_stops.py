@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from engine_store import small_config
+from index_support import put_keys
 
 from storage.clock import SystemClock
 from storage.files.filesystem import FileSystem, OsFileSystem
 from storage.format.index import entry_position
 from storage.indexer import StoreIndexer
-from storage.message import Message
 from storage.reader import StoreReader
 from storage.testing import SimulatedDisk, SteppedWorkers, every_stop
 from storage.writer import StoreWriter
@@ -51,8 +51,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = tmp_path_factory.mktemp("whole") / "store"
     with StoreWriter.open(store, CONFIG) as writer:
         writer.create_topic("t", 1)
-        writer.put([Message(topic="t", body=b"x", keys=(key,), queue_id=0) for key in KEYS])
-        assert writer.wait_acknowledged(writer.appended_offset, 10)
+        put_keys(writer, [(key,) for key in KEYS])
     repair(store, OsFileSystem())
     assert len(contents(store)) == 3
     return store

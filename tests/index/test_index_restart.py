@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from engine_store import small_config
-from index_support import contents, open_indexer, paths_of, work
+from index_support import contents, open_indexer, paths_of, put_keys, some_keys, work
 from steps_to_try import steps_to_try
 
 from storage.files.filesystem import OsFileSystem
@@ -21,7 +21,6 @@ from storage.format.checkpoint import (
     IndexerSlot,
 )
 from storage.format.index import IndexHeader
-from storage.message import Message
 from storage.testing import SimulatedDisk
 from storage.writer import StoreWriter
 
@@ -31,22 +30,6 @@ CONFIG = small_config(index_slot_count=20, index_entry_count=120)
 ASYNC = small_config(
     index_slot_count=20, index_entry_count=120, flush_mode="async", flush_interval_ms=10**7
 )
-
-
-def put(writer: StoreWriter, count: int, prefix: str) -> None:
-    """Records with the unique key and one to six others, so that files end inside of some."""
-    writer.put(
-        [
-            Message(
-                topic="t",
-                body=b"x" * (n % 7),
-                keys=("all", *(f"{prefix}{n}-{k}" for k in range(n % 6))),
-                queue_id=0,
-            )
-            for n in range(count)
-        ]
-    )
-    assert writer.wait_acknowledged(writer.appended_offset, 10)
 
 
 def run(directory: Path) -> None:
@@ -95,11 +78,8 @@ def stopped(tmp_path: Path) -> Path:
     directory = tmp_path / "store"
     with StoreWriter.open(directory, CONFIG) as writer:
         writer.create_topic("t", 1)
-        put(writer, 150, "a")
-        keys = tuple(f"many-{n}" for n in range(260))
-        writer.put([Message(topic="t", body=b"m", keys=keys, queue_id=0)])
-        put(writer, 100, "b")
-        assert writer.wait_acknowledged(writer.appended_offset, 10)
+        put_keys(writer, some_keys("a", 150, 6))
+        put_keys(writer, [tuple(f"many-{n}" for n in range(260)), *some_keys("b", 100, 6)])
         run(directory)
     return directory
 
@@ -135,11 +115,11 @@ def test_a_log_that_lost_its_end_loses_and_doubles_no_key_of_the_rest(tmp_path: 
     directory, left = tmp_path / "store", tmp_path / "left"
     with StoreWriter.open(directory, CONFIG) as writer:
         writer.create_topic("t", 1)
-        put(writer, 120, "a")
+        put_keys(writer, some_keys("a", 120, 6))
         run(directory)
         flushed_offset = writer.appended_offset
     with StoreWriter.open(directory, ASYNC) as writer:
-        put(writer, 150, "lost")
+        put_keys(writer, some_keys("lost", 150, 6))
         assert live_flushed_offset(directory) == flushed_offset
         with open_indexer(directory, CONFIG, durable_interval_ms=0) as indexer:
             work(indexer)
@@ -150,7 +130,7 @@ def test_a_log_that_lost_its_end_loses_and_doubles_no_key_of_the_rest(tmp_path: 
 
     with StoreWriter.open(left, CONFIG) as writer:
         assert writer.appended_offset == flushed_offset
-        put(writer, 200, "new")
+        put_keys(writer, some_keys("new", 200, 6))
         run(left)
         wanted = made_in_one_go(left, tmp_path / "one-go")
 
@@ -199,12 +179,12 @@ def test_a_kill_or_power_cut_at_any_step_costs_and_doubles_no_key(tmp_path: Path
     directory = tmp_path / "store"
     with StoreWriter.open(directory, CONFIG) as writer:
         writer.create_topic("t", 1)
-        put(writer, 60, "a")
+        put_keys(writer, some_keys("a", 60, 6))
     left = Left(directory, tmp_path, share=0)
     indexer = open_indexer(directory, CONFIG, durable_interval_ms=0, filesystem=left.disk)
     work(indexer)
     with StoreWriter.open(directory, CONFIG) as writer:
-        put(writer, 60, "b")
+        put_keys(writer, some_keys("b", 60, 6))
     for name in ("commitlog", "consumequeue", "config", "checkpoint"):
         left.disk.trust(directory / name)
     work(indexer)

@@ -6,39 +6,24 @@ from pathlib import Path
 
 import pytest
 from engine_store import small_config
-from index_support import contents, open_indexer, work
+from index_support import contents, offsets_found, open_indexer, put_keys, work
 
 from storage.checkpoint.positions import CheckpointFile
 from storage.errors import NotAStore, StoreClosed, StoreFull, StoreLocked
-from storage.files.filesystem import OsFileSystem
 from storage.format.checkpoint import BrokerFields
 from storage.format.index import IndexHeader
 from storage.index.index_file import IndexFile
-from storage.message import Message
-from storage.view.index.index_file import IndexShape
-from storage.view.index.key_index import KeyIndex
-from storage.view.layout import StorePaths
 from storage.writer import StoreWriter
 
-FILESYSTEM = OsFileSystem()
 CONFIG = small_config(index_slot_count=50, index_entry_count=300, commit_log_file_size=1 << 18)
-SHAPE = IndexShape(50, 300)
-FOREVER = 1 << 60
 
 
 def put(writer: StoreWriter, count: int, prefix: str = "k") -> None:
-    writer.put(
-        [
-            Message(topic="t", body=b"x", keys=(f"{prefix}{n}", f"all-{prefix}"), queue_id=0)
-            for n in range(count)
-        ]
-    )
-    assert writer.wait_acknowledged(writer.appended_offset, 10)
+    put_keys(writer, [(f"{prefix}{n}", f"all-{prefix}") for n in range(count)])
 
 
 def found(directory: Path, key: str) -> list[int]:
-    files = KeyIndex(FILESYSTEM, StorePaths(directory), SHAPE).look()
-    return files.find("t", key, count_max=5_000, begin_ms=0, end_ms=FOREVER)[0]
+    return offsets_found(directory, key, CONFIG)
 
 
 @pytest.fixture
