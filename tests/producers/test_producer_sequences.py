@@ -12,7 +12,6 @@ from engine_store import record, records_on_disk, small_config
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.config import StoreConfig
 from storage.errors import InvalidMessage, OutcomeForgotten, StoreBusy, TopicNotFound
 from storage.format.producer_sequence import SEQUENCE_PROPERTY_SIZE, encode_sequence
 from storage.format.producer_windows import decode_windows
@@ -86,28 +85,29 @@ def test_a_batch_that_is_sent_again_is_stored_once_and_answered_the_same(
     assert writer.appended_offset == end == stored.end_commit_offset
 
 
-@pytest.fixture
-def pooled(tmp_path: Path) -> StoreConfig:
+def test_with_the_pool_a_request_is_answered_before_and_after_its_bytes_are_in_the_file(
+    tmp_path: Path,
+) -> None:
+    """And after a start."""
     (tmp_path / "shm").mkdir()
-    return small_config(
+    pooled = small_config(
         transient_pool=True, transient_pool_size=2, transient_pool_directory=str(tmp_path / "shm")
     )
-
-
-def test_with_the_pool_a_request_that_was_stored_before_a_start_is_answered_after_it(
-    tmp_path: Path, pooled: StoreConfig
-) -> None:
+    workers = SteppedWorkers()
     records = b"".join(record("t", n % 2, b"%d" % n) for n in range(9))
-    with StoreWriter.open(tmp_path / "s", pooled) as writer:
+    with StoreWriter.open(tmp_path / "s", pooled, workers=workers) as writer:
         writer.create_topic("t", 2)
         [stored] = writer.put([Message("t", b"once")], producer=first(1))
         batch = writer.append_batch(records, producer=first(2))
+        answer = [stored._replace(repeated=True)]
+        assert writer.put([Message("t", b"once")], producer=again(1)) == answer
+        workers.step("commit")
+        writer._engine._pool.give_memory_back()
+        assert writer.put([Message("t", b"once")], producer=again(1)) == answer
     with StoreWriter.open(tmp_path / "s", pooled) as writer:
         end = writer.appended_offset
         for _ in range(2):
-            assert writer.put([Message("t", b"once")], producer=again(1, age_ms=100)) == [
-                stored._replace(repeated=True)
-            ]
+            assert writer.put([Message("t", b"once")], producer=again(1, age_ms=100)) == answer
             assert writer.append_batch(records, producer=again(2)) == batch._replace(repeated=True)
         assert writer.appended_offset == end
 
@@ -368,20 +368,6 @@ def test_a_stop_keeps_all_of_it_and_a_start_reads_no_log_for_it(
         with pytest.raises(InvalidMessage):
             writer.put(messages[:1], producer=first(1))
         assert np.all([not r.repeated for r in writer.put(messages, producer=first(2))])
-
-
-def test_with_the_pool_a_request_is_answered_before_and_after_its_bytes_are_in_the_file(
-    tmp_path: Path, pooled: StoreConfig
-) -> None:
-    workers = SteppedWorkers()
-    with StoreWriter.open(tmp_path / "s", pooled, workers=workers) as writer:
-        writer.create_topic("t", 1)
-        [stored] = writer.put([Message("t", b"once")], producer=first(1))
-        answer = [stored._replace(repeated=True)]
-        assert writer.put([Message("t", b"once")], producer=again(1)) == answer
-        workers.step("commit")
-        writer._engine._pool.give_memory_back()
-        assert writer.put([Message("t", b"once")], producer=again(1)) == answer
 
 
 @pytest.mark.parametrize("attempt", [first, again])

@@ -167,6 +167,16 @@ def test_a_stop_at_any_step_leaves_each_request_in_the_log_once(
     assert forgotten * 4 < sent, "most of the repeats are answered"
 
 
+def opened(root: Path) -> tuple[Machine, StoreWriter]:
+    """A store of the topic, with what its creation needs on the disk."""
+    machine = Machine(root)
+    writer = machine.open(flush_mode="sync")
+    writer.create_topic("t", 1)
+    for name in ("flush", "dispatch", "checkpoint"):
+        machine.workers.step(name)
+    return machine, writer
+
+
 def torn(machine: Machine, kept: int) -> None:
     """End the process in the middle of a copy: of the last request the first records are in the file.
 
@@ -215,11 +225,7 @@ def send(writer: StoreWriter, as_batch: bool, age_ms: int) -> list[tuple[int, in
 def test_a_request_that_was_cut_short_is_completed_when_it_is_repeated(
     tmp_path: Path, as_batch: bool, kept: int, between: str
 ) -> None:
-    machine = Machine(tmp_path)
-    writer = machine.open(flush_mode="sync")
-    writer.create_topic("t", 1)
-    for name in ("flush", "dispatch", "checkpoint"):
-        machine.workers.step(name)
+    machine, writer = opened(tmp_path)
     writer.put([Message("t", b"before")])
     send(writer, as_batch, 0)
     torn(machine, kept)
@@ -243,7 +249,6 @@ def test_a_request_that_was_cut_short_is_completed_when_it_is_repeated(
     writer.close()
     found = bodies_in_log(machine.directory)
     assert [found[body] for body in (b"before", *BODIES, b"other")] == [1, 1, 1, 1, 1, others]
-    machine.disk.close()
 
 
 def put_back(journal: Path, files: dict[Path, bytes]) -> None:
@@ -314,11 +319,7 @@ def test_a_torn_request_with_records_of_others_behind_it_is_refused(
     tmp_path: Path, as_batch: bool, foreign: str
 ) -> None:
     """A broker or an older writer has appended, which save nothing of producers."""
-    machine = Machine(tmp_path)
-    writer = machine.open(flush_mode="sync")
-    writer.create_topic("t", 1)
-    for name in ("flush", "dispatch", "checkpoint"):
-        machine.workers.step(name)
+    machine, writer = opened(tmp_path)
     send(writer, as_batch, 0)
     end = writer.appended_offset
     torn(machine, 2)
@@ -347,15 +348,12 @@ def test_a_torn_request_with_records_of_others_behind_it_is_refused(
         [known] = writer.put([Message("t", b"x")], producer=ProducerSequence(ID, 9, 1))
         assert known.repeated
     writer.close()
-    machine.disk.close()
 
 
 def test_what_cannot_be_saved_is_saved_later_and_the_store_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine = Machine(tmp_path)
-    writer = machine.open(flush_mode="sync")
-    writer.create_topic("t", 1)
+    machine, writer = opened(tmp_path)
     writer.put([Message("t", b"a")], producer=ProducerSequence(ID, 1))
     machine.workers.step("flush")
     machine.clock.advance(producers.SAVE_INTERVAL_S)
@@ -374,7 +372,6 @@ def test_what_cannot_be_saved_is_saved_later_and_the_store_says_so(
     assert writer.status().problem == ""
     assert writer._engine.states.get(STATE)
     writer.close()
-    machine.disk.close()
 
 
 @pytest.mark.parametrize("left_count", [0, 1, 2, 3])
@@ -411,11 +408,7 @@ def test_a_request_that_was_saved_whole_and_lost_its_end_is_completed(
 def test_of_a_torn_request_whose_rest_is_refused_nobody_knows(
     tmp_path: Path, as_batch: bool
 ) -> None:
-    machine = Machine(tmp_path)
-    writer = machine.open(flush_mode="sync")
-    writer.create_topic("t", 1)
-    for name in ("flush", "dispatch", "checkpoint"):
-        machine.workers.step(name)
+    machine, writer = opened(tmp_path)
     send(writer, as_batch, 0)
     torn(machine, 2)
     writer = machine.open(flush_mode="sync")
@@ -425,4 +418,3 @@ def test_of_a_torn_request_whose_rest_is_refused_nobody_knows(
         send(writer, as_batch, 1_000)
     assert writer.appended_offset == end
     writer.close()
-    machine.disk.close()
