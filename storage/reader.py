@@ -23,7 +23,7 @@ from storage.errors import (
     RecordNotFound,
     TopicNotFound,
 )
-from storage.files.directory_lock import DirectoryLock, LockRole
+from storage.files.directory_lock import DirectoryLock, LockRole, has_writer
 from storage.files.filesystem import FileSystem, OsFileSystem
 from storage.format.message_id import decode_message_id
 from storage.kernels.columns import STOP_END, stop_text
@@ -115,7 +115,7 @@ class StoreReader:
         filesystem.hold(directory)
         paths = StorePaths(directory)
         settings = load_settings(filesystem, paths)
-        config = with_settled_sizes(filesystem, paths, config or StoreConfig(), settings)
+        config = with_settled_sizes(paths, config or StoreConfig(), settings)
         return cls(directory, config, filesystem, clock or SystemClock(), bounds=bounds)
 
     def __enter__(self) -> StoreReader:
@@ -146,10 +146,7 @@ class StoreReader:
 
     def _has_writer(self) -> bool:
         """Return whether a writer of ours runs now."""
-        try:
-            return self._visibility.is_written and self.is_held(LockRole.WRITER)
-        except OSError:
-            return False
+        return self._visibility.is_written and has_writer(self.directory)
 
     # ---- what is visible
 
@@ -299,8 +296,8 @@ class StoreReader:
         """Return when a record was stored, at most 0 if that is not known; lets no other queue's files go for it."""
         self._visibility.update()
         with self._queues.lent(topic, queue_id, among=EVERYTHING) as queue:
-            place = queue.place(queue_offset)
-        return 0 if place is None or place[1] <= 0 else self.log.record_time_ms(*place)
+            unit = queue.unit(queue_offset)
+        return self.log.record_time_ms(*unit[:2]) if unit.size > 0 else 0
 
     @property
     def store_id(self) -> str:

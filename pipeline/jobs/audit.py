@@ -34,7 +34,6 @@ from storage.checks.log import log_files, log_records, log_tail
 from storage.checks.queues import queue_files, queue_findings
 from storage.checks.store import CheckedStore, WalkedLog, live_topics
 from storage.findings import Finding
-from storage.view.in_use import is_in_use
 from storage.view.incarnations import Incarnations
 from storage.view.log.commit_log import EVERYTHING
 from storage.view.pieces import LogPiece
@@ -189,9 +188,8 @@ def _open(view: StoreView, with_index: bool) -> _Store:
     plan = StorePlan(view)
     # Before anything is listed: what the checkpoint promises must be in the files by then.
     _ = view.checkpoint, plan.bounds
-    in_use = not view.location.is_url and is_in_use(view.paths.root)
     abort_found = view.filesystem.exists(view.paths.abort)
-    is_settled = not (in_use or abort_found or view.location.is_url)
+    is_settled = not (view.is_in_use or abort_found or view.location.is_url)
     settled_offset = EVERYTHING if is_settled else plan.bounds.queued_offset
     store = _Store(view, plan, live_topics(view), abort_found, settled_offset, [])
     return store._replace(index_files=index_file_checks(store.checked())) if with_index else store

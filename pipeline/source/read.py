@@ -41,7 +41,7 @@ from storage.kernels.columns import (
 )
 from storage.view.log.walk import RANGE_ROWS_MAX, DamagedRange, walk_range
 from storage.view.pieces import LogPiece, QueuePiece, Target
-from storage.view.queues.checked_units import CheckedUnits, UnitBatch, records_of
+from storage.view.queues.checked_units import CheckedUnits, UnitBatch
 from storage.view.queues.record_queues import QueueGrouper, is_queued
 from storage.view.store_view import StoreView
 
@@ -128,9 +128,10 @@ class Reader:
             store.log, queue, piece.topic, piece.queue_id, bounds=piece.bounds, since=since
         )
         lost = piece.end - end
-        for units in checked.read(begin, end, self._tags if self.options.tags else None):
+        tags = self._tags if self.options.tags else None
+        for units in checked.read(begin, end, self._checks, tags):
             lost += units.lost
-            yield from self._units(piece, store, units)
+            yield from self._units(piece, units)
         if lost:
             self._lose(
                 f"{lost} units of queue {piece.queue_id} of topic {piece.topic!r} in store {piece.store}"
@@ -138,8 +139,8 @@ class Reader:
                 " topic was deleted after the read was planned"
             )
 
-    def _units(self, piece: QueuePiece, store: StoreView, units: UnitBatch) -> Iterator[Any]:
-        for places, file, data, rows, stops in records_of(store.log, units, self._checks):
+    def _units(self, piece: QueuePiece, units: UnitBatch) -> Iterator[Any]:
+        for places, file, data, rows, stops in units.records:
             offsets, sizes = units.commit_offsets[places], units.sizes[places]
             if file is None:
                 self._lost(piece, f"the log of offsets {offsets[0]} to {offsets[-1] + sizes[-1]}")

@@ -21,6 +21,7 @@ Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int32]
 
 CHUNK_SIZE: Final = 2 << 20  # of records in one message of the wire
+SIZE_MAX: Final = (1 << 31) - 1  # of a record, whatever its size's four bytes can say
 _NO_BYTES: Final = np.empty(0, np.uint8)
 _ABSENT: Final = np.zeros(2, np.int32)
 _EVERY_ROW: Final = np.zeros(1, np.int32)
@@ -149,6 +150,29 @@ class ArrowRows:
             return next_row, size, 0 if next_row > first_row else detail
         raise self._row_error(next_row, problem, detail)
 
+    def encoded(
+        self, usual: Bytes, *, prefix: Bytes, sequence: int, born_ms: int, size_max: int = SIZE_MAX
+    ) -> Iterator[tuple[int, memoryview]]:
+        """Yield all records, as many at a time as the usual buffer holds, with the row after them.
+
+        Each part is good until the next. A longer record, of ``size_max`` bytes at most, has a buffer of its own.
+        Raises as ``encode``.
+        """
+        row, buffer = 0, usual
+        while row < self.row_count:
+            next_row, size, needed = self.encode(
+                buffer, row, prefix=prefix, sequence=sequence + row, born_ms=born_ms
+            )
+            if needed > size_max:
+                problem = f"makes a record of {needed} bytes; the most is {size_max}"
+                raise self._error(self._columns.body, row, problem)
+            if needed:
+                buffer = np.empty(needed, np.uint8)
+                continue
+            row = next_row
+            yield row, buffer.data[:size]
+            buffer = usual
+
     def _row_error(self, row: int, problem: int, detail: int) -> Exception:
         columns = self._columns
         if problem == kernel.BAD_QUEUE:
@@ -226,22 +250,13 @@ def chunks(
 
     The unique key of a record is ``prefix`` and its number.
     """
-    usual = buffer = np.empty(chunk_size, np.uint8)
+    usual = np.empty(chunk_size, np.uint8)
     prefix_bytes = np.frombuffer(prefix.encode(), np.uint8)
     sequence = 0
     for rows in parts:
-        row = 0
-        while row < rows.row_count:
-            next_row, size, needed = rows.encode(
-                buffer, row, prefix=prefix_bytes, sequence=sequence, born_ms=born_ms
-            )
-            if needed:
-                buffer = np.empty(needed, np.uint8)  # for this record alone
-                continue
-            sequence += next_row - row
-            row = next_row
-            yield buffer.data[:size]
-            buffer = usual
+        found = rows.encoded(usual, prefix=prefix_bytes, sequence=sequence, born_ms=born_ms)
+        yield from (data for _, data in found)
+        sequence += rows.row_count
 
 
 def _text(array: Any) -> _Column:

@@ -69,23 +69,12 @@ def parts_of(
             raise InvalidMessage("token", "is of another table: its rows do not fit that request")
         yield Part(first_end, buffer.data[:size])
     for begin, batch in _batches(reader, schema, first_end or first_row):
-        rows, row = ArrowRows(encoder, batch, first_number=begin), 0
-        buffer = usual
-        while row < rows.row_count:
-            end, size, needed = rows.encode(
-                buffer, row, prefix=prefix, sequence=begin + row - first_row, born_ms=born_ms
-            )
-            if needed > record_bytes_max:
-                raise InvalidMessage(
-                    columns.body,
-                    f"in row {begin + row} makes a record of {needed} bytes; the most is {record_bytes_max}",
-                )
-            if needed:
-                buffer = np.empty(needed, np.uint8)  # for this record alone
-                continue
-            row = end
-            yield Part(begin + row, buffer.data[:size])
-            buffer = usual
+        rows = ArrowRows(encoder, batch, first_number=begin)
+        for row, records in rows.encoded(
+            usual, prefix=prefix, sequence=begin - first_row, born_ms=born_ms,
+            size_max=record_bytes_max,
+        ):  # fmt: skip
+            yield Part(begin + row, records)
 
 
 def _rest(table: Any, first_row: int, first_end: int) -> Any:

@@ -27,7 +27,7 @@ from storage.kernels.columns import (
     Rows,
     stop_text,
 )
-from storage.view.queues.checked_units import UnitBatch, records_of
+from storage.view.queues.checked_units import UnitBatch
 from storage.view.queues.queue_files import UNITS_MAX
 from storage.view.store_plan import Queue, StorePlan
 from storage.view.store_view import StoreLocation as StoreLocation
@@ -85,7 +85,7 @@ def batches_of_queue(
     """
     codes = np.array(sorted(map(tag_code, tags)), np.int64) if tags else None
     for units in _units(plan, queue, begin, end, codes):
-        for places, file, data, rows, stops in records_of(plan.store.log, units, CHECK_ALL):
+        for places, file, data, rows, stops in units.records:
             bad = places[:1] if file is None else places[stops != STOP_END]
             if len(bad):
                 at = int(bad[0])
@@ -106,19 +106,17 @@ def _units(
 ) -> Iterator[UnitBatch]:
     """Yield the units of a queue, and of records that are in no queue yet."""
     queued_end = max(begin, min(end, queue.files.end))
-    if begin < queued_end:
-        for units in plan.checked_units(queue).read(begin, queued_end, codes):
-            if units.lost:
-                raise DamagedRecord(
-                    -1, 0, f"{units.lost} records of queue {queue.queue_id} are lost"
-                )
-            yield units
+    checked = plan.checked_units(queue)
+    for units in checked.read(begin, queued_end, CHECK_ALL, codes):
+        if units.lost:
+            raise DamagedRecord(-1, 0, f"{units.lost} records of queue {queue.queue_id} are lost")
+        yield units
     offsets, places, sizes = queue.unqueued
     kept = (offsets >= queued_end) & (offsets < end)
     offsets, places, sizes = offsets[kept], places[kept], sizes[kept]
     for at in range(0, len(places), UNITS_MAX):
         mine = slice(at, at + UNITS_MAX)
-        yield UnitBatch(offsets[mine], places[mine], sizes[mine], {}, 0)
+        yield checked.unqueued(offsets[mine], places[mine], sizes[mine], CHECK_ALL)
 
 
 def _batches(data: ByteArray, rows: Rows, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -14,12 +14,12 @@ from storage.view.index.entries import IndexEntries, open_index
 from storage.view.index.index_file import IndexShape
 from storage.view.index.keys import KeyHasher
 from storage.view.index.log_comparison import is_like_the_log
-from storage.view.log.parts import record_runs
+from storage.view.log.commit_log import record_runs
 
 if TYPE_CHECKING:
     from storage.checks.store import CheckedStore
     from storage.format.index_checksums import ChecksumRow
-    from storage.view.log.parts import RecordSource
+    from storage.view.log.commit_log import LogView
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class IndexFileCheck:
         """Bytes to read."""
         return self.file.size
 
-    def finding(self, log: RecordSource) -> Finding | None:
+    def finding(self, log: LogView) -> Finding | None:
         """Look at the file; return what is wrong with it."""
         name = f"index/{self.file.name}"
         problem = file_problem(

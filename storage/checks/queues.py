@@ -18,7 +18,7 @@ from storage.files.mapped_file_queue import list_files
 from storage.findings import DAMAGE, NOTE, WARNING, Finding
 from storage.format.consume_entry import PREFILL_SIZE, SCHEDULE_TOPIC, UNIT_SIZE
 from storage.format.names import HALF_REMOVAL_TOPIC, HALF_TOPIC, TIMER_TOPIC, file_name
-from storage.view.log.parts import record_runs
+from storage.view.log.commit_log import record_runs
 from storage.view.queues.comparison import (
     UnitRange,
     differences,
@@ -122,9 +122,8 @@ class _ComparedQueue:
 
     def _held_and_made(self, begin: int, end: int) -> tuple[Units, Units]:
         run = self._rebuilt.rebuild(begin, end)
-        held = self._queue.units(begin, end - begin)
         made = run.units[begin - run.begin : end - run.begin]
-        return np.pad(held, (0, len(made) - len(held))), made
+        return self._queue.units(begin, len(made)), made
 
     def _wrong(self, begin: int, end: int, *, are_lost: bool = False) -> Iterator[_WrongRange]:
         if begin >= end:

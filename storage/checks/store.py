@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from storage.format.checkpoint import IndexerSlot, WriterSlot
     from storage.view.file_sizes import FileSizes
     from storage.view.layout import StorePaths
-    from storage.view.log.parts import RecordSource
+    from storage.view.log.commit_log import LogView
     from storage.view.log.walk import DamagedRange
     from storage.view.queues.comparison import RangeCheck
     from storage.view.queues.record_queues import QueueKey
@@ -42,7 +42,7 @@ class CheckedStore:
     """
 
     view: StoreView
-    log: RecordSource
+    log: LogView
     sizes: FileSizes
     walked: WalkedLog
     check: RangeCheck

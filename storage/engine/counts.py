@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.view.log.files import ListedLog
+from storage.view.log.commit_log import ListedLog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

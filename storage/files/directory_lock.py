@@ -76,3 +76,20 @@ _NAMES: Final = {
     LockRole.INDEXER: "indexer",
     LockRole.CONSUMER_OFFSETS: "reader that commits offsets",
 }
+
+
+def has_writer(directory: Path) -> bool:
+    """Return whether a writer or a broker works on the store in a directory; False where that cannot be seen."""
+    return _is_held_by_one_of(directory, LockRole.WRITER)
+
+
+def is_in_use(directory: Path) -> bool:
+    """Return whether a writer, a broker or an indexer works on the store in a directory."""
+    return _is_held_by_one_of(directory, LockRole.WRITER, LockRole.INDEXER)
+
+
+def _is_held_by_one_of(directory: Path, *roles: LockRole) -> bool:
+    try:
+        return any(DirectoryLock.is_held(directory, role) for role in roles)
+    except OSError:
+        return False

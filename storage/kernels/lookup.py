@@ -11,6 +11,7 @@ from storage.kernels.columns import (
     COLUMN_COUNT,
     KEYS_LENGTH,
     KEYS_POSITION,
+    QUEUE_OFFSET,
     SIZE,
     STOP_COMMIT_OFFSET,
     STOP_END,
@@ -38,7 +39,7 @@ from storage.kernels.primitives.jit import (
 )
 from storage.kernels.primitives.scratch import scratch_row
 from storage.kernels.scan import check_record
-from storage.kernels.unit_record import DAMAGED, GOOD
+from storage.kernels.unit_record import DAMAGED, GOOD, is_in_light_queue, is_of_queue
 
 _SPACE: Final = ord(KEY_SEPARATOR)
 KEY_ABSENT: Final = 3  # a state beside GOOD: the record there does not carry the key
@@ -147,31 +148,49 @@ def check_one(data: Any, position: int, end: int, commit_offset: int) -> tuple[i
     return i64(0), stop
 
 
-@kernel(int64(BYTES, int64, INT64S, INT64S, int64, WRITABLE_ROWS, WRITABLE_INT64S))
+@kernel(
+    int64(
+        BYTES, int64, INT64S, INT64S, INT64S, BYTES, int64, int64, WRITABLE_ROWS, WRITABLE_INT64S
+    )
+)  # fmt: skip
 def check_units(
-    data: Any, data_offset: int, commit_offsets: Any, sizes: Any, checks: int, rows: Any, stops: Any
-) -> int:
+    data: Any, data_offset: int, commit_offsets: Any, sizes: Any, queue_offsets: Any, topic: Any,
+    queue_id: int, checks: int, rows: Any, stops: Any,
+) -> int:  # fmt: skip
     """Check the record that each unit points to and fill its row.
 
     ``data_offset`` is the commit offset of ``data[0]``. ``stops[i]`` becomes END for a good record of
-    the unit's size; ``rows[i]`` is whole only then. Returns the number of good ones, -1 if an array
-    is too small.
+    the unit's size, queue and queue offset; ``rows[i]`` is whole only then. ``queue_id`` is below 0 for a light
+    queue; with a queue offset below 0 any record is the unit's. Returns the number of good ones, -1 if an
+    array is too small.
     """
     count = commit_offsets.size
-    if sizes.size < count or rows.shape[0] < count or stops.size < count:
+    if sizes.size < count or queue_offsets.size < count or stops.size < count:
         return i64(-1)
-    if rows.shape[1] != COLUMN_COUNT:
+    if rows.shape[0] < count or rows.shape[1] != COLUMN_COUNT:
         return i64(-1)
     good = i64(0)
+    row = scratch_row()
     for i in range(count):
         position = commit_offsets[i] - data_offset
         if not 0 <= position <= data.size - sizes[i] or sizes[i] <= 0:
             stops[i] = STOP_TRUNCATED
             continue
-        stop = check_record(data, position, position + sizes[i], commit_offsets[i], checks, rows, i)
-        if stop == STOP_END and rows[i, SIZE] != sizes[i]:
-            stop = STOP_SIZE
+        stop = check_record(data, position, position + sizes[i], commit_offsets[i], checks, row, 0)
+        if stop == STOP_END and row[0, SIZE] != sizes[i]:
+            stop = i64(STOP_SIZE)
+        if stop == STOP_END and queue_offsets[i] >= 0:
+            if queue_id >= 0:
+                is_own = row[0, QUEUE_OFFSET] == queue_offsets[i] and is_of_queue(
+                    data, row, topic, queue_id
+                )
+            else:
+                is_own = is_in_light_queue(data, row, topic, queue_offsets[i])
+            if not is_own:
+                stop = i64(STOP_COMMIT_OFFSET)  # the unit's record is elsewhere
         stops[i] = stop
         if stop == STOP_END:
+            for column in range(COLUMN_COUNT):
+                rows[i, column] = row[0, column]
             good += 1
     return good

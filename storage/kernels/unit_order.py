@@ -54,17 +54,6 @@ def is_in_order(units: Any, index: int) -> bool:
 
 
 @inner
-def falls_back(units: Any, index: int) -> bool:
-    """Whether the unit points below both of the two before it, as far as those point somewhere."""
-    lowest = i64(_EVERYTHING)
-    for distance in range(1, UNITS_BESIDE + 1):
-        before = index - distance
-        if before >= 0 and points_somewhere(units, before):
-            lowest = min(lowest, read_i64(units, before * UNIT_SIZE))
-    return bool(lowest != _EVERYTHING and read_i64(units, index * UNIT_SIZE) < lowest)
-
-
-@inner
 def is_visible(units: Any, index: int, visible_commit_offset: int) -> bool:
     """Whether a unit points at something that ends at or before an offset; pre-fill units do."""
     commit_offset = read_i64(units, index * UNIT_SIZE)
@@ -99,30 +88,6 @@ def visible_end(units: Any, begin: int, end: int, visible_commit_offset: int) ->
     if begin < 0 or end * UNIT_SIZE > units.size:
         return i64(begin)
     return last_visible(units, begin, end, visible_commit_offset)
-
-
-@kernel(int64(BYTES, int64, int64, int64))
-def units_end(units: Any, begin: int, end: int, visible_commit_offset: int) -> int:
-    """Index of the first unit of ``units[begin:end]`` that is not there yet, ``end`` if all are.
-
-    What is not visible (see :func:`visible_end`), or falls back behind those before it, is damaged if one of the
-    next ``LOOK_AHEAD`` units is visible and in order, and counts as there.
-    """
-    if begin < 0 or end * UNIT_SIZE > units.size:
-        return i64(begin)
-    index = i64(begin)
-    while index < end:
-        if is_visible(units, index, visible_commit_offset) and not falls_back(units, index):
-            index += 1
-            continue
-        following = min(index + 1, end)
-        found = last_visible(
-            units, following, min(following + LOOK_AHEAD, end), visible_commit_offset
-        )
-        if found == following:
-            break
-        index = found
-    return index
 
 
 @kernel(int64(BYTES, int64, int64))

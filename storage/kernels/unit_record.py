@@ -5,11 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from storage.format.properties import INNER_MULTI_QUEUE_OFFSET
-from storage.format.record_layout import (
-    RECORD_SIZE_MIN,
-)
 from storage.kernels.columns import (
-    COMMIT_OFFSET,
     PROPERTIES_LENGTH,
     PROPERTIES_POSITION,
     QUEUE_ID,
@@ -24,8 +20,6 @@ from storage.kernels.primitives.big_endian import read_u8
 from storage.kernels.primitives.crc import bytes_equal
 from storage.kernels.primitives.jit import (
     BYTES,
-    INT64S,
-    WRITABLE_INT64S,
     apart,
     i64,
     inner,
@@ -35,7 +29,7 @@ from storage.kernels.primitives.jit import (
 from storage.kernels.primitives.scratch import scratch_row
 from storage.kernels.primitives.text import text_bytes
 from storage.kernels.properties import NAME_MULTI_DISPATCH, NAME_TAGS, property_value
-from storage.kernels.scan import check_alone, frame_record
+from storage.kernels.scan import check_alone
 
 CHOSEN: Final = 0
 GOOD: Final = 1
@@ -175,41 +169,3 @@ def place_state(
     return i64(
         judge_place(log, position, end, commit_offset, size, topic, queue_id, queue_offset, row)
     )
-
-
-@kernel(int64(BYTES, int64, INT64S, INT64S, INT64S, BYTES, int64, WRITABLE_INT64S))
-def agreeing(
-    log: Any, log_start: int, commit_offsets: Any, sizes: Any, queue_offsets: Any, topic: Any,
-    queue_id: int, agrees: Any,
-) -> int:  # fmt: skip
-    """Set for each unit whether the record it points to says that it is the unit's; checksums are not looked at.
-
-    ``log_start`` is the commit offset of ``log[0]``; ``queue_id`` is below 0 for a light queue. Returns how
-    many agree, -1 if an array is too small.
-    """
-    count = commit_offsets.size
-    if sizes.size < count or queue_offsets.size < count or agrees.size < count:
-        return i64(-1)
-    found = i64(0)
-    row = scratch_row()
-    for i in range(count):
-        agrees[i] = 0
-        position = commit_offsets[i] - log_start
-        size = sizes[i]
-        if position < 0 or size < RECORD_SIZE_MIN or position > log.size - size:
-            continue
-        end = position + size
-        if frame_record(log, position, end, 0, row, 0) != STOP_END:
-            continue
-        if queue_id >= 0:
-            is_own = is_of_queue(log, row, topic, queue_id) and (
-                row[0, QUEUE_OFFSET] == queue_offsets[i]
-            )
-        else:
-            is_own = is_in_light_queue(log, row, topic, queue_offsets[i])
-        if row[0, SIZE] != size or row[0, COMMIT_OFFSET] != commit_offsets[i]:
-            continue
-        if is_own:
-            agrees[i] = 1
-            found += 1
-    return found

@@ -111,10 +111,10 @@ class StoreQueues:
     def place(self, topic: str, queue_id: int, queue_offset: int) -> Place:
         """Return where the record of a queue offset lies, as its unit says; NOWHERE if there is none."""
         _ = self.reader.visible_offset
-        unit = self.reader.queue_view(topic, queue_id).place(queue_offset)
-        if unit is None or unit[1] <= 0:
+        unit = self.reader.queue_view(topic, queue_id).unit(queue_offset)
+        if unit.size <= 0:
             return NOWHERE
-        return Place(unit[0], self.reader.log.record_time_ms(*unit))
+        return Place(unit.commit_offset, self.reader.log.record_time_ms(*unit[:2]))
 
     def place_before(self, topic: str, queue_id: int, queue_offset: int) -> Place:
         """Return where the record before a queue offset lies; NOWHERE if the queue does not have it."""

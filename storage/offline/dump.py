@@ -112,7 +112,7 @@ def _queue(store: OfflineStore, topic: str, queue_id: int, queued: set[int]) -> 
         "minOffset": low,
         "maxOffset": high,
         "minLogicOffset": low * UNIT_SIZE,
-        "maxPhysicOffset": -1 if last is None else last.commit_offset + last.size,
+        "maxPhysicOffset": last.commit_offset + last.size if last.size else -1,
         "cqType": "SimpleCQ",
     }
     extension = QueueExtension(store.filesystem, store.paths.root, topic, queue_id)
@@ -168,7 +168,6 @@ def _message(
     queued: set[int],
 ) -> Line:
     unit = queue.unit(queue_offset)
-    assert unit is not None
     record = store.reader.log.bytes_at(unit.commit_offset, unit.size)
     assert record is not None
     queued.add(unit.commit_offset)

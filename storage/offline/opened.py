@@ -13,6 +13,7 @@ from typing import Any, Final
 from storage.checks.store import CheckedStore, WalkedLog, live_topics
 from storage.config import StoreConfig
 from storage.errors import NotAStore
+from storage.files.directory_lock import has_writer
 from storage.files.filesystem import OsFileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.format.consume_entry import UNIT_SIZE
@@ -20,7 +21,6 @@ from storage.queues.batch_queues import batch_topics
 from storage.reader import StoreReader
 from storage.tables.topic_table import TopicTable
 from storage.view.file_sizes import FileSizes, effective_config
-from storage.view.in_use import has_writer
 from storage.view.index.index_file import IndexShape
 from storage.view.index.shape import find_index_shape
 from storage.view.layout import check_is_store, queues_on_disk

@@ -22,7 +22,7 @@ import numpy as np
 from storage.files.mapped_file_queue import FileEntry, file_path, list_files
 from storage.format.consume_entry import UNIT_SIZE
 from storage.view.queues.queue_files import BESIDE
-from storage.view.queues.unit_search import Unit, end_of_units, first_unit_at
+from storage.view.queues.unit_search import UnitSource, end_of_units, first_unit_at
 from storage.view.queues.units import Units, as_units, prefill_units
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class _Tail(NamedTuple):
     sync_count: int
 
 
-class ConsumeQueue:
+class ConsumeQueue(UnitSource):
     """Units of one topic's one queue. ``next_offset`` is the queue offset given out next."""
 
     def __init__(self, files: OpenQueueFiles, topic: str, queue_id: int) -> None:
@@ -186,15 +186,6 @@ class ConsumeQueue:
                 parts.append(bytes(length))
             position += length
         return b"".join(parts)
-
-    def unit(self, queue_offset: int) -> Unit:
-        """Return one unit; zeros where nothing is."""
-        return Unit(*as_units(self.read(queue_offset, 1))[0].tolist())
-
-    def holds(self, queue_offset: int, commit_offset: int) -> bool:
-        """Whether the unit there points to a commit offset; a hole is no unit of record 0."""
-        unit = self.unit(queue_offset)
-        return unit.size > 0 and unit.commit_offset == commit_offset
 
     def units(self, first: int, count: int) -> Units:
         """Return ``count`` units from ``first`` on; zeros where no file is."""

@@ -27,7 +27,7 @@ from storage.view.queues.record_queues import QueueKey, runs_of
 from storage.view.queues.units import UnitBuilder, Units, as_units, prefill_units, same_units
 
 if TYPE_CHECKING:
-    from storage.view.log.files import ListedLog
+    from storage.view.log.commit_log import ListedLog
 
 
 class QueueRepair:

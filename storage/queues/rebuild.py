@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from storage.format.consume_entry import PREFILL_UNIT, UNIT_SIZE
-from storage.view.log.files import ListedLog
+from storage.view.log.commit_log import ListedLog
 from storage.view.queues.rebuild_requests import pending_requests
 from storage.view.queues.rebuilt_units import Extent, RebuiltUnits
 from storage.view.queues.units import Units, as_units, same_units
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from storage.queues.dispatch import DispatchWorker
     from storage.queues.queue_table import QueueTable
     from storage.view.layout import StorePaths
-    from storage.view.log.parts import RecordSource
+    from storage.view.log.commit_log import LogView
     from storage.workers import Workers
 
 _LOG: Final = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ RETRY_S: Final = 5.0  # after a failure
 
 
 def rebuild_units(
-    log: RecordSource,
+    log: LogView,
     queues: QueueTable,
     topic: str,
     queue_id: int,

@@ -22,7 +22,7 @@ from storage.kernels.columns import STORE_TIMESTAMP
 from storage.queues.queue_repair import QueueRepair
 from storage.queues.queue_table import QueueTable, UnitCount
 from storage.view.incarnations import Incarnations, topics_there_are
-from storage.view.log.files import ListedLog
+from storage.view.log.commit_log import ListedLog
 from storage.view.log.lost_end import find_lost_end
 from storage.view.log.recovery_cases import DirectoryState, Start, decide_start
 from storage.view.log.walk import DamagedRange, End, RecordRun, walk_log

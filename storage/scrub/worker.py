@@ -21,7 +21,7 @@ from storage.findings import DAMAGE, Finding
 from storage.format.names import file_name
 from storage.scrub.log_windows import LogWindows
 from storage.view.incarnations import Incarnations
-from storage.view.log.files import ListedLog
+from storage.view.log.commit_log import ListedLog
 from storage.view.log.walk import RANGE_ROWS_MAX, DamagedRange, RecordRun
 from storage.view.queues.comparison import RangeCheck, ReadUnits, UnitRange
 from storage.view.queues.queue_files import QueueFiles

@@ -256,7 +256,7 @@ def _kept(block: TimerBlock, timers_end: int, broker: TimerCheck | None) -> Time
 def _file_before(log: CommitLogView, time_ms: int) -> int:
     """Return the start of the last file of the log that begins well before a time."""
     found = log.min_offset
-    for start in log.file_starts:
+    for start, *_ in log.entries:
         head = log.bytes_at(max(start, log.min_offset), HEAD_SIZE)
         if head is None or store_time_in(head) > time_ms - BROKER_SLACK_MS:
             break

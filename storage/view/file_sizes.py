@@ -38,7 +38,7 @@ def effective_config(
 ) -> StoreConfig:
     """Return ``config`` with the sizes that this store was made with. Raises NotAStore."""
     if settings.present:
-        return with_settled_sizes(filesystem, paths, config, settings)
+        return with_settled_sizes(paths, config, settings)
     log_size = common_size(list_files(filesystem, paths.commit_log))
     if log_size:
         config = replace(config, commit_log_file_size=max(log_size, PAGE_SIZE))
@@ -49,22 +49,13 @@ def effective_config(
 
 
 def with_settled_sizes(
-    filesystem: ReadFileSystem, paths: StorePaths, config: StoreConfig, settings: StoreSettings
+    paths: StorePaths, config: StoreConfig, settings: StoreSettings
 ) -> StoreConfig:
-    """Return ``config`` with the sizes in ``penstock.json``. Raises NotAStore if none can have them.
-
-    Log files are whole pages, but where a broker made them otherwise.
-    """
+    """Return ``config`` with the sizes in ``penstock.json``. Raises NotAStore if none can have them."""
     try:
-        config = replace(config, **settings.sizes)  # type: ignore[arg-type]
+        return replace(config, **settings.sizes)  # type: ignore[arg-type]
     except ValueError as error:
         raise NotAStore(f"{paths.settings} is damaged: {error}") from error
-    size = config.commit_log_file_size
-    if size % PAGE_SIZE:
-        found = [entry.size for entry in list_files(filesystem, paths.commit_log)]
-        if found and size not in found:
-            raise NotAStore(f"{paths.settings} is damaged: no commit log file has {size} bytes")
-    return config
 
 
 def _queue_files(filesystem: ReadFileSystem, directory: Path) -> Iterator[FileEntry]:

@@ -23,7 +23,7 @@ from storage.format.names import LIGHT_QUEUE_PREFIX, file_name
 from storage.kernels.columns import COMMIT_OFFSET, QUEUE_OFFSET, SIZE
 from storage.view.incarnations import Incarnations
 from storage.view.log.boundary import record_starts
-from storage.view.log.parts import record_runs
+from storage.view.log.commit_log import record_runs
 from storage.view.pieces import LogPiece, QueuePiece, StorePiece, Target
 from storage.view.queues.checked_units import CheckedUnits
 from storage.view.queues.queue_files import QueueFiles
@@ -85,10 +85,6 @@ class Queue:
             return self.checked.place(queue_offset)
         return self.files.unit(queue_offset)[:2]
 
-    def next_file_offset(self, queue_offset: int) -> int | None:
-        """Return the first queue offset of the next file of units, None without one."""
-        return self.files.next_file_offset(queue_offset)
-
     def next_there(self, queue_offset: int) -> int:
         """Return the first queue offset from this one on whose unit is not lost with its file."""
         if queue_offset >= self.files.end:
@@ -105,11 +101,8 @@ class Queue:
         """Yield the sizes of the records of ``[begin, end)``, some at a time; 0 where there is none."""
         units_end = max(begin, min(end, self.files.end))
         for at in range(begin, units_end, UNITS_AT_ONCE):
-            count = min(UNITS_AT_ONCE, units_end - at)
-            sizes = np.zeros(count, np.int64)
-            units = self.files.units(at, count)
-            sizes[: len(units)] = np.where(units["size"] == PREFILL_SIZE, 0, units["size"])
-            yield sizes
+            sizes = self.files.units(at, min(UNITS_AT_ONCE, units_end - at))["size"]
+            yield np.where(sizes == PREFILL_SIZE, 0, sizes).astype(np.int64)
         low, high = np.searchsorted(self.unqueued.queue_offsets, (units_end, end)).tolist()
         if low < high:
             yield self.unqueued.sizes[low:high]
@@ -221,7 +214,7 @@ class StorePlan:
     def times(self, queue: Queue) -> QueueTimes:
         """Return the store times of a queue's records."""
         is_light = queue.topic.startswith(LIGHT_QUEUE_PREFIX)
-        return QueueTimes(self.store.log, queue, is_light=is_light)
+        return QueueTimes(self.store.log, queue.place, queue.files, is_light=is_light)
 
     def offset_at_time(self, queue: Queue, timestamp_ms: int) -> int | None:
         """Return the first offset stored at or after a time, None if all are older."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from storage.config import StoreConfig
 from storage.errors import NotAStore
+from storage.files.directory_lock import is_in_use
 from storage.files.filesystem import DirectoryEntry as DirectoryEntry
 from storage.files.location import StoreLocation as StoreLocation
 from storage.files.mapped_file_queue import FileEntry, list_files
@@ -27,9 +28,8 @@ from storage.view.index.entries import IndexEntries, open_index
 from storage.view.index.index_file import IndexShape
 from storage.view.index.shape import find_index_shape
 from storage.view.layout import StorePaths, queues_on_disk
-from storage.view.log.commit_log import EVERYTHING
+from storage.view.log.commit_log import EVERYTHING, ListedLog
 from storage.view.log.end import end_of_copy, end_of_log
-from storage.view.log.files import ListedLog
 from storage.view.log.lost_end import find_lost_end
 from storage.view.log.walk import DamagedRange, End
 from storage.view.queues.queue_files import QueueFiles
@@ -117,6 +117,11 @@ class StoreView:
         """The files of the commit log."""
         return ListedLog(self.filesystem, self.paths.commit_log)
 
+    @property
+    def is_in_use(self) -> bool:
+        """Whether a writer, a broker or an indexer works on the store; of a copy nobody does."""
+        return not self.location.is_url and is_in_use(self.paths.root)
+
     def entries(self, directory: Path) -> list[DirectoryEntry]:
         """List a directory; empty where there is none."""
         try:
@@ -163,7 +168,7 @@ class StoreView:
             if wants is None or wants(topic)
         ]
         if not self.location.is_url:
-            return {key: opened(key).settled(self.log, key[0]) for key in keys}
+            return {key: opened(key) for key in keys}
         with ThreadPoolExecutor(OPENED_AT_ONCE) as pool:
             return dict(zip(keys, pool.map(opened, keys), strict=True))
 

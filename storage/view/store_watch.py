@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import Final
 
 from storage.errors import NotAStore
+from storage.files.directory_lock import has_writer
 from storage.view.bounds import Bounds
-from storage.view.in_use import has_writer
 from storage.view.log.end import end_after, end_of_log
 from storage.view.store_view import StoreLocation, StoreView
 
@@ -51,7 +51,8 @@ class StoreWatch:
         """
         signature, files = self._signature(), self._files
         if files is not None and signature == self._seen:
-            if not self._foreign or not any(files.log.read(files.bounds.end_offset, HEAD_SIZE)):
+            following = files.log.bytes_at(files.bounds.end_offset, HEAD_SIZE)
+            if not self._foreign or not any(following or b""):
                 return files
             found = self._settle()
             if found.bounds[:2] == files.bounds[:2]:  # the third may be known better by now

@@ -232,7 +232,7 @@ def test_messages_that_are_not_shown_yet_are_waited_for(
     store.receive(10, group)
     store.kill()
     whole = store.reader.log.visible_offset
-    half = store.reader.queue_view(TOPIC, 0).place(5)[0]
+    half = store.reader.queue_view(TOPIC, 0).unit(5).commit_offset
     monkeypatch.setattr(store.reader, "shows_all", lambda: False)
     for attempt in (2, 3):
         store.clock.pass_ms(60_000)
@@ -259,7 +259,7 @@ def test_a_damaged_record_is_passed_over_and_reported(store: LeaseStore) -> None
         each for each in (store.directory / "commitlog").iterdir() if each.name.endswith("0")
     ][:1]
     data = bytearray(path.read_bytes())
-    commit_offset = store.reader.queue_view(TOPIC, 0).place(3)[0]
+    commit_offset = store.reader.queue_view(TOPIC, 0).unit(3).commit_offset
     data[commit_offset + 90] ^= 1
     with path.open("r+b") as file:
         file.write(data)

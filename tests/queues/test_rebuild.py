@@ -18,7 +18,7 @@ from storage.files.filesystem import OsFileSystem
 from storage.format.consume_entry import UNIT_SIZE
 from storage.queues.queue_table import QueueTable
 from storage.queues.rebuild import rebuild_units
-from storage.view.log.files import ListedLog
+from storage.view.log.commit_log import ListedLog
 
 COUNT: Final = 400
 

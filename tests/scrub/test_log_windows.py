@@ -15,7 +15,7 @@ from storage.files.uncached import PAGE_SIZE, aligned_array, read_uncached
 from storage.kernels.columns import COMMIT_OFFSET
 from storage.message import Message
 from storage.scrub.log_windows import LogWindows
-from storage.view.log.files import ListedLog
+from storage.view.log.commit_log import ListedLog
 from storage.view.log.walk import DamagedRange, RecordRun, walk_log
 
 CONFIG = StoreConfig(

@@ -24,7 +24,7 @@ from storage.view.queues.queue_order import QUEUE_OFFSET_LIMIT, QueueOrder
 from storage.view.queues.rebuilt_units import Extent, RebuiltUnits
 from storage.view.queues.record_queues import QueueKey, QueueRun, consecutive
 from storage.view.queues.unit_search import end_of_units
-from storage.view.queues.units import UNIT_DTYPE, Units, as_units, prefill_units
+from storage.view.queues.units import Units, as_units, prefill_units
 from storage.view.store_view import StoreView
 
 
@@ -84,9 +84,7 @@ class QueueOutput:
     def _rebuild(self, plan: QueuePlan, begin: int, end: int) -> None:
         """Rebuild units, which stay as the store has them where their records are damaged."""
         key = plan.key
-        held = np.zeros(end - begin, UNIT_DTYPE)
-        found = self.store.queue(*key).units(begin, len(held))
-        held[: len(found)] = found
+        held = self.store.queue(*key).units(begin, end - begin)
         self.write(key, begin, held)
         files = QueueFiles.whole(self.store.filesystem, self.directory_of(key))
         extent = Extent(plan.begin, plan.end, *self.commit_range)

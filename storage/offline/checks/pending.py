@@ -22,6 +22,7 @@ from storage.timers.progress import STATE as TIMERS
 from storage.timers.progress import progress_in
 from storage.transactions.progress import STATE as TRANSACTIONS
 from storage.transactions.progress import load_progress
+from storage.view.queues.unit_search import NO_UNIT
 
 if TYPE_CHECKING:
     from storage.files.filesystem import ReadFileSystem
@@ -106,5 +107,5 @@ def _commit_offset(store: OfflineStore, place: Place) -> int | None:
     log, queue = store.reader.log, store.reader.queue_view(topic, queue_id)
     end = queue.max_offset(log.visible_offset)
     at = max(queue_offset, queue.min_offset(log.min_offset, end))
-    unit = queue.unit(at) if at < end else None
-    return None if unit is None else unit.commit_offset
+    unit = queue.unit(at) if at < end else NO_UNIT
+    return unit.commit_offset if unit.size > 0 else None

@@ -87,7 +87,7 @@ class _KeyQuestion:
         sizes = np.zeros(len(offsets), np.int64)
         searched: set[int] = set()
         for offset in offsets:
-            span = self._log.span(offset)
+            span = self._log.find(offset)
             if span is not None and span.start_offset not in searched:
                 searched.add(span.start_offset)
                 match_keys(
@@ -100,7 +100,7 @@ class _KeyQuestion:
     def lost_range(self, offset: int) -> UncoveredRange | None:
         """Return the part of the log that is gone from a candidate's commit offset on; None if it is there."""
         log = self._log
-        if not log.min_offset <= offset < log.stated_end or log.span(offset) is not None:
+        if not log.min_offset <= offset < log.stated_end or log.find(offset) is not None:
             return None
         following = log.next_start(offset)
         return UncoveredRange(
@@ -206,7 +206,7 @@ def _answer(
     pieces = []
     byte_count = 0
     for match in sorted(page):
-        span = log.span(match.commit_offset)
+        span = log.find(match.commit_offset)
         if span is not None:
             position = match.commit_offset - span.start_offset
             pieces.append((span.array, np.array([[position, position + match.size]], np.int64)))

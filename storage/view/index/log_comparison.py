@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,16 +10,14 @@ from storage.format.index import TIME_DELTA_MAX_S
 from storage.kernels.columns import CHECK_COMMIT_OFFSET
 from storage.kernels.index import follow_chains
 from storage.view.index.keys import KeyHasher
-from storage.view.log.parts import record_runs
+from storage.view.log.commit_log import LENGTH_SIZE, record_runs
 
 if TYPE_CHECKING:
     from storage.view.index.entries import IndexEntries
-    from storage.view.log.parts import RecordSource
-
-LENGTH_SIZE: Final = 4  # of a record's first field
+    from storage.view.log.commit_log import LogView
 
 
-def is_like_the_log(file: IndexEntries, log: RecordSource, min_offset: int) -> bool:
+def is_like_the_log(file: IndexEntries, log: LogView, min_offset: int) -> bool:
     """Whether the entries of a file are the keys of the log, in order, and its slots lead to them.
 
     A kill may leave one slot that is an entry ahead of the header. A file of records that the log has no
@@ -57,12 +55,9 @@ def is_like_the_log(file: IndexEntries, log: RecordSource, min_offset: int) -> b
     return at == count and _has_its_links(file, count)
 
 
-def _end_of_record(log: RecordSource, commit_offset: int) -> int:
-    for part in log.parts(commit_offset, commit_offset + LENGTH_SIZE):
-        position = part.begin_offset - part.data_offset
-        head = part.data[position : position + LENGTH_SIZE].tobytes()
-        return commit_offset + max(int.from_bytes(head, "big", signed=True), 0)
-    return commit_offset
+def _end_of_record(log: LogView, commit_offset: int) -> int:
+    length = log.bytes_at(commit_offset, LENGTH_SIZE) or b""
+    return commit_offset + max(int.from_bytes(length, "big", signed=True), 0)
 
 
 def _has_its_links(file: IndexEntries, count: int) -> bool:

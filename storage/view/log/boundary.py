@@ -6,7 +6,7 @@ from typing import Final
 
 from storage.files.mapped_file_queue import FileEntry
 from storage.kernels.scan import find_record
-from storage.view.log.files import ListedLog
+from storage.view.log.commit_log import ListedLog
 
 WINDOW: Final = 64 << 10
 

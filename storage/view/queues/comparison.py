@@ -18,7 +18,7 @@ from storage.view.queues.units import UNIT_DTYPE, UnitBuilder, Units, as_units, 
 
 Longs = npt.NDArray[np.int64]
 ReadUnits = Callable[[int, int], Units]
-"""Returns up to so many units from a queue offset on."""
+"""Returns so many units from a queue offset on."""
 
 
 class UnitRange(NamedTuple):
@@ -65,8 +65,7 @@ def wrong_units(held: ReadUnits, units: Units, queue_offsets: Longs) -> Iterator
         first = int(queue_offsets[begin])
         there = np.zeros(end - begin, UNIT_DTYPE)
         if 0 <= first < OFFSET_LIMIT // UNIT_DTYPE.itemsize:
-            found = held(first, end - begin)
-            there[: len(found)] = found
+            there = held(first, end - begin)
         yield from differences(first, there, units[begin:end])
 
 

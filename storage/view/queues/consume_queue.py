@@ -21,11 +21,10 @@ from storage.files.mapped_file_queue import FileEntry, ReadOnlyMappedFileQueue
 from storage.files.system.os_file import PAGE_SIZE
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.names import LIGHT_QUEUE_PREFIX
-from storage.kernels.unit_order import LOOK_AHEAD, UNITS_BESIDE, units_end
+from storage.kernels.unit_order import UNITS_BESIDE
 from storage.view.log.commit_log import EVERYTHING, CommitLogView
 from storage.view.queues.rebuilt_units import Extent, RebuiltUnits, UnitSpan
-from storage.view.queues.unit_search import Unit, end_of_units, first_unit_at, unit_at
-from storage.view.queues.units import UNIT_DTYPE, Units, as_units
+from storage.view.queues.unit_search import UnitSource, end_after, end_of_units, first_unit_at
 
 MAPPED_FILES_OF_A_QUEUE: Final = 4
 NO_UNITS: Final = np.empty(0, np.uint8)
@@ -44,7 +43,7 @@ def _readable(mapped: ReadOnlyMappedFile, begin: int, end: int) -> ByteArray:
     return mapped.array[:until]
 
 
-class ConsumeQueueView:
+class ConsumeQueueView(UnitSource):
     """Read access to ``consumequeue/<topic>/<queue_id>/``, its ``directory``. Safe to use from several threads.
 
     ``rebuilt`` has units as the ``log`` has them, for those that are doubtful; ``since`` and ``check`` are for it.
@@ -95,42 +94,23 @@ class ConsumeQueueView:
         with self._guard:
             end = self._end
             if end is None:
-                end = self._find_end(visible_commit_offset)
+                end = end_of_units(self, visible_commit_offset)
             elif at < end and visible_commit_offset == self._end_is_for != EVERYTHING:
                 return end
             end = self._walk_on(end, visible_commit_offset)
             self._end, self._end_is_for = end, visible_commit_offset
             return end
 
-    def _find_end(self, visible_commit_offset: int) -> int:
-        """Return where the queue ends by its files as they are listed now."""
-        self._files.refresh()
-        return end_of_units(self, visible_commit_offset)
-
     def _walk_on(self, end: int, visible_commit_offset: int) -> int:
-        step = 2 * LOOK_AHEAD
-        while True:
-            mapped = self._files.find(end * UNIT_SIZE)
-            if mapped is None:
-                # Only at a border between files can there be a file that was not listed yet.
-                if self._files.refresh():
-                    mapped = self._files.find(end * UNIT_SIZE)
-                if mapped is None and self._files.next_start(end * UNIT_SIZE) is not None:
-                    return end_of_units(
-                        self, visible_commit_offset
-                    )  # files in between were deleted
-                if mapped is None:
-                    return end
-            first = mapped.start_offset // UNIT_SIZE
-            begin = end - first
-            readable = _readable(mapped, begin, begin + step)
-            index = int(
-                units_end(readable, begin, len(readable) // UNIT_SIZE, visible_commit_offset)
-            )
-            end = first + max(index, begin)
-            if index <= begin or index + LOOK_AHEAD < len(readable) // UNIT_SIZE:
-                return end
-            step *= 2
+        end = end_after(self, end, visible_commit_offset)
+        position = end * UNIT_SIZE
+        if self._files.find(position) is None:
+            # Only at a border between files can there be a file that was not listed yet.
+            if self._files.refresh() and self._files.find(position) is not None:
+                return self._walk_on(end, visible_commit_offset)
+            if self._files.next_start(position) is not None:  # files in between were deleted
+                return end_of_units(self, visible_commit_offset)
+        return end
 
     def min_offset(self, min_commit_offset: int, max_offset: int) -> int:
         """Return the first queue offset whose record lies at or after ``min_commit_offset``.
@@ -143,11 +123,7 @@ class ConsumeQueueView:
                 return self._min
             if self._min_key is None or self._min_key[0] != min_commit_offset:
                 self._files.refresh()  # files whose records were deleted go, too
-                found = self._find_first(min_commit_offset, max_offset)
-                while self._files.refresh():
-                    found = self._find_first(min_commit_offset, max_offset)
-            else:
-                found = self._find_first(min_commit_offset, max_offset)
+            found = self._find_first(min_commit_offset, max_offset)
             self._min_key, self._min = (min_commit_offset, self._first_start), found
             return found
 
@@ -174,33 +150,6 @@ class ConsumeQueueView:
             return None
         return UnitSpan(mapped.array, first, queue_offset - first, end)
 
-    def unit(self, queue_offset: int) -> Unit | None:
-        """Return one unit, visible or not; None if its file is not there."""
-        if queue_offset < 0:
-            return None
-        mapped = self._files.find(queue_offset * UNIT_SIZE)
-        if mapped is None:
-            return None
-        index = queue_offset - mapped.start_offset // UNIT_SIZE
-        if (index + 1) * UNIT_SIZE > mapped.size:
-            return None
-        return unit_at(mapped.array, index)
-
-    def units(self, first: int, count: int) -> Units:
-        """Return ``count`` units from ``first`` on, visible or not; zeros where no file is."""
-        held = np.zeros(count, UNIT_DTYPE)
-        at = 0
-        while at < count:
-            span = self.span(first + at, first + count)
-            if span is None:
-                following = self.next_file_offset(first + at)
-                at = count if following is None else following - first
-                continue
-            found = as_units(span.array)[span.begin : span.end]
-            held[at : at + len(found)] = found
-            at += len(found)
-        return held
-
     def window(self, begin: int, end: int) -> tuple[ByteArray, int]:
         """Return the units of the file that ``begin`` is in, to some after ``end``, and the number of its first."""
         mapped = self._files.find(begin * UNIT_SIZE)
@@ -215,17 +164,7 @@ class ConsumeQueueView:
         begin = self.min_offset(log.min_offset, end)
         return Extent(begin, end, log.min_offset, log.end_offset)
 
-    def place(self, queue_offset: int) -> tuple[int, int] | None:
-        """Return commit offset and size in one unit; None if its file is not there."""
-        unit = self.unit(queue_offset)
-        return None if unit is None else (unit.commit_offset, unit.size)
-
     @property
     def is_light(self) -> bool:
         """Whether its records name offsets of other queues."""
         return self.topic.startswith(LIGHT_QUEUE_PREFIX)
-
-    def next_file_offset(self, queue_offset: int) -> int | None:
-        """Return the first queue offset of the next file that is there, None if none is."""
-        start = self._files.next_start(max(queue_offset, 0) * UNIT_SIZE)
-        return None if start is None else start // UNIT_SIZE

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.errors import QueueRebuilding
+from storage.format.consume_entry import UNIT_SIZE
 from storage.format.record_layout import RECORD_SIZE_MIN
 from storage.kernels import pull as kernels
 from storage.kernels import unit_record as states
@@ -119,8 +120,8 @@ def pull_queue(
 
 def _after_hole(queue: ConsumeQueueView, queue_offset: int, max_offset: int) -> int:
     """Return where the next file of units starts after a missing one; ``max_offset`` after the last."""
-    following = queue.next_file_offset(queue_offset)
-    return max_offset if following is None else min(following, max_offset)
+    starts = (file.start_offset // UNIT_SIZE for file in queue.files)
+    return min(next((start for start in starts if start > queue_offset), max_offset), max_offset)
 
 
 def _span(

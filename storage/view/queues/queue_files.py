@@ -9,7 +9,6 @@ How far a queue in order goes is told by a look at the begin and the end of its 
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,27 +21,22 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.files.mapped_file_queue import FileEntry, list_trimmed_files
-from storage.format.consume_entry import LAYOUT, UNIT_SIZE
-from storage.format.names import LIGHT_QUEUE_PREFIX, parse_file_name
-from storage.format.store_time import NO_TIME
+from storage.format.consume_entry import UNIT_SIZE
+from storage.format.names import parse_file_name
 from storage.kernels.unit_order import visible_end
 from storage.view.queues.unit_search import (
-    NO_UNIT,
     Unit,
-    end_after,
+    UnitSource,
     end_of_units,
     first_unit_at,
     mean_size,
     unit_at,
 )
-from storage.view.queues.units import as_units
 
 if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray, FileSystem, ReadFileSystem
     from storage.files.only_files import OnlyFile
-    from storage.view.log.files import ListedLog
-
-UnitArray = npt.NDArray[np.void]
+    from storage.view.queues.units import Units
 
 SAMPLES: Final = 64
 UNITS_MAX: Final = 8_192  # read at once
@@ -50,12 +44,10 @@ BESIDE: Final = 2  # units that tell of those next to them
 UNITS_FIRST: Final = 64  # of a walk, which may end soon
 HEAD_BYTES: Final = 4096  # a page: most files have no more data
 QUEUES_AT_ONCE: Final = 256
-SETTLE_TRIES: Final = 3
-SETTLE_PAUSE_S: Final = 0.001
 
 
 @dataclass(frozen=True)
-class QueueFiles:
+class QueueFiles(UnitSource):
     """The units ``[begin, end)`` of a queue point into the readable part of the log."""
 
     filesystem: ReadFileSystem
@@ -81,59 +73,6 @@ class QueueFiles:
         begin = first_unit_at(queue, queue.files[0].start_offset // UNIT_SIZE, end, min_offset)
         return replace(queue, begin=begin, end=end)
 
-    def settled(self, log: ListedLog, topic: str) -> QueueFiles:
-        """Return the queue, without its last unit if that is only being written.
-
-        A unit is 20 bytes that are not stored at once. Units of records below the limit that the queue was opened
-        with are whole, so one that is half written points before its record: not after the unit before it.
-        """
-        last = self.end - 1
-        unit = self.unit(last)
-        if last < self.begin or (
-            last > self.begin and unit.commit_offset > self.unit(last - 1).commit_offset
-        ):
-            return self
-        queue_offset = -1 if topic.startswith(LIGHT_QUEUE_PREFIX) else last
-        for _ in range(SETTLE_TRIES):
-            if log.record_time_ms(unit.commit_offset, unit.size, queue_offset) != NO_TIME:
-                return self
-            time.sleep(SETTLE_PAUSE_S)
-            if self.unit(last) != unit:
-                return replace(self, end=last)
-        return self
-
-    def grown(self, min_offset: int, end_offset: int) -> QueueFiles:
-        """Look for units added since, which point below ``end_offset``; ``begin`` stays.
-
-        Returns itself if there are none. Raises FileNotFoundError if the queue has gone.
-        """
-        if self.begin == self.end:
-            return QueueFiles.open(self.filesystem, self.directory, min_offset, end_offset)
-        queue = self
-        while True:
-            end = end_after(queue, queue.end, end_offset)
-            queue = queue if end == queue.end else replace(queue, end=end)
-            if end < queue.files[-1].end_offset // UNIT_SIZE:
-                return queue
-            listed = tuple(list_trimmed_files(self.filesystem, self.directory))
-            if listed == queue.files:
-                return queue
-            queue = replace(queue, files=listed)
-
-    def unit(self, queue_offset: int) -> Unit:
-        """Return one unit; zeros where there is none."""
-        position = queue_offset * UNIT_SIZE
-        number = bisect_right(self.files, position, key=attrgetter("end_offset"))
-        if number == len(self.files) or self.files[number].start_offset > position:
-            return NO_UNIT
-        data = self._read(self.files[number], position, UNIT_SIZE)
-        return Unit(*LAYOUT.unpack(data)) if len(data) == UNIT_SIZE else NO_UNIT
-
-    def holds(self, queue_offset: int, commit_offset: int) -> bool:
-        """Whether the unit there points to a commit offset; a hole is no unit of record 0."""
-        unit = self.unit(queue_offset)
-        return unit.size > 0 and unit.commit_offset == commit_offset
-
     def window(self, begin: int, end: int) -> tuple[ByteArray, int]:
         """Return units ``[begin, end)`` of the file that ``begin`` is in, two beside them, and the first's number."""
         number = bisect_right(self.files, begin * UNIT_SIZE, key=attrgetter("end_offset"))
@@ -144,26 +83,7 @@ class QueueFiles:
         high = min((end + BESIDE) * UNIT_SIZE, file.end_offset)
         return np.frombuffer(self._read(file, low, high - low), np.uint8), low // UNIT_SIZE
 
-    def units(self, first: int, count: int) -> UnitArray:
-        """Return up to ``count`` units from ``first`` on; what is missing between files is zeros."""
-        parts: list[bytes] = []
-        position, left = first * UNIT_SIZE, count * UNIT_SIZE
-        holding = bisect_right(self.files, position, key=lambda file: file.end_offset)
-        for file in self.files[holding:]:
-            if left <= 0:
-                break
-            if file.start_offset > position:
-                gap = min(file.start_offset - position, left)
-                parts.append(bytes(gap))
-                position, left = position + gap, left - gap
-                if left <= 0:
-                    break
-            data = self._read(file, position, min(left, file.end_offset - position))
-            parts.append(data)
-            position, left = position + len(data), left - len(data)
-        return as_units(b"".join(parts))
-
-    def units_into(self, begin: int, end: int) -> Iterator[tuple[npt.NDArray[np.int64], UnitArray]]:
+    def units_into(self, begin: int, end: int) -> Iterator[tuple[npt.NDArray[np.int64], Units]]:
         """Yield the units that point into ``[begin, end)`` of the log, with their queue offsets.
 
         At most ``UNITS_MAX`` at a time; those that are lost with their file are left out.
@@ -175,7 +95,7 @@ class QueueFiles:
             found = np.flatnonzero(units["size"][: after[0] if len(after) else None])
             if len(found):
                 yield at + found, units[found]
-            if len(after) or not len(units):
+            if len(after):
                 return
             at, count = at + len(units), min(count * 8, UNITS_MAX)
 
@@ -185,18 +105,6 @@ class QueueFiles:
             return file.pread(length, position - entry.start_offset)
         finally:
             file.close()
-
-    def next_file_offset(self, queue_offset: int) -> int | None:
-        """Return the first queue offset of the next file that is there, None if none is."""
-        starts = (file.start_offset // UNIT_SIZE for file in self.files)
-        return next((start for start in starts if start > queue_offset), None)
-
-    def next_there(self, queue_offset: int) -> int:
-        """Return the first queue offset from this one on whose file is there; the end of all if none is."""
-        for file in self.files:
-            if file.end_offset // UNIT_SIZE > queue_offset:
-                return max(file.start_offset // UNIT_SIZE, queue_offset)
-        return max(self.end, queue_offset)
 
     def last_there(self, queue_offset: int) -> int:
         """Return the last queue offset up to this one whose file is there, -1 if none is."""
@@ -259,6 +167,6 @@ class HeadUnits:
         self._units = np.frombuffer(file.head, np.uint8)
         self._begin = head.begin
 
-    def unit(self, queue_offset: int) -> Unit | None:
+    def unit(self, queue_offset: int) -> Unit:
         """Return one unit."""
         return unit_at(self._units, queue_offset - self._begin)

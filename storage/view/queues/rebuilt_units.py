@@ -22,7 +22,7 @@ from storage.format.record_layout import HEAD, RECORD_SIZE_MIN
 from storage.kernels import columns
 from storage.kernels.columns import ByteArray, Rows, fields_at
 from storage.kernels.unit_record import GOOD, place_state
-from storage.view.log.parts import LogPart, RecordSource, record_runs
+from storage.view.log.commit_log import LogPart, LogView, record_runs
 from storage.view.log.walk import RANGE_ROWS_MAX, RecordRun
 from storage.view.queues.unit_search import NO_UNIT, Unit, UnitSource
 from storage.view.queues.units import UNIT_DTYPE, UnitBuilder, Units, as_units
@@ -71,7 +71,7 @@ class RebuiltUnits:
 
     def __init__(
         self,
-        log: RecordSource,
+        log: LogView,
         topic: str,
         queue_id: int,
         held: UnitSource,
@@ -93,26 +93,19 @@ class RebuiltUnits:
         self._runs: list[UnitRun] = []
         self._generation = log.generation
 
-    def agrees(self, queue_offset: int, unit: Unit | None) -> bool:
+    def agrees(self, queue_offset: int, unit: Unit) -> bool:
         """Whether an intact record agrees with the unit."""
-        return unit is not None and _confirms(
-            self._log, self._name, self._kernel_id, queue_offset, unit
-        )
+        return _confirms(self._log, self._name, self._kernel_id, queue_offset, unit)
 
     def agreeing(self, queue_offset: int) -> Unit | None:
         """Return the unit that the files hold if its record agrees, or else the one that the log has."""
         unit = self._held.unit(queue_offset)
         return unit if self.agrees(queue_offset, unit) else self.unit(queue_offset)
 
-    def place(self, queue_offset: int) -> tuple[int, int] | None:
-        """Return commit offset and size of a record, of a lost one as its unit has them; None without a unit."""
+    def place(self, queue_offset: int) -> tuple[int, int]:
+        """Return commit offset and size of a record, of a lost one as its unit has them; zeros without a unit."""
         unit = self.agreeing(queue_offset) or self._held.unit(queue_offset)
-        return None if unit is None else (unit.commit_offset, unit.size)
-
-    def next_file_offset(self, queue_offset: int) -> int | None:
-        """Return the first queue offset of the next file that is there, None if none is."""
-        starts = (file.start_offset // UNIT_SIZE for file in self._held.files)
-        return next((start for start in starts if start > queue_offset), None)
+        return unit.commit_offset, unit.size
 
     def span(self, queue_offset: int) -> UnitSpan:
         """Return units from ``queue_offset`` on; of size 0 where there is nothing for one."""
@@ -149,8 +142,7 @@ class RebuiltUnits:
     def _head(self, commit_offset: int) -> LogPart | None:
         if not 0 <= commit_offset < OFFSET_LIMIT:
             return None
-        part = next(self._log.parts(commit_offset, commit_offset + HEAD_BYTES), None)
-        return part if part is not None and part.begin_offset == commit_offset else None
+        return self._log.part(commit_offset, commit_offset + HEAD_BYTES)
 
     def unit(self, queue_offset: int) -> Unit | None:
         """Return the unit that should be at a queue offset.
@@ -166,12 +158,12 @@ class RebuiltUnits:
             run = self._run_at(queue_offset)
             if run is None:
                 unit = self._held.unit(queue_offset)
-                if unit and unit.size > 0 and self.is_right_about_damage(queue_offset, unit):
+                if unit.size > 0 and self.is_right_about_damage(queue_offset, unit):
                     return unit
                 self._check(queue_offset)
                 run = self._rebuild(queue_offset, queue_offset + 1, extent)
                 self._keep(run)
-        unit = _unit(run.units, queue_offset - run.begin)
+        unit = Unit(*run.units[queue_offset - run.begin].item())
         return unit if unit.size else None
 
     def run_at(self, queue_offset: int) -> UnitRun | None:
@@ -214,12 +206,10 @@ class RebuiltUnits:
         begin, low = extent.begin, max(extent.min_commit_offset, self._since())
         if before is not None:
             unit = held.unit(before)
-            assert unit is not None
             begin, low = before + 1, unit.commit_offset + unit.size
         end, high = extent.end, extent.end_commit_offset
         if after is not None:
             unit = held.unit(after)
-            assert unit is not None
             end, high = after, unit.commit_offset
         made = self._scan(low, high, begin, end - begin)
         front = 0
@@ -263,7 +253,7 @@ class RebuiltUnits:
         offsets = made["offset"][found].astype(np.int64)
         floors = np.concatenate(([commit_range[0]], offsets + made["size"][found]))[following]
         limits = np.concatenate((offsets, [commit_range[1]]))[following]
-        units = _held_units(self._held, begin, len(made))[missing]
+        units = self._held.units(begin, len(made))[missing]
         sizes, places = units["size"].astype(np.int64), units["offset"].astype(np.int64)
         is_kept = (sizes > 0) & (places >= floors) & (places <= limits - sizes)
         made[missing[is_kept]] = units[is_kept]
@@ -290,7 +280,7 @@ class RebuiltUnits:
             places, found = queue_offsets[mine] - begin, units[mine]
             if made["size"][places].any() or np.any(places[1:] <= places[:-1]):
                 if kept is None:
-                    kept = _held_units(self._held, begin, count)["offset"].astype(np.int64)
+                    kept = self._held.units(begin, count)["offset"].astype(np.int64)
                 stays = (made["size"][places] > 0) & (made["offset"][places] == kept[places])
                 places, found = places[~stays], found[~stays]
                 last = np.argsort(found["offset"] == kept[places], kind="stable")
@@ -299,31 +289,26 @@ class RebuiltUnits:
         return made
 
 
-def is_confirmed(
-    log: RecordSource, topic: str, queue_id: int, queue_offset: int, unit: Unit
-) -> bool:
+def is_confirmed(log: LogView, topic: str, queue_id: int, queue_offset: int, unit: Unit) -> bool:
     """Whether an intact record confirms a unit of a queue that is not light."""
     name = np.frombuffer(topic.encode(), np.uint8)
     return _confirms(log, name, queue_id, queue_offset, unit)
 
 
-def _confirms(
-    log: RecordSource, name: ByteArray, kernel_id: int, queue_offset: int, unit: Unit
-) -> bool:
-    if unit.commit_offset < 0 or not 0 < unit.size < PREFILL_SIZE:
-        return False
-    part = next(log.parts(unit.commit_offset, unit.commit_offset + unit.size), None)
-    if part is None or part.begin_offset != unit.commit_offset:
+def _confirms(log: LogView, name: ByteArray, kernel_id: int, queue_offset: int, unit: Unit) -> bool:
+    at, size = unit.commit_offset, unit.size
+    part = log.part(at, at + size) if at >= 0 and 0 < size < PREFILL_SIZE else None
+    if part is None:
         return False
     state = place_state(
         part.data, part.begin_offset - part.data_offset, part.end_offset - part.data_offset,
-        unit.commit_offset, unit.size, name, kernel_id, queue_offset,
+        at, size, name, kernel_id, queue_offset,
     )  # fmt: skip
     return bool(state == GOOD)
 
 
 def queue_units(
-    log: RecordSource, topic: str, queue_id: int, begin_offset: int, end_offset: int
+    log: LogView, topic: str, queue_id: int, begin_offset: int, end_offset: int
 ) -> Iterator[tuple[Units, npt.NDArray[np.int64]]]:
     """Yield the units of one queue for the intact records of a range, with the queue offsets they say.
 
@@ -331,16 +316,10 @@ def queue_units(
     """
     builder = UnitBuilder(RANGE_ROWS_MAX)
     for run in record_runs(log, begin_offset, end_offset):
-        yield from _of_queue(builder, run, topic, queue_id)
-
-
-def _of_queue(
-    builder: UnitBuilder, run: RecordRun, topic: str, queue_id: int
-) -> Iterator[tuple[Units, npt.NDArray[np.int64]]]:
-    rows = _rows_of(run, topic, queue_id)
-    for built in builder.build(run.data, rows, len(rows), run.data_offset):
-        if (built.topic, built.queue_id) == (topic, queue_id):
-            yield as_units(built.units), built.queue_offsets
+        rows = _rows_of(run, topic, queue_id)
+        for built in builder.build(run.data, rows, len(rows), run.data_offset):
+            if (built.topic, built.queue_id) == (topic, queue_id):
+                yield as_units(built.units), built.queue_offsets
 
 
 def _rows_of(run: RecordRun, topic: str, queue_id: int) -> Rows:
@@ -366,14 +345,3 @@ def _are_in_files(held: UnitSource, queue_offsets: npt.NDArray[np.int64]) -> npt
         begin, end = np.searchsorted(queue_offsets, borders).tolist()
         there[begin:end] = True
     return there
-
-
-def _held_units(held: UnitSource, begin: int, count: int) -> Units:
-    units = np.zeros(count, UNIT_DTYPE)
-    found = held.units(begin, count)
-    units[: len(found)] = found
-    return units
-
-
-def _unit(units: Units, index: int) -> Unit:
-    return Unit(*units[index].item())

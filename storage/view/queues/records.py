@@ -63,7 +63,7 @@ class PulledRecords:
                 others = np.flatnonzero(chosen[row:, kernels.STATE] < kernels.PASSED)
                 row = row + int(others[0]) if len(others) else end
                 continue
-            log = None if state == kernels.SUSPECT else self._log.span(commit_offset)
+            log = None if state == kernels.SUSPECT else self._log.find(commit_offset)
             if log is None:
                 if not rebuilt:
                     return row

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Protocol
 
 from storage.format.store_time import NO_TIME
-from storage.view.log.commit_log import CommitLogView
-from storage.view.log.files import ListedLog
+from storage.view.log.commit_log import CommitLogView, LogView
 from storage.view.queues.consume_queue import ConsumeQueueView
+from storage.view.queues.unit_search import UnitSource
 
 TimeFrom = Callable[[int, int], tuple[int, int]]
 """Store time of the first readable record in ``[offset, end)``, and its offset; NO_TIME and the end."""
@@ -50,30 +49,25 @@ def search(
     return max(low - 1, begin)
 
 
-class TimedQueue(Protocol):
-    """A queue as far as times are looked for in it."""
-
-    def place(self, queue_offset: int) -> tuple[int, int] | None:
-        """Return commit offset and size of a record; None where the unit's file is missing."""
-        ...
-
-    def next_file_offset(self, queue_offset: int) -> int | None:
-        """Return the first queue offset of the next file that is there, None if none is."""
-        ...
-
-
 class QueueTimes:
     """Store times of one queue's records, for one search. A range without any is walked once.
 
-    ``is_light``: the records of a light queue name offsets of their own queues.
+    ``place`` returns commit offset and size of a record, zeros without a unit; ``units`` says which files are
+    there. ``is_light``: the records of a light queue name offsets of their own queues.
     """
 
     def __init__(
-        self, log: CommitLogView | ListedLog, queue: TimedQueue, *, is_light: bool
+        self,
+        log: LogView,
+        place: Callable[[int], tuple[int, int]],
+        units: UnitSource,
+        *,
+        is_light: bool,
     ) -> None:
         self._log = log
         self._is_light = is_light
-        self._queue = queue
+        self._place = place
+        self._units = units
         self._unreadable = (0, 0)
 
     def __call__(self, queue_offset: int, end: int) -> tuple[int, int]:
@@ -83,8 +77,8 @@ class QueueTimes:
             if self._unreadable[0] <= at < self._unreadable[1]:
                 at = self._unreadable[1]
                 continue
-            place = self._queue.place(at)
-            if place is not None:
+            place = self._place(at)
+            if place[1]:
                 time_ms = self._log.record_time_ms(*place, -1 if self._is_light else at)
                 if time_ms != NO_TIME:
                     break
@@ -94,11 +88,10 @@ class QueueTimes:
             self._unreadable = (begin, at)
         return (NO_TIME, end) if at == end else (time_ms, at)
 
-    def _after(self, queue_offset: int, place: tuple[int, int] | None, end: int) -> int:
+    def _after(self, queue_offset: int, place: tuple[int, int], end: int) -> int:
         """Return the next offset to look at: that of the next file, if this one's is missing."""
-        if place is None:
-            following = self._queue.next_file_offset(queue_offset)
-            return end if following is None else following
+        if not place[1]:
+            return max(self._units.next_there(queue_offset), queue_offset + 1)
         there = self._log.next_there(place[0])
         if there == place[0]:
             return queue_offset + 1
@@ -107,8 +100,7 @@ class QueueTimes:
         low, high = queue_offset + 1, end
         while low < high:
             middle = (low + high) // 2
-            found = self._queue.place(middle)
-            if found is None or found[0] < there:
+            if self._place(middle)[0] < there:
                 low = middle + 1
             else:
                 high = middle
@@ -121,5 +113,5 @@ def exact(
     """Return the queue offset; LOWER of a time after all is the maximum, UPPER before all the minimum."""
     max_offset = queue.max_offset(log.visible_offset)
     min_offset = queue.min_offset(log.min_offset, max_offset)
-    times = QueueTimes(log, queue.rebuilt, is_light=queue.is_light)
+    times = QueueTimes(log, queue.rebuilt.place, queue, is_light=queue.is_light)
     return search(min_offset, max_offset, timestamp_ms, times, boundary)

@@ -1,4 +1,4 @@
-"""Where the units of a queue begin and end: one search for whoever reads queues, or writes them.
+"""The units of a queue, and where they begin and end: one search for whoever reads queues, or writes them.
 
 Units are in the order of the log, within their files and from file to file. Files are looked at one by
 one and then units within one, so what is missing between files is never looked into: a lost file hides
@@ -8,8 +8,9 @@ them count (``storage.kernels.unit_order``), and an end is one where none of the
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -17,11 +18,10 @@ from storage.files.filesystem import ByteArray
 from storage.files.mapped_file_queue import FileEntry
 from storage.format.consume_entry import LAYOUT, PREFILL_SIZE, UNIT_SIZE
 from storage.kernels.unit_order import LOOK_AHEAD, first_in_order, last_in_order, visible_end
-
-if TYPE_CHECKING:
-    from storage.view.queues.units import Units
+from storage.view.queues.units import UNIT_DTYPE, Units, as_units
 
 OUTLIER: Final = 1_000  # times the median
+NOWHERE: Final = (1 << 63) - 1  # after all queue offsets
 
 
 class Unit(NamedTuple):
@@ -40,28 +40,49 @@ class Unit(NamedTuple):
 NO_UNIT: Final = Unit(0, 0, 0)
 
 
-class UnitSource(Protocol):
-    """The units of one queue, as its files hold them."""
+class UnitSource(ABC):
+    """The units of one queue, as its files hold them; a subclass says how these are reached."""
 
     @property
+    @abstractmethod
     def files(self) -> Sequence[FileEntry]:
         """The queue's files in order of offset."""
-        ...
 
-    def unit(self, queue_offset: int) -> Unit | None:
-        """Return one unit, None or zeros if its file is not there."""
-        ...
-
-    def units(self, first: int, count: int) -> Units:
-        """Return up to ``count`` units from ``first`` on: zeros where no file is, none after the last."""
-        ...
-
+    @abstractmethod
     def window(self, begin: int, end: int) -> tuple[ByteArray, int]:
         """Return units of one file, those of ``[begin, end)`` and some beside them as far as it has them.
 
         The number is the queue offset of the first.
         """
-        ...
+
+    def unit(self, queue_offset: int) -> Unit:
+        """Return one unit; zeros where there is none."""
+        array, first = self.window(queue_offset, queue_offset + 1)
+        is_there = 0 <= queue_offset < first + len(array) // UNIT_SIZE
+        return unit_at(array, queue_offset - first) if is_there else NO_UNIT
+
+    def units(self, first: int, count: int) -> Units:
+        """Return ``count`` units from ``first`` on; zeros where there are none."""
+        held = np.zeros(count, UNIT_DTYPE)
+        for file in self.files:
+            begin, end = max(first, _first(file)), min(first + count, _end(file))
+            if begin < end:
+                array, at = self.window(begin, end)
+                found = as_units(array)[begin - at : end - at]
+                held[begin - first : begin - first + len(found)] = found
+        return held
+
+    def holds(self, queue_offset: int, commit_offset: int) -> bool:
+        """Whether the unit there points to a commit offset; a hole is no unit of record 0."""
+        unit = self.unit(queue_offset)
+        return unit.size > 0 and unit.commit_offset == commit_offset
+
+    def next_there(self, queue_offset: int) -> int:
+        """Return the first queue offset from this one on whose file is there; NOWHERE if none is."""
+        for file in self.files:
+            if _end(file) > queue_offset:
+                return max(_first(file), queue_offset)
+        return NOWHERE
 
 
 def unit_at(array: ByteArray, index: int) -> Unit:
@@ -86,7 +107,7 @@ def end_of_units(
     for file in reversed(_holding(files)):
         low, high = _first(file), _end(file)
         while low < high:
-            middle = (low + high) // 2
+            middle = (low + high) // 2 if high - low > LOOK_AHEAD else low
             found = _visible_end(units, middle, min(middle + LOOK_AHEAD, high), end_offset)
             if found > middle:
                 low = found
@@ -100,7 +121,8 @@ def end_of_units(
 def end_after(units: UnitSource, queue_offset: int, end_offset: int) -> int:
     """Return the queue offset after the visible units from ``queue_offset`` on, of its file and the next.
 
-    They are looked at in steps that double: a queue grows little from look to look.
+    They are looked at in steps that double: a queue grows little from look to look. The end is where none of the
+    next ``LOOK_AHEAD`` units is visible.
     """
     while True:
         file = next(
@@ -108,11 +130,12 @@ def end_after(units: UnitSource, queue_offset: int, end_offset: int) -> int:
         )
         if file is None:
             return queue_offset
-        limit, step = _end(file), LOOK_AHEAD
+        limit, step = _end(file), 2 * LOOK_AHEAD
         while queue_offset < limit:
-            found = _visible_end(units, queue_offset, min(queue_offset + step, limit), end_offset)
-            if found == queue_offset:
-                return queue_offset
+            until = min(queue_offset + step, limit)
+            found = _visible_end(units, queue_offset, until, end_offset)
+            if found == queue_offset or found + LOOK_AHEAD < until:
+                return found
             queue_offset, step = found, 2 * step
 
 
@@ -150,7 +173,7 @@ def first_unit_at(units: UnitSource, begin: int, end: int, commit_offset: int) -
     return low
 
 
-def mean_size(unit_of: Callable[[int], Unit | None], begin: int, end: int, samples: int) -> float:
+def mean_size(unit_of: Callable[[int], Unit], begin: int, end: int, samples: int) -> float:
     """Estimate the size of the records of ``[begin, end)`` from units spread over it; 0 without any.
 
     A size that is far above the others is not believed.
@@ -159,7 +182,7 @@ def mean_size(unit_of: Callable[[int], Unit | None], begin: int, end: int, sampl
         return 0.0
     places = np.unique(np.linspace(begin, end - 1, min(samples, end - begin)).astype(np.int64))
     found = [unit_of(place) for place in places.tolist()]
-    sizes = [unit.size for unit in found if unit and unit.size > 0 and not unit.is_prefill]
+    sizes = [unit.size for unit in found if unit.size > 0 and not unit.is_prefill]
     if not sizes:
         return 0.0
     most = sorted(sizes)[len(sizes) // 2] * OUTLIER

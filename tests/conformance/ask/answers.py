@@ -202,13 +202,13 @@ class _Answerer:
     def _unit_time(self, question: Line) -> int:
         low, high = self._range(question)
         unit = self._queue(question).unit(int(question["offset"]))
-        if unit is None or not low <= int(question["offset"]) < high:
+        if not unit.size or not low <= int(question["offset"]) < high:
             return UNKNOWN_TIME
         return stored_at(self._log, unit.commit_offset, unit.size)
 
     def _commit_offset(self, question: Line) -> Line:
         low, high = self._range(question)
         unit = self._queue(question).unit(int(question["offset"]))
-        if unit is None or not low <= int(question["offset"]) < high:
+        if not unit.size or not low <= int(question["offset"]) < high:
             return {"offset": 0}
         return {"offset": unit.commit_offset}

@@ -33,17 +33,14 @@ def min_offset_of(queue: ConsumeQueueView, min_commit_offset: int, max_offset: i
     minimum is 0 when that file is wholly expired and not the last.
     """
     last = queue.unit(max_offset - 1)
-    if last is None:
+    if not last.size:
         return 0
     if last.commit_offset < min_commit_offset:
         return max_offset
     for file in queue.files[:1]:
         first = file.start_offset // UNIT_SIZE
         for queue_offset in range(first, min(first + file.size // UNIT_SIZE, max_offset)):
-            unit = queue.unit(queue_offset)
-            if unit is None:
-                return 0
-            if unit.commit_offset >= min_commit_offset:
+            if queue.unit(queue_offset).commit_offset >= min_commit_offset:
                 return queue_offset
     return 0
 
@@ -94,7 +91,6 @@ def pull_as_broker(
     status, at = PullStatus.NO_MATCHED_MESSAGE, queue_offset
     while at < end:
         unit = queue.unit(at)
-        assert unit is not None
         if met and (met >= max_messages or met_bytes + max(unit.size, 1) > max_bytes):
             break
         at += 1
@@ -106,10 +102,10 @@ def pull_as_broker(
         if is_known and code & 0xFFFFFFFF not in codes:
             status = status if met else PullStatus.NO_MATCHED_MESSAGE
             continue
-        if log.span(unit.commit_offset) is None or unit.size == PREFILL_SIZE:
+        if log.find(unit.commit_offset) is None or unit.size == PREFILL_SIZE:
             status = status if met else PullStatus.MESSAGE_WAS_REMOVING
             resume_offset = min(
-                (start for start in log.file_starts if start > unit.commit_offset),
+                (start for start, *_ in log.entries if start > unit.commit_offset),
                 default=unit.commit_offset,
             )
             continue
@@ -126,9 +122,7 @@ def pull_as_broker(
 def _next_file_offset(queue: ConsumeQueueView, queue_offset: int) -> int | None:
     """Return where the file after a missing one would start, whether it is there or not."""
     units = queue.files[0].size // UNIT_SIZE if queue.files else 0
-    if not units:
-        return queue.next_file_offset(queue_offset)
-    return queue_offset - queue_offset % units + units
+    return queue_offset - queue_offset % units + units if units else None
 
 
 def _file_end(queue: ConsumeQueueView, queue_offset: int) -> int:

@@ -66,7 +66,7 @@ def _cached_time(log: CommitLogView, queue: ConsumeQueueView, queue_offset: int)
 
 def _unit_time(log: CommitLogView, queue: ConsumeQueueView, queue_offset: int) -> int:
     unit = queue.unit(queue_offset)
-    return NO_TIME if unit is None else stored_at(log, unit.commit_offset, unit.size)
+    return stored_at(log, unit.commit_offset, unit.size)
 
 
 def _search_file(
@@ -90,8 +90,6 @@ def _search_file(
     while low <= high:
         middle = first + (low - first + high - first) // 2
         unit = queue.unit(middle)
-        if unit is None:
-            return 0
         if unit.commit_offset < log.min_offset:
             left, low = middle, middle + 1
             continue

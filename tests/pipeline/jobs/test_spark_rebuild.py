@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 from pipeline import audit, rebuild, rebuild_stores
 from pipeline.errors import PipelineError, StoreLocked
 from storage import Message, MessageStore, StoreConfig
+from storage.files.directory_lock import is_in_use
 from storage.stopped.locks import stopped_store
-from storage.view.in_use import is_in_use
 
 SPARK: Any = LocalSpark()
 SMALL = 1 << 17  # several pieces of each small store

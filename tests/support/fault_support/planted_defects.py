@@ -40,7 +40,7 @@ from storage.staged.open_commit import OpenCommit
 from storage.tables import table_files
 from storage.testing import SimulatedDisk
 from storage.view.log.commit_log import CommitLogView
-from storage.view.queues import consume_queue
+from storage.view.queues import unit_search
 from storage.view.queues.rebuild_requests import RebuildRequests
 from storage.view.queues.rebuilt_units import Extent, RebuiltUnits
 from storage.view.queues.records import PulledRecords
@@ -184,9 +184,10 @@ def _units_believed(patch: Patch) -> None:
     patch.setattr(PulledRecords, "take", believed)
 
 
-def _sizes_of_empty_units_believed(patch: Patch) -> None:
-    patch.setattr(unit_order, "falls_back", lambda *_: False)
-    patch.setattr(consume_queue, "units_end", unit_order.units_end.py_func)
+def _after_the_last_size(units: Any, begin: int, end: int, visible_commit_offset: int) -> int:
+    while end > begin and not unit_order.is_visible(units, end - 1, visible_commit_offset):
+        end -= 1
+    return end
 
 
 def _unit_beside(_: RebuiltUnits, queue_offset: int, extent: Extent, direction: int) -> int | None:
@@ -376,7 +377,8 @@ DEFECTS = [
         rebuild_checks.a_unit_that_no_record_confirms_after_a_rebuild_is_named_alone,
     ),
     PlantedDefect(
-        "the size of an empty unit is believed", _sizes_of_empty_units_believed,
+        "the size of an empty unit is believed",
+        _set(unit_search, "visible_end", _after_the_last_size),
         damage_checks.no_flip_of_a_size_adds_a_unit,
     ),
     PlantedDefect(
