@@ -92,7 +92,7 @@ def test_a_body_that_a_handler_fails_for_becomes_a_dead_letter_and_can_be_sent_a
 
     again = bed.topic().name
     bed.client.create_group("after")
-    dead = islice(bed.client.consume(f"%DLQ%{group}", idle_s=30), len(UNREADABLE))
+    dead = islice(bed.client.consume(f"%DLQ%{group}"), len(UNREADABLE))
     assert sorted(record.stored_body for record in dead) == sorted(UNREADABLE.values())
     done = bed.penstock("dlq", "resend", group, "--topic", again)
     assert done.stdout == f"{len(UNREADABLE)} messages sent again\n"
