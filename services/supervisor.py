@@ -166,7 +166,7 @@ class Child:
                 return code
             if asyncio.get_running_loop().time() - started > _STABLE_SECONDS:
                 delay = _RESTART_DELAY_SECONDS
-            if self._has_served and _directory_at(self._store) != self._served_at:
+            if self._has_moved():
                 # A writer would make another store in its place.
                 _say(
                     f"the {self.service} {end} and is not started again: the store's directory"
@@ -204,11 +204,22 @@ class Child:
         async for line in self._process.stdout:
             text = line.decode(errors="replace").rstrip()
             if " serves on " in text:
-                if not self._has_served:
-                    self._has_served, self._served_at = True, _directory_at(self._store)
+                self._has_served = True
+                if self._served_at is None:
+                    with contextlib.suppress(OSError):
+                        self._served_at = _directory_at(self._store)
                 text = f"{text} (pid {self._process.pid})"
             _say(text)
         return await self._process.wait()
+
+    def _has_moved(self) -> bool:
+        """Whether another directory is where the store was served, or none. One that a failing device hides has not moved."""
+        try:
+            return self._served_at not in (None, _directory_at(self._store))
+        except (FileNotFoundError, NotADirectoryError):
+            return self._served_at is not None
+        except OSError:
+            return False
 
 
 async def _supervise(settings: ServeSettings, pages: Mapping[str, str]) -> int:
@@ -271,12 +282,10 @@ def reachable(listen: str) -> str:
     return f"127.0.0.1:{port}" if host in ("0.0.0.0", "[::]") else listen  # noqa: S104  any of them
 
 
-def _directory_at(path: Path) -> tuple[int, int] | None:
-    """Return which directory is at a path, None if there is none."""
-    with contextlib.suppress(OSError):
-        status = path.stat()
-        return status.st_dev, status.st_ino
-    return None
+def _directory_at(path: Path) -> tuple[int, int]:
+    """Return which directory is at a path. Raises OSError."""
+    status = path.stat()
+    return status.st_dev, status.st_ino
 
 
 def _how(code: int) -> str:

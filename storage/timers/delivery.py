@@ -136,18 +136,21 @@ class Delivery:
         recalled = is_timer & self.recalled.takes_back(*recallable(said, records.queue_offsets))
         chosen = ~(early | recalls | lost | recalled)
         met = np.zeros(len(said), np.bool_)
-        left = self.seen.copy()
-        for place in np.flatnonzero(chosen).tolist() if left else ():
+        taken: Counter[int] = Counter()
+        for place in np.flatnonzero(chosen).tolist() if self.seen else ():
             identity = int(said[place, IDENTITY])
-            met[place] = left[identity] > 0
-            left[identity] -= 1
+            taken[identity] += 1
+            met[place] = taken[identity] <= self.seen.get(identity, 0)
         chosen &= ~met
         gone = np.zeros(len(said), np.bool_)
         with self._topics.lock:  # no topic goes between the look at it and the append
             prepared = self._prepare(records, targets, chosen, gone)
             if prepared is not None:
                 self._appender.append(prepared, decided=True)
-        self.seen = +left
+        for identity in said[met, IDENTITY].tolist():
+            self.seen[identity] -= 1
+            if not self.seen[identity]:
+                del self.seen[identity]
         counts = self.counts
         counts.delivered += int((chosen & ~gone).sum())
         counts.topic_deleted += int(gone.sum())
