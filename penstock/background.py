@@ -49,9 +49,11 @@ class AsyncWakeUp:
                 self._loop.call_soon_threadsafe(self._event.set)
 
     async def wait(self, timeout_s: float | None) -> None:
-        """Wait until it is set, at most so long. It may end early."""
+        """Wait until it is set, at most so long; the loop has a turn at least. It may end early."""
         self._loop = asyncio.get_running_loop()
-        if not self._is_set:
+        if self._is_set or self._event.is_set() or timeout_s == 0:
+            await asyncio.sleep(0)
+        else:
             with suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):
                     await self._event.wait()

@@ -8,17 +8,20 @@ has its twin whose name begins with Async.
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import update_wrapper
 from inspect import signature
+from time import monotonic
 from types import MethodType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, overload
 
 P = ParamSpec("P")
 T = TypeVar("T")
 X = TypeVar("X")
 Y = TypeVar("Y")
+_TURN_S: Final = 0.005
 
 
 class OfThreads:
@@ -26,7 +29,17 @@ class OfThreads:
 
 
 class OfLoop:
-    """A class of the client for an event loop."""
+    """A class of the client for an event loop.
+
+    Threads bring what it hands out and take what it is given, so a task that uses it may find no reason to
+    wait. It gives the loop a turn when `_turn_at` has come: other tasks, time-outs and Ctrl-C get in.
+    """
+
+    _turn_at = 0.0
+
+    async def _give_turn(self) -> None:
+        await asyncio.sleep(0)
+        self._turn_at = monotonic() + _TURN_S
 
 
 def finished(
@@ -152,4 +165,8 @@ class AsyncIterating(AsyncIterator[T], OfLoop):
         """Return the next item. Raises StopAsyncIteration at the end."""
 
     def __anext__(self) -> Coroutine[Any, Any, T]:
-        return self._next_item()
+        return self._next_item() if monotonic() < self._turn_at else self._item_after_turn()
+
+    async def _item_after_turn(self) -> T:
+        await self._give_turn()
+        return await self._next_item()

@@ -112,8 +112,8 @@ class ConsumerCore:
         waits = [] if (due_s := core.next_due_s(now)) is None else [due_s]
         if self._auto_commits:
             waits.append(self._commit_at - now)
-        if not self._answers:
-            await self._pulls.wait(max(_WAIT_MIN_S, min(waits)) if waits else None)
+        patience_s = max(_WAIT_MIN_S, min(waits)) if waits else None
+        await self._pulls.wait(0 if self._answers else patience_s)
         if self._answers:
             self._take_in(core)
 

@@ -214,6 +214,7 @@ class CheckerCore:
         try:
             while not self._background.is_stopping:
                 await self._answer(await checks.next_answer())
+                await self._client.channels.pause(0)  # a turn of the loop
         finally:
             checks.stop()
 

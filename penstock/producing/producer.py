@@ -14,6 +14,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from time import monotonic
 from typing import Any, Protocol
 
 import grpc
@@ -344,6 +345,8 @@ class AsyncProducer(ProducerCore, OfLoop):
         It waits while ``max_in_flight`` batches are not answered, and sooner if the writer answers slowly.
         """
         self._home.check()
+        if monotonic() >= self._turn_at:
+            await self._give_turn()
         count = 0 if queue_id is not None else await self._client._queue_count(topic)
         while True:
             with self._lock:
