@@ -52,6 +52,7 @@ class ReadAhead(Generic[T]):
         self.stop()
         while self._background.has_begun and not self._has_ended:
             await self._woken.wait(None)
+        self._woken.set()  # who waits for an answer, too
         await self._background.join()
 
     async def next_answer(self) -> T:
@@ -62,6 +63,7 @@ class ReadAhead(Generic[T]):
         self._background.wake()  # what was handed out last has left room
         while not self._answers:
             if self._has_ended and not self._answers:
+                self._woken.set()  # who waits for the end, too
                 failed, self._failed = self._failed, None
                 if failed is not None and not self._background.is_stopping:
                     raise failed

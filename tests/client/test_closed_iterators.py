@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 
 import pytest
+from real_processes import until
 
 from penstock import AsyncClient, Client, ClientClosed
 
@@ -51,6 +53,34 @@ def test_a_consumer_says_that_it_was_closed_by_another_thread(client: Client) ->
     with pytest.raises(ClientClosed, match="the consumer was closed"):
         next(consumer)
     closing.join()
+
+
+def test_a_stream_of_pulls_ends_when_another_thread_closes_it(client: Client) -> None:
+    """Both return, whichever learns first that the reading has ended."""
+    for _ in range(10):
+        stream = client.pull_stream("orders", 0, 0, follow=True)
+        results: list[object] = []
+        reading = threading.Thread(target=lambda: results.extend(stream), daemon=True)  # noqa: B023
+        reading.start()
+        until(lambda: stream._ahead._stream is not None)  # noqa: B023
+        closing = threading.Thread(target=stream.close, daemon=True)
+        closing.start()
+        for each in (closing, reading):
+            each.join(30)
+            assert not each.is_alive()
+        assert results == []
+
+
+async def test_an_asyncio_stream_of_pulls_ends_when_another_task_closes_it(
+    aclient: AsyncClient,
+) -> None:
+    for _ in range(10):
+        stream = aclient.pull_stream("orders", 0, 0, follow=True)
+        reading = asyncio.create_task(anext(stream, None))
+        await asyncio.sleep(0.02)
+        async with asyncio.timeout(30):
+            await stream.close()
+            assert await reading is None
 
 
 async def test_an_asyncio_stream_of_pulls_ends_with_its_block_and_leaves_no_thread(
