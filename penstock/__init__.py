@@ -11,14 +11,13 @@
             print(record.queue_offset, record.body)
 
 Names are loaded when first used, so that the services, which need the contract of ``penstock.v1``
-alone, never load the client. The imports below, which type checkers see, say where each name is.
+alone, never load the client. Type checkers see the imports below.
 """
 
 from __future__ import annotations
 
-from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from penstock.batch import RecordBatch as RecordBatch
@@ -157,32 +156,61 @@ if TYPE_CHECKING:
         WriterStatus as WriterStatus,
     )
 
-
-@cache
-def _homes() -> dict[str, str]:
-    """Return the module of each public name."""
-    import ast
-
-    source = __spec__.loader.get_source(__name__)  # type: ignore[union-attr]  # as all that load source have it
-    tree = ast.parse(source)
-    return {
-        name.name: node.module or ""
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom)
-        for name in node.names
-        if name.asname
-    }
+_NAMES: Final = {
+    "penstock.batch": "RecordBatch",
+    "penstock.calls.accounts": "Limits NewSecret Policy User",
+    "penstock.calls.dead_letters": "DeadLetterCount",
+    "penstock.calls.groups": (
+        "ConnectedClient ExponentialBackoff Group GroupDescription GroupQueue QueueReset"
+    ),
+    "penstock.calls.leases": "MessageTrack",
+    "penstock.calls.status": "GroupLag GroupLeases LeaseStatus OutTraffic SentTraffic StoredTraffic",
+    "penstock.calls.transactions": "EndedTransaction PendingTransaction PendingTransactions TransactionCheck",
+    "penstock.client.client": "AsyncClient Client",
+    "penstock.client.consumer": "AsyncConsumer Consumer",
+    "penstock.client.key_records": "AsyncKeyRecords KeyRecords",
+    "penstock.client.staged_commit": "AsyncStagedCommit StagedCommit",
+    "penstock.client.subscription": "AsyncSubscription Subscription",
+    "penstock.client.tables": (
+        "ArrowConsumer ArrowStream ArrowSubscription AsyncArrowConsumer AsyncArrowStream "
+        "AsyncArrowSubscription"
+    ),
+    "penstock.client.transactions": "AsyncTransaction AsyncTransactionChecker Transaction TransactionChecker",
+    "penstock.errors": (
+        "BatchFull Cancelled ClientClosed DataLoss DeadlineExceeded DeliveryFailed "
+        "FailedPrecondition GroupExists GroupNotFound IndexDamaged InvalidArgument "
+        "MessageNotFound NotFound OffsetOutOfRange PenstockError PermissionDenied PolicyExists "
+        "PolicyNotFound QueueNotFound ResourceExhausted ServiceFailed StageExists StageNotFound "
+        "TableNotStored TopicExists TopicNotFound TransactionExists TransactionRefused "
+        "Unauthenticated Unavailable Unimplemented UnknownOutcome UnreadableBody UsedElsewhere "
+        "UserExists UserNotFound"
+    ),
+    "penstock.leased": "LeasedBatch LeasedRecord Received RefusedHandle",
+    "penstock.producing.handles": "AsyncHandle Handle",
+    "penstock.producing.producer": "AsyncProducer Producer",
+    "penstock.record": "Record Records",
+    "penstock.retry": "RetryPolicy",
+    "penstock.table_source": "read_table",
+    "penstock.tables": "MissingArrow",
+    "penstock.tls": "BadTlsFile TLS",
+    "penstock.values": (
+        "Committed Damage GroupOffset IndexerStatus Message OffsetRange OpenStagedCommit "
+        "PullResult PullStatus QueueRange ReaderStatus RetentionReport RunningSettings Staged "
+        "StagedApplication Stored StoredBatch StoredQueue StoredTable Topic TopicDescription "
+        "UncoveredRange WriterStatus"
+    ),
+}
+_HOMES: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = sorted(_HOMES)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> object:
-    if name == "__all__":
-        return sorted(_homes())
-    if name.startswith("__") or name not in _homes():
+    if name not in _HOMES:
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")
-    value: object = getattr(import_module(_homes()[name]), name)
+    value: object = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(_homes()))
+    return sorted(set(globals()) | set(_HOMES))
