@@ -45,8 +45,9 @@ class AsyncWakeUp:
         """End the wait, or the next one; any thread may say so."""
         if not self._is_set:
             self._is_set = True
-            if self._loop is not None and not self._loop.is_closed():
-                self._loop.call_soon_threadsafe(self._event.set)
+            if self._loop is not None:
+                with suppress(RuntimeError):  # nobody waits in a loop that is closed
+                    self._loop.call_soon_threadsafe(self._event.set)
 
     async def wait(self, timeout_s: float | None) -> None:
         """Wait until it is set, at most so long; the loop has a turn at least. It may end early."""
