@@ -97,7 +97,7 @@ class InFlightCalls:
         except grpc.FutureCancelledError:
             return _closed(self._channels)
         except Exception as error:  # noqa: BLE001  whoever waits for the answer raises it
-            return error
+            return _closed(self._channels) if self._channels.is_closed else error
 
     def _taken(self, ended: Answered) -> None:
         try:

@@ -71,6 +71,19 @@ def test_a_stream_of_pulls_ends_when_another_thread_closes_it(client: Client) ->
         assert results == []
 
 
+async def test_a_consumer_ends_without_a_warning_when_its_client_is_closed(
+    aclient: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    waiting = asyncio.create_task(anext(aclient.consume("orders", start="latest")))
+    await asyncio.sleep(0.5)
+    await aclient.close()
+    async with asyncio.timeout(30):
+        with pytest.raises(ClientClosed):
+            await waiting
+
+    assert [each.message for each in caplog.records if each.name.startswith("penstock")] == []
+
+
 async def test_an_asyncio_stream_of_pulls_ends_when_another_task_closes_it(
     aclient: AsyncClient,
 ) -> None:

@@ -25,10 +25,10 @@ def answered_at_once(request: Any, **_: Any) -> Future[Any]:
     return future
 
 
-def channels_of(stub: Any) -> Any:
+def channels_of(stub: Any, *, is_closed: bool) -> Any:
     return SimpleNamespace(
         check_open=lambda: None,
-        is_closed=True,
+        is_closed=is_closed,
         call_thread=SimpleNamespace(do=lambda work: work()),
         stub=lambda _method, _lane: stub,
     )
@@ -40,14 +40,14 @@ def test_a_call_whose_channel_is_closed_before_it_begins_is_of_a_closed_client()
     stub = channel.unary_unary("/s/m")
     channel.close()
     taken: list[Answered] = []
-    calls = InFlightCalls(channels_of(stub), taken.append, Home(), WakeUp())
+    calls = InFlightCalls(channels_of(stub, is_closed=True), taken.append, Home(), WakeUp())
     calls.start("purpose", Call(None, b"", lambda answer: answer), 5)  # type: ignore[arg-type]
 
     assert [type(answered.outcome) for answered in taken] == [ClientClosed]
 
 
 def test_an_answer_is_taken_before_that_of_its_successor() -> None:
-    channels = channels_of(SimpleNamespace(future=answered_at_once))
+    channels = channels_of(SimpleNamespace(future=answered_at_once), is_closed=False)
     away = OSError("away")
     following = {1: 2, 2: away}
     taken: list[Answered] = []
