@@ -51,7 +51,7 @@ class Method:
     kind: Kind = "unary_unary"
 
     def on(self, channel: Any) -> Any:
-        """Return grpc's callable for the method; ``channel`` is synchronous or asyncio's."""
+        """Return grpc's callable for the method over a channel."""
         make: Callable[..., Any] = getattr(channel, self.kind)
         return make(
             self.path, request_serializer=self.serialize, response_deserializer=self.deserialize

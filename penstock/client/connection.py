@@ -1,4 +1,4 @@
-"""The connection of a client: runs calls and plans, sleeps, and nothing else."""
+"""The connection of a client: its settings and channels, and how it runs calls and plans, in both forms."""
 
 from __future__ import annotations
 
