@@ -30,7 +30,7 @@ class WakeUp:
     async def wait(self, timeout_s: float | None) -> None:
         """Wait until it is set, at most so long."""
         with suppress(Empty):
-            self._tokens.get(timeout=timeout_s)
+            self._tokens.get(timeout_s != 0, timeout_s)  # at 0 it keeps the interpreter
 
 
 class AsyncWakeUp:
