@@ -12,7 +12,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import update_wrapper
-from inspect import signature
+from inspect import iscoroutinefunction, signature
 from time import monotonic
 from types import MethodType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, overload
@@ -40,6 +40,12 @@ class OfLoop:
     async def _give_turn(self) -> None:
         await asyncio.sleep(0)
         self._turn_at = monotonic() + _TURN_S
+
+
+def check_kind(owner: object, work: Callable[..., Any]) -> None:
+    """Raise TypeError if threads are given a coroutine function, whose return would be taken for work done."""
+    if isinstance(owner, OfThreads) and iscoroutinefunction(work):
+        raise TypeError(f"{work!r} is a coroutine function, which an AsyncClient takes")
 
 
 def finished(

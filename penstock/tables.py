@@ -39,7 +39,9 @@ def _needs_arrow() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise MissingArrow(f"tables need pyarrow: pip install penstock[arrow] ({error})") from error
+        raise MissingArrow(
+            f"tables need pyarrow: install penstock with its extra arrow ({error})"
+        ) from error
 
 
 def schema_of(columns: Sequence[str] | None) -> pa.Schema:

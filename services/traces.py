@@ -108,7 +108,7 @@ def _provider(service: str, settings: ProcessSettings) -> TracerProvider:
         from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
     except ImportError as error:
         raise MissingTraces(
-            f"--traces-endpoint needs OpenTelemetry: pip install penstock[traces] ({error})"
+            f"--traces-endpoint needs OpenTelemetry: install penstock with its extra traces ({error})"
         ) from error
     provider = TracerProvider(
         resource=Resource.create({"service.name": f"penstock-{service}"}),

@@ -130,7 +130,7 @@ def failures_in_one_line() -> Iterator[None]:
         if error.name not in ("pyspark", "pyarrow"):
             raise
         raise CommandFailed(
-            "Spark is not installed: make setup-spark, or pip install 'penstock[spark]'",
+            "Spark is not installed: make setup-spark, or install penstock with its extra spark",
             ExitCode.USAGE,
         ) from error
     except Exception as error:

