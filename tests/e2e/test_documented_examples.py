@@ -80,7 +80,7 @@ PRINTED = {
     "docs/pipeline.md": {
         "build_session": r"^1000\n$",
         "endpoint=": r"^1001\n$",
-        "job audit": r"store: 2,003 records, 2,003 units, 2,004 keys; 0 findings",
+        "job audit": r"store: 2,003 records, 2,003 units, 2,006 keys; 0 findings",
         "rebuild_stores": r"^\(\)\n$",
         "job export": r"2,003 messages of 2 topics",
         "--no-body": r"1,000 messages of 1 topics",
