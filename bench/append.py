@@ -28,7 +28,7 @@ from bench.resident import wait_until_warmed
 from storage.config import StoreConfig
 from storage.errors import StoreBusy
 from storage.files.allocator import WARM_FILES
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.writer import StoreWriter
 
 TOPIC: Final = "orders"
@@ -48,7 +48,7 @@ class Copier:
     """The limit of a burst: batches copied back to back into a mapped file, its pages touched before."""
 
     def __init__(self, path: Path, size: int, batches: list[bytes]) -> None:
-        self._file = OsFileSystem().create(path, size, allocate=True)
+        self._file = FileSystem().create(path, size, allocate=True)
         self._region = self._file.map(writable=True)
         self._region.populate(0, size)
         self._sources = [np.frombuffer(data, np.uint8) for data in batches]

@@ -18,7 +18,7 @@ from bench.append import QUEUES, TOPIC, batches_of
 from bench.figures import Figure, alternate, beside, command
 from storage.clock import SystemClock
 from storage.config import StoreConfig
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.files.uncached import aligned_array
 from storage.journal.states import StateJournal
 from storage.scrub.log_windows import WINDOW
@@ -52,7 +52,7 @@ def run(
     directory: Path = Path(), *, gib: float = 1.0, rounds: int = 7, log_file_bytes: int = 1 << 28
 ) -> list[Figure]:
     """Measure passes over a store of ``gib``; by processor time, as devices differ."""
-    filesystem = OsFileSystem()
+    filesystem = FileSystem()
     with tempfile.TemporaryDirectory(prefix="bench-scrub-", dir=directory) as temporary:
         paths = StorePaths(Path(temporary))
         end = _fill(paths.root, int(gib * GIB), log_file_bytes)

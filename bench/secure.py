@@ -28,7 +28,7 @@ from penstock.v1 import reader_pb2, writer_pb2
 from services import loops
 from storage.accounts.account_table import AccountTable
 from storage.accounts.rules import UserKind, checked_policy
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 
 PULLED_FRAMES: Final = 4_000
 CALLS: Final = 5_000
@@ -99,7 +99,7 @@ def store(stack: ExitStack, *, tls: bool = False, accounts: bool = False) -> Ser
 
 def _user(home: Path) -> Credentials:
     """Make a user with what the load needs, by policies: a super user is asked for none."""
-    table = AccountTable(OsFileSystem(), home / "config")
+    table = AccountTable(FileSystem(), home / "config")
     secret = table.create_user("load", UserKind.NORMAL).secrets[0]
     table.put_policy(
         checked_policy(user="load", resource="Topic:*", actions=["Pub", "Sub", "Create"])

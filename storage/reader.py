@@ -24,7 +24,7 @@ from storage.errors import (
     TopicNotFound,
 )
 from storage.files.directory_lock import DirectoryLock, LockRole, has_writer
-from storage.files.filesystem import FileSystem, OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.format.message_id import decode_message_id
 from storage.kernels.columns import STOP_END, stop_text
 from storage.message import KeyQueryResult, PullResult, PullStatus
@@ -108,7 +108,7 @@ class StoreReader:
         was renamed or removed since raise OSError (ESTALE) where they need a file that is not mapped.
         """
         directory = Path(directory)
-        filesystem = filesystem or OsFileSystem()
+        filesystem = filesystem or FileSystem()
         if not filesystem.exists(directory):
             raise NotAStore(f"{directory} does not exist")
         check_is_store(filesystem, directory)

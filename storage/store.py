@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar
 from storage.clock import Clock, SystemClock
 from storage.config import StoreConfig
 from storage.errors import StoreBusy, StoreFailed
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.indexer import StoreIndexer
 from storage.message import BatchResult, KeyQueryResult, Message, PullResult, PutResult
 from storage.reader import StoreReader
@@ -23,7 +23,6 @@ from storage.workers import Threads, Workers
 from storage.writer import StoreWriter, WriterStatus
 
 if TYPE_CHECKING:
-    from storage.files.filesystem import FileSystem
     from storage.tables.topics import TopicConfig
 
 VISIBLE_TIMEOUT_S: Final = 10.0
@@ -69,7 +68,7 @@ class MessageStore:
         Raises StoreLocked, NotAStore, UnsupportedFormat, StoreFull.
         """
         config = config or StoreConfig()
-        filesystem = filesystem or OsFileSystem()
+        filesystem = filesystem or FileSystem()
         clock = clock or SystemClock()
         if read_only:
             reader = StoreReader.open(directory, config, filesystem=filesystem, clock=clock)

@@ -32,7 +32,7 @@ from storage.engine.opening import open_engine
 from storage.engine.producers import ProducerWorker
 from storage.engine.topic_changes import TopicChanges
 from storage.errors import StoreError, StoreFailed
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.log.message_slices import MessageSlices
 from storage.message import BatchResult, Message, ProducerSequence, PutResult
 from storage.revive.worker import ReviveWorker
@@ -45,7 +45,6 @@ from storage.transactions.transactions import Transactions
 from storage.workers import FunctionWorker
 
 if TYPE_CHECKING:
-    from storage.files.filesystem import FileSystem
     from storage.log.followers import Followers
     from storage.recovery.recover import Recovered
     from storage.tables.topic_table import Created
@@ -130,7 +129,7 @@ class StoreWriter:
         """
         clock = clock or SystemClock()
         engine = open_engine(
-            Path(directory), config or StoreConfig(), filesystem or OsFileSystem(), clock,
+            Path(directory), config or StoreConfig(), filesystem or FileSystem(), clock,
             waits_for_files=waits_for_files, workers=workers, compares_all=compares_all,
         )  # fmt: skip
         writer = cls(engine, clock, workers=workers)

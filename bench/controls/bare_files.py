@@ -13,7 +13,7 @@ from typing import Final
 from storage.config import StoreConfig
 from storage.errors import StoreBusy
 from storage.files.allocator import MappedFileAllocator
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.files.mapped_file import MappedFile
 
 PATIENCE_S: Final = 60.0
@@ -29,7 +29,7 @@ class BareFiles:
     def __init__(
         self, directory: Path, batches: Sequence[bytes], records_a_batch: int, config: StoreConfig
     ) -> None:
-        filesystem = OsFileSystem()
+        filesystem = FileSystem()
         filesystem.make_directory(directory)
         self._sources = [memoryview(data) for data in batches]
         self._records_a_batch = records_a_batch

@@ -199,10 +199,10 @@ def _kind(*, is_super: bool, is_service: bool) -> UserKind:
 def _create_offline(store: Path, name: str, kind: UserKind) -> str:
     from storage.accounts.account_table import AccountTable
     from storage.accounts.rules import UserKind as StoredKind
-    from storage.files.filesystem import OsFileSystem
+    from storage.files.filesystem import FileSystem
     from storage.stopped.locks import stopped_store
 
-    filesystem = OsFileSystem()
+    filesystem = FileSystem()
     filesystem.make_directory(store)
     with stopped_store(store):
         table = AccountTable(filesystem, store / "config")

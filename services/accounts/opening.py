@@ -34,7 +34,7 @@ from storage.accounts.document import ACCOUNTS_FILE
 from storage.accounts.limits import Limits
 from storage.accounts.rules import Rules, User
 from storage.errors import BrokenAccounts
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 
 ACCOUNTS: Final = accounts_pb2.DESCRIPTOR.services_by_name["Accounts"]
 AUTHENTICATION: Final = accounts_pb2.DESCRIPTOR.services_by_name["Authentication"]
@@ -56,7 +56,7 @@ def own_accounts(settings: StoreProcessSettings) -> tuple[ServedAccounts, Contra
     _check_not_forgotten(settings)
     if not settings.accounts:
         return without_accounts(settings), Contract(ACCOUNTS, AccountServicer(None, audit))
-    table = AccountTable(OsFileSystem(), _config(settings))
+    table = AccountTable(FileSystem(), _config(settings))
     if not table.rules.users:
         raise BrokenAccounts(
             "--accounts needs a user: penstock user create NAME --super --store"
@@ -70,7 +70,7 @@ def own_accounts(settings: StoreProcessSettings) -> tuple[ServedAccounts, Contra
 def _check_not_forgotten(settings: StoreProcessSettings) -> None:
     """Raise BrokenAccounts for a store with accounts unless settings say on or off."""
     said = "accounts" in settings.model_fields_set
-    if not said and OsFileSystem().exists(_config(settings) / ACCOUNTS_FILE):
+    if not said and FileSystem().exists(_config(settings) / ACCOUNTS_FILE):
         raise BrokenAccounts(
             f"{settings.store} has accounts: start with --accounts, or with --no-accounts to serve everybody"
         )
@@ -83,7 +83,7 @@ def read_accounts(settings: StoreProcessSettings) -> tuple[ServedAccounts, Contr
     _check_not_forgotten(settings)
     if not settings.accounts:
         return without_accounts(settings), Contract(AUTHENTICATION, AuthenticationServicer(None))
-    rules = AccountFile(OsFileSystem(), _config(settings)).rules
+    rules = AccountFile(FileSystem(), _config(settings)).rules
     accounts = _served(settings, rules, AuditLog())
     return accounts, Contract(AUTHENTICATION, AuthenticationServicer(rules))
 
@@ -97,7 +97,7 @@ def gateway_interceptors(settings: ReaderSettings) -> tuple[Interceptor, ...]:
     of_port = settings.of_gateway()
     if not settings.accounts:
         return without_accounts(of_port).interceptors
-    rules = AccountFile(OsFileSystem(), _config(settings)).rules
+    rules = AccountFile(FileSystem(), _config(settings)).rules
     return (_guard(rules, AuditLog(), set_limits(of_port), takes_certificates=False),)
 
 

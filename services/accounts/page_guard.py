@@ -18,7 +18,7 @@ from services.metrics.endpoint import FOR_EVERYBODY, PageGuard
 from services.rpc.peers import ip_address
 from storage.accounts.account_table import AccountFile
 from storage.accounts.rules import THE_CLUSTER, Action, Host, Rules
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 
 _SCHEME = "Basic "
 
@@ -30,7 +30,7 @@ def page_guard(settings: ProcessSettings) -> PageGuard:
     store: Path | None = getattr(settings, "store", None)
     if store is None or not getattr(settings, "accounts", False):
         return PageGuard(_contexts(settings))
-    rules = AccountFile(OsFileSystem(), store / "config").rules
+    rules = AccountFile(FileSystem(), store / "config").rules
     return PageGuard(_contexts(settings), _admission(rules))
 
 

@@ -19,7 +19,7 @@ from storage.checkpoint.positions import CHECKPOINT_FILE, CheckpointFile, Role
 from storage.clock import SystemClock
 from storage.config import StoreConfig
 from storage.errors import StoreFailed
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.indexer import StoreIndexer
 
 SERVICE: Final = "indexer"
@@ -53,10 +53,10 @@ async def serve(
                 scrub_interval_ms=settings.scrub_interval_ms,
                 scrub_bytes_per_s=int(settings.scrub_bytes_per_s),
             ),
-            filesystem=OsFileSystem(),
+            filesystem=FileSystem(),
             clock=SystemClock(),
         )
-        page = CheckpointFile.open(OsFileSystem(), settings.store / CHECKPOINT_FILE, Role.READER)
+        page = CheckpointFile.open(FileSystem(), settings.store / CHECKPOINT_FILE, Role.READER)
         arrivals = Arrivals(PageSteps(lambda: page, Role.INDEXER))
         try:
             store.start()

@@ -10,7 +10,7 @@ import numpy as np
 from storage import findings as kinds
 from storage.checkpoint.positions import CheckpointFile, Role
 from storage.checkpoint.trust import kept_from
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.files.mapped_file_queue import FileEntry, list_files
 from storage.findings import DAMAGE, NOTE, WARNING, Finding
 from storage.format.names import file_name, parse_file_name
@@ -55,7 +55,7 @@ def _missing_begin(store: CheckedStore, files: list[FileEntry]) -> Iterator[Find
     if store.view.location.is_url:
         return
     try:
-        positions = CheckpointFile.open(OsFileSystem(), store.paths.checkpoint, Role.READER)
+        positions = CheckpointFile.open(FileSystem(), store.paths.checkpoint, Role.READER)
     except FileNotFoundError:
         return
     begin = kept_from(positions, store.walked.records_end)

@@ -48,7 +48,6 @@ __all__ = [
     "File",
     "FileStatus",
     "FileSystem",
-    "OsFileSystem",
     "Positions",
     "ReadFile",
     "ReadFileSystem",
@@ -375,9 +374,6 @@ class FileSystem(ReadFileSystem):
         """
         with self._reaching(path):
             return RecordLock(path, position, content, alone=position == 0)
-
-
-OsFileSystem = FileSystem
 
 
 def _identity(directory: Path | str) -> tuple[int, int]:

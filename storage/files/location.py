@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.files.url_filesystem import ROOT, UrlFileSystem
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class StoreLocation:
 
     def filesystem(self) -> ReadFileSystem:
         """Return the file system that reads it; one for each call, with a listing of its own."""
-        return UrlFileSystem(self.text, self.options) if self.is_url else OsFileSystem()
+        return UrlFileSystem(self.text, self.options) if self.is_url else FileSystem()
 
     def matches(self) -> list[StoreLocation]:
         """Return the places that the text matches as a pattern, sorted. Raises NotAStore."""

@@ -19,7 +19,7 @@ from storage.errors import (
     StoreLocked,
     TopicNotFound,
 )
-from storage.files.filesystem import FileSystem, OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.format.lease_journal import (
     EVENT,
     FORGOTTEN,
@@ -84,7 +84,7 @@ class Leases:
         self.may_wait = False
         """Whether a call may wait for the disk now: the journal is being written anew."""
         self._groups = reader.groups
-        self._filesystem = filesystem or OsFileSystem()
+        self._filesystem = filesystem or FileSystem()
         self._directory = reader.directory / LEASE_DIRECTORY
         self.queues = StoreQueues(reader)
         tables = StorePaths(reader.directory).config

@@ -16,7 +16,7 @@ from storage.checks.checkpoint import checkpoint
 from storage.checks.index import index_behind, index_file_checks, missing_index_files
 from storage.checks.log import log_files, log_records, log_tail
 from storage.checks.queues import queue_files, queue_findings
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.files.mapped_file_queue import list_files
 from storage.findings import DAMAGE, NOTE, OK, Finding, Line
 from storage.offline.checks.leases import lease_journal
@@ -29,7 +29,6 @@ from storage.view.layout import LOG_DIRECTORY
 from storage.view.log.commit_log import EVERYTHING
 
 if TYPE_CHECKING:
-    from storage.files.filesystem import FileSystem
     from storage.offline.opened import OfflineStore
 
 
@@ -56,7 +55,7 @@ def doctor(
 def work_bytes(directory: Path | str) -> int:
     """Return about how many bytes ``doctor`` will read; 0 of what is not a store."""
     try:
-        files = list_files(OsFileSystem(), Path(directory) / LOG_DIRECTORY)
+        files = list_files(FileSystem(), Path(directory) / LOG_DIRECTORY)
     except OSError:
         return 0
     return sum(file.size for file in files)
@@ -73,7 +72,7 @@ def examine(
 
     With ``is_locked`` the caller sees to it that nobody works on the store. Raises NotAStore.
     """
-    disk = OsFileSystem()
+    disk = FileSystem()
     settled_offset = EVERYTHING if is_locked else settled_offset_of(Path(directory))
     known = None
     for finding in _examine(directory, spec, disk, settled_offset, advance, is_locked):

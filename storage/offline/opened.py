@@ -14,7 +14,7 @@ from storage.checks.store import CheckedStore, WalkedLog, live_topics
 from storage.config import StoreConfig
 from storage.errors import NotAStore
 from storage.files.directory_lock import has_writer
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.format.consume_entry import UNIT_SIZE
 from storage.queues.batch_queues import batch_topics
@@ -49,9 +49,9 @@ class OfflineStore(CheckedStore):
     reader: StoreReader
 
     @property
-    def filesystem(self) -> OsFileSystem:
+    def filesystem(self) -> FileSystem:
         """This machine's."""
-        return OsFileSystem()
+        return FileSystem()
 
 
 def settled_offset_of(directory: Path) -> int:
@@ -82,7 +82,7 @@ def open_offline(
     root = Path(directory).absolute()
     if not root.is_dir():
         raise NotAStore(f"{root} is not a directory")
-    view, filesystem = StoreView(root), OsFileSystem()
+    view, filesystem = StoreView(root), FileSystem()
     check_is_store(filesystem, root)
     paths = view.paths
     config = effective_config(filesystem, paths, spec_config(root, spec), view.settings)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from storage import findings as kinds
 from storage.clock import Clock, SystemClock
 from storage.errors import StoreFailed
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.findings import DAMAGE, WARNING, Finding
 from storage.format.checkpoint import BROKER_SIZE, INDEX_TIMESTAMP_POSITION
 from storage.indexer import StoreIndexer
@@ -31,7 +31,6 @@ from storage.view.layout import LOG_DIRECTORY, StorePaths
 from storage.writer import StoreWriter
 
 if TYPE_CHECKING:
-    from storage.files.filesystem import FileSystem
     from storage.workers import Workers
 
 INDEX_TIMEOUT_S: Final = 24 * 3600.0
@@ -63,7 +62,7 @@ def plan_repair(
     """Return what a repair would keep aside and change; nothing is changed. Raises NotAStore."""
     found = tuple(examine(directory, spec, advance=advance, is_locked=is_locked))
     return RepairReport(
-        found=found, kept=tuple(files_to_keep(OsFileSystem(), Path(directory), found))
+        found=found, kept=tuple(files_to_keep(FileSystem(), Path(directory), found))
     )
 
 
@@ -82,7 +81,7 @@ def repair(
     store is in use, NotAStore, StoreFull, StoreFailed; it can then be repaired again.
     """
     root = Path(directory).absolute()
-    filesystem, clock = filesystem or OsFileSystem(), clock or SystemClock()
+    filesystem, clock = filesystem or FileSystem(), clock or SystemClock()
     with stopped_store(root):
         plan = plan_repair(root, spec, advance=advance, is_locked=True)
         if not any(finding.is_wrong for finding in plan.found):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from storage.checkpoint.positions import CheckpointFile, Role
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.format.checkpoint import PAGE_SIZE
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.index import HEADER_SIZE
@@ -83,7 +83,7 @@ def _store_index(
 
 @contextmanager
 def _durable_slots(store: StoreView, role: Role) -> Iterator[DurableSlots]:
-    page = CheckpointFile.open(OsFileSystem(), store.paths.checkpoint, role)
+    page = CheckpointFile.open(FileSystem(), store.paths.checkpoint, role)
     try:
         yield page.durable
     finally:

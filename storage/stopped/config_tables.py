@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from storage.config import StoreConfig
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.format.config_json import encode_config
 from storage.tables.consumer_offsets import offset_fields, offset_key
 from storage.tables.table_files import (
@@ -36,7 +36,7 @@ def write_configuration(
 
     The topic table is always there. Durable on return.
     """
-    filesystem, paths = OsFileSystem(), StorePaths(root)
+    filesystem, paths = FileSystem(), StorePaths(root)
     config = StoreConfig(**sizes._asdict(), flush_mode="async")
     settings = save_settings(filesystem, paths, StoreSettings(), config)
     version = data_version(1, 0, now_ms)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from storage import modes
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.names import file_name
 from storage.view.layout import StorePaths
@@ -34,7 +34,7 @@ def write_log(root: Path, commit_offset: int, data: Buffer, file_size: int) -> N
     """
     position = commit_offset % file_size
     path = StorePaths(root).commit_log / file_name(commit_offset - position)
-    file = OsFileSystem().open(path, writable=True)
+    file = FileSystem().open(path, writable=True)
     try:
         file.pwrite(data, position)
         file.sync()
@@ -65,8 +65,8 @@ def make_work_directory(path: Path, *, parents: bool = False, exist_ok: bool = F
     modes.make_directory(path, parents=parents, exist_ok=exist_ok)
 
 
-def _as_its_directory(path: Path) -> OsFileSystem:
-    return OsFileSystem(shared=modes.is_shared(path))
+def _as_its_directory(path: Path) -> FileSystem:
+    return FileSystem(shared=modes.is_shared(path))
 
 
 def _opened(path: Path, size: int) -> File:
@@ -79,7 +79,7 @@ def _opened(path: Path, size: int) -> File:
     return filesystem.open(path, writable=True)
 
 
-def without_file(path: Path) -> OsFileSystem:
+def without_file(path: Path) -> FileSystem:
     """Remove a file that is to be made anew; return the file system to make it in. Its directory is made."""
     filesystem = _as_its_directory(path)
     filesystem.make_directory(path.parent)
@@ -90,6 +90,6 @@ def without_file(path: Path) -> OsFileSystem:
 
 def remove_files(directory: Path) -> None:
     """Remove the files in a directory, which stays; nothing is durable."""
-    filesystem = OsFileSystem()
+    filesystem = FileSystem()
     for entry in filesystem.list_directory(directory):
         filesystem.unlink(directory / entry.name)

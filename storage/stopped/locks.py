@@ -9,7 +9,7 @@ from typing import Final
 
 from storage.errors import StoreLocked
 from storage.files.directory_lock import DirectoryLock, LockRole
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 
 _HOLDERS: Final = {
     LockRole.WRITER: "a writer or a broker",
@@ -27,7 +27,7 @@ def stopped_store(directory: Path) -> Iterator[None]:
     with ExitStack() as held:
         for role, holder in _HOLDERS.items():
             try:
-                held.enter_context(DirectoryLock.acquire(OsFileSystem(), directory, role))
+                held.enter_context(DirectoryLock.acquire(FileSystem(), directory, role))
             except StoreLocked:
                 raise StoreLocked(
                     f"{directory} is in use by {holder}; stop it first, or work on a copy"

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from storage.errors import StoreFull
-from storage.files.filesystem import File, OsFileSystem
+from storage.files.filesystem import File, FileSystem
 from storage.testing.contents import DiskFile
 from storage.testing.tree import DiskTree
 
@@ -101,7 +101,7 @@ class _WatchedFile(File):
         self._disk.notice(self.path.parent)
 
 
-class SimulatedDisk(OsFileSystem):
+class SimulatedDisk(FileSystem):
     """The file system below ``root``, which is made if need be; what is there at first is durable.
 
     Each thing that it does is a numbered step: a write, a change of a name, taking space, a sync. At step

@@ -18,7 +18,7 @@ from storage.errors import (
     UserExists,
     UserNotFound,
 )
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.tables.checked_json import decode_checked, encode_checked
 
 ORDERS = Resource.topic("orders")
@@ -26,7 +26,7 @@ ORDERS = Resource.topic("orders")
 
 @pytest.fixture
 def table(tmp_path):
-    return AccountTable(OsFileSystem(), tmp_path)
+    return AccountTable(FileSystem(), tmp_path)
 
 
 def pub_policy(**changes):
@@ -39,7 +39,7 @@ def test_what_was_changed_is_there_after_a_restart(table, tmp_path):
     ann = table.create_user("ann", UserKind.NORMAL)
     table.put_policy(pub_policy(sources=["10.0.0.0/8", "::1"]))
     table.put_policy(pub_policy(decision="deny", is_default=True))
-    again = AccountTable(OsFileSystem(), tmp_path)
+    again = AccountTable(FileSystem(), tmp_path)
     assert again.rules == table.rules
     assert again.rules.users["ann"] == ann
 
@@ -51,7 +51,7 @@ def test_the_file_is_its_owners_alone_and_texts_show_no_secret(table, tmp_path):
 
 
 def test_another_process_sees_a_change_with_its_next_look(table, tmp_path):
-    file = AccountFile(OsFileSystem(), tmp_path)
+    file = AccountFile(FileSystem(), tmp_path)
     assert not file.rules().users
     ann = table.create_user("ann", UserKind.NORMAL)
     assert not file.rules().allows(ann, ORDERS, Action.PUB, None)
@@ -134,7 +134,7 @@ def test_a_full_disk_leaves_the_services_with_the_secret_that_they_have(tmp_path
 
 
 def test_a_file_that_could_not_be_read_is_read_again(table, tmp_path, caplog):
-    class FailingReads(OsFileSystem):
+    class FailingReads(FileSystem):
         fails = False
 
         def read_bytes(self, path):
@@ -158,7 +158,7 @@ def test_a_file_that_is_put_back_and_changed_has_another_generation(table, tmp_p
     before = (tmp_path / "accounts.json").read_bytes()
     table.create_user("bob", UserKind.NORMAL)
     (tmp_path / "accounts.json").write_bytes(before)
-    restored = AccountTable(OsFileSystem(), tmp_path)
+    restored = AccountTable(FileSystem(), tmp_path)
     restored.create_user("eve", UserKind.NORMAL)
     assert restored.rules.generation != table.rules.generation
 
@@ -192,7 +192,7 @@ def test_a_broken_file_is_refused_at_a_start_and_leaves_the_rules_before(
 ):
     ann = table.create_user("ann", UserKind.NORMAL)
     table.put_policy(pub_policy())
-    running = AccountFile(OsFileSystem(), tmp_path)
+    running = AccountFile(FileSystem(), tmp_path)
     path = tmp_path / "accounts.json"
     path.write_text(break_it(path.read_text()))
     assert running.rules().allows(ann, ORDERS, Action.PUB, None)
@@ -200,7 +200,7 @@ def test_a_broken_file_is_refused_at_a_start_and_leaves_the_rules_before(
     assert caplog.text.count("stay in force") == 1
     for opened in (AccountFile, AccountTable):
         with pytest.raises(BrokenAccounts, match=r"accounts\.json"):
-            opened(OsFileSystem(), tmp_path)
+            opened(FileSystem(), tmp_path)
 
 
 def test_a_full_disk_leaves_the_accounts_as_they_were(tmp_path):
@@ -219,7 +219,7 @@ def test_limits_are_kept_and_those_that_are_not_given_stay(table, tmp_path):
     table.create_user("ann", UserKind.NORMAL)
     table.update_user("ann", limits=Limits(requests_per_second=5, calls_max=0))
     table.update_user("ann", limits=Limits(calls_max=7))
-    again = AccountTable(OsFileSystem(), tmp_path)
+    again = AccountTable(FileSystem(), tmp_path)
     assert again.rules.users["ann"].limits == Limits(requests_per_second=5, calls_max=7)
     table.update_user("ann", limits=Limits(connections_max=1), resets_limits=True)
     assert table.rules.users["ann"].limits == Limits(connections_max=1)
@@ -233,7 +233,7 @@ def test_a_file_with_limits_that_are_none_is_refused(table, tmp_path, limits):
     document["users"]["ann"]["limits"] = limits
     path.write_bytes(encode_checked(document, indent=1))
     with pytest.raises(BrokenAccounts, match="not usable"):
-        AccountTable(OsFileSystem(), tmp_path)
+        AccountTable(FileSystem(), tmp_path)
 
 
 def test_the_last_super_user_who_may_call_stays(table):

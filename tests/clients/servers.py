@@ -32,7 +32,7 @@ from penstock.v1 import (
 )
 from storage.accounts.account_table import AccountTable
 from storage.accounts.rules import UserKind, checked_policy
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 
 START_SECONDS = 180.0  # a busy machine starts a service in a minute
 _STARTING = threading.Lock()  # one server at a time: each start is work for all cores
@@ -174,7 +174,7 @@ class PenstockServer:
 
 def _accounts(store: Path) -> tuple[Credentials, Credentials]:
     """Make a user of clients, who may do what they do, and a super user; return their keys."""
-    table = AccountTable(OsFileSystem(), store / "config")
+    table = AccountTable(FileSystem(), store / "config")
     keys = []
     for name, kind in (("clients", UserKind.NORMAL), ("root", UserKind.SUPER)):
         keys.append(Credentials(name, table.create_user(name, kind).secrets[0]))

@@ -9,7 +9,7 @@ from engine_store import small_config
 from oracle import SMALL_FILES, oracle_ask, oracle_open
 
 from storage.clock import SystemClock
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.indexer import StoreIndexer
 from storage.message import Message
 from storage.reader import StoreReader
@@ -24,7 +24,7 @@ def work(store: Path) -> None:
     with (
         StoreWriter.open(store, small_config()) as writer,
         StoreIndexer.open(
-            store, small_config(), filesystem=OsFileSystem(), clock=SystemClock()
+            store, small_config(), filesystem=FileSystem(), clock=SystemClock()
         ) as indexer,
     ):
         indexer.check_all()

@@ -13,7 +13,7 @@ from staged_records import stage
 
 from storage.clock import SystemClock
 from storage.errors import StoreFull
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.indexer import StoreIndexer
 from storage.writer import StoreWriter
 
@@ -38,7 +38,7 @@ def test_a_broker_opens_it_and_we_complete_it_afterwards(tmp_path: Path) -> None
             writer.staged.commit("decided", 0, ["a"])
         with closing(
             StoreIndexer.open(
-                directory, small_config(), filesystem=OsFileSystem(), clock=SystemClock()
+                directory, small_config(), filesystem=FileSystem(), clock=SystemClock()
             )
         ) as indexer:
             while indexer.step():

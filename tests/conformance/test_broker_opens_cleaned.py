@@ -15,7 +15,7 @@ from store_workload import SMALL, broker_settings, run_workload
 
 from storage.clock import SystemClock
 from storage.config import StoreConfig
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.indexer import StoreIndexer
 from storage.offline import dump
 from storage.writer import StoreWriter
@@ -32,7 +32,7 @@ def clean(store: Path, config: StoreConfig, *, keep_files: int) -> int:
         os.utime(path, (old, old))
     with StoreWriter.open(store, config) as writer:
         indexer = StoreIndexer.open(
-            store, writer.config, filesystem=OsFileSystem(), clock=SystemClock(), unclean=False
+            store, writer.config, filesystem=FileSystem(), clock=SystemClock(), unclean=False
         )
         with indexer:
             while indexer.step():

@@ -12,7 +12,7 @@ from oracle import SMALL_FILES, oracle_open
 
 from storage import Message, MessageStore
 from storage.clock import SystemClock
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.format.config_json import decode_config
 from storage.tables.consumer_offsets import ConsumerOffsets
 from storage.tables.topic_table import TopicTable
@@ -20,7 +20,7 @@ from storage.view.config_tables import table_problems
 from storage.writer import StoreWriter
 
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(600)]
-FILES = OsFileSystem()
+FILES = FileSystem()
 
 
 def topics(config: Path) -> dict[str, int]:

@@ -24,7 +24,7 @@ from penstock import Client
 from services.local_services import NAMES, LocalServices
 from storage.accounts.account_table import AccountTable
 from storage.accounts.rules import UserKind
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.stopped.locks import stopped_store
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -78,7 +78,7 @@ def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
     home = tmp_path_factory.mktemp("console")
     (home / "store").mkdir()
     with stopped_store(home / "store"):
-        table = AccountTable(OsFileSystem(), home / "store" / "config")
+        table = AccountTable(FileSystem(), home / "store" / "config")
         secret = table.restore_user(USER, UserKind.SUPER).secrets[-1]
     services = LocalServices.start(
         home / "store",

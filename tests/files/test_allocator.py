@@ -9,13 +9,13 @@ import pytest
 
 from storage.errors import StoreBusy, StoreFull
 from storage.files.allocator import MappedFileAllocator
-from storage.files.filesystem import File, OsFileSystem
+from storage.files.filesystem import File, FileSystem
 from storage.files.transient_store_pool import TransientStorePool
 
 SIZE = 1 << 16
 
 
-class CountingFileSystem(OsFileSystem):
+class CountingFileSystem(FileSystem):
     """Records when files were created and by which thread, and fails on request."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ def test_no_file_is_made_behind_one_that_could_not_be(allocator, filesystem, tmp
 
 
 def test_no_free_buffer_is_busy_and_the_file_is_kept_for_the_retry(filesystem, tmp_path):
-    pool_files = OsFileSystem()
+    pool_files = FileSystem()
     (tmp_path / "pool").mkdir()
     pool = TransientStorePool(
         pool_files,

@@ -12,9 +12,9 @@ import pytest
 
 from storage.errors import StoreLocked
 from storage.files.directory_lock import DirectoryLock, LockRole
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 
-FILESYSTEM = OsFileSystem()
+FILESYSTEM = FileSystem()
 
 
 def python(program: str) -> str:
@@ -33,9 +33,9 @@ def attempt(directory, role: str) -> str:
         from pathlib import Path
         from storage.errors import StoreLocked
         from storage.files.directory_lock import DirectoryLock, LockRole
-        from storage.files.filesystem import OsFileSystem
+        from storage.files.filesystem import FileSystem
         try:
-            DirectoryLock.acquire(OsFileSystem(), Path({str(directory)!r}), LockRole.{role})
+            DirectoryLock.acquire(FileSystem(), Path({str(directory)!r}), LockRole.{role})
             print("taken")
         except StoreLocked:
             print("locked")
@@ -59,7 +59,7 @@ def test_a_removed_lock_file_lets_no_second_writer_in(tmp_path):
         (tmp_path / "lock").unlink()
         assert attempt(tmp_path, "WRITER") == "locked"
         with pytest.raises(StoreLocked, match="goes on without it"):
-            DirectoryLock.acquire(OsFileSystem(), tmp_path, LockRole.WRITER)
+            DirectoryLock.acquire(FileSystem(), tmp_path, LockRole.WRITER)
         assert attempt(tmp_path, "INDEXER") == "taken"
     assert attempt(tmp_path, "WRITER") == "taken"
 
@@ -68,7 +68,7 @@ def test_one_process_cannot_hold_a_role_twice(tmp_path):
     """Two stores over one directory in one process."""
     with DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER):
         with pytest.raises(StoreLocked, match="a writer or a broker"):
-            DirectoryLock.acquire(OsFileSystem(), tmp_path / ".", LockRole.WRITER)
+            DirectoryLock.acquire(FileSystem(), tmp_path / ".", LockRole.WRITER)
         assert attempt(tmp_path, "WRITER") == "locked"
 
 
@@ -98,8 +98,8 @@ def test_a_lock_does_not_outlive_its_process_in_a_forked_child(tmp_path):
         import os, signal, sys, time
         from pathlib import Path
         from storage.files.directory_lock import DirectoryLock, LockRole
-        from storage.files.filesystem import OsFileSystem
-        lock = DirectoryLock.acquire(OsFileSystem(), Path({str(tmp_path)!r}), LockRole.WRITER)
+        from storage.files.filesystem import FileSystem
+        lock = DirectoryLock.acquire(FileSystem(), Path({str(tmp_path)!r}), LockRole.WRITER)
         child = os.fork()
         if child == 0:
             os.close(1)

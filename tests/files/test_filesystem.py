@@ -15,11 +15,11 @@ import pytest
 
 from storage import modes
 from storage.files import libc
-from storage.files.filesystem import File, OsFileSystem
+from storage.files.filesystem import File, FileSystem
 from storage.files.only_files import OnlyFile
 from storage.stopped.files import write_queue
 
-FILESYSTEM = OsFileSystem()
+FILESYSTEM = FileSystem()
 
 
 def names(directory: Path) -> list[str]:
@@ -75,9 +75,9 @@ def test_no_space_is_store_full_and_leaves_nothing(tmp_path):
         import os, resource, sys
         from pathlib import Path
         from storage.errors import StoreFull
-        from storage.files.filesystem import OsFileSystem
+        from storage.files.filesystem import FileSystem
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
-        fs, d = OsFileSystem(), Path({str(tmp_path)!r})
+        fs, d = FileSystem(), Path({str(tmp_path)!r})
         for call in (
             lambda: fs.create(d / "big", 2 << 20, allocate=True),
             lambda: fs.create(d / "sparse", 2 << 20, allocate=False),
@@ -103,7 +103,7 @@ def test_no_space_is_store_full_and_leaves_nothing(tmp_path):
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
 
 
-class Recording(OsFileSystem):
+class Recording(FileSystem):
     """Notes the order of what matters for a crash."""
 
     def __init__(self) -> None:
@@ -166,7 +166,7 @@ def test_atomic_write_that_fails_leaves_the_old_version(tmp_path, monkeypatch):
 
 def test_few_writable_bytes_are_written_where_they_belong_and_a_failure_is_an_error(tmp_path):
     """Up to a page goes to the system in one call that keeps the GIL; errors are as of the others."""
-    file = OsFileSystem().create(tmp_path / "f", 100, allocate=False)
+    file = FileSystem().create(tmp_path / "f", 100, allocate=False)
     file.pwrite(memoryview(bytearray(b"few")), 7)
     assert file.pread(12, 0) == bytes(7) + b"few" + bytes(2)
     file.close()
@@ -193,7 +193,7 @@ def made(tmp_path):
     """Makes one of each kind; returns the modes by name."""
 
     def make():
-        filesystem = OsFileSystem()
+        filesystem = FileSystem()
         for name, allocate in (("allocated", True), ("sparse", False)):
             filesystem.create(tmp_path / name, 4096, allocate=allocate).close()
         for version in (b"1", b"2"):
@@ -256,7 +256,7 @@ def directory(tmp_path: Path) -> Path:
 
 def test_only_directories_with_one_file_count(directory: Path) -> None:
     names = ["none", "one", "two", "gone", "deep", "file", "empty"]
-    found = OsFileSystem().only_files(directory, names, LENGTH)
+    found = FileSystem().only_files(directory, names, LENGTH)
     assert found == [
         None, OnlyFile("f", 3, 3, b"abc"), None, None, None, None, OnlyFile("f", 0, 0, b""),
     ]  # fmt: skip
@@ -268,19 +268,19 @@ def test_data_after_a_hole_is_the_end(directory: Path) -> None:
         file.truncate(1 << 24)
         file.seek(1 << 20)
         file.write(b"last")
-    (found,) = OsFileSystem().only_files(directory, ["one"], LENGTH)
+    (found,) = FileSystem().only_files(directory, ["one"], LENGTH)
     assert found is not None
     assert found.tail_position <= 1 << 20 < found.data_end
     assert found.tail[(1 << 20) - found.tail_position :].startswith(b"last")
 
 
 def test_a_directory_that_is_gone_has_none(directory: Path) -> None:
-    assert OsFileSystem().only_files(directory / "gone", ["one"], LENGTH) == [None]
+    assert FileSystem().only_files(directory / "gone", ["one"], LENGTH) == [None]
 
 
 def test_what_is_held_is_reached_by_name_only_where_it_was(tmp_path):
     """Neither in another directory of its name, nor by making it once more."""
-    store, disk = tmp_path / "store", OsFileSystem()
+    store, disk = tmp_path / "store", FileSystem()
     disk.make_directory(store / "log")
     disk.create(store / "log" / "0", 1, allocate=False).close()
     disk.hold(store)

@@ -30,9 +30,9 @@ def test_a_full_disk_is_an_error_and_never_a_signal(small_disk):
     run(f"""
         from pathlib import Path
         from storage.errors import StoreFull
-        from storage.files.filesystem import OsFileSystem
+        from storage.files.filesystem import FileSystem
         from storage.files.mapped_file_queue import MappedFileQueue
-        fs, d = OsFileSystem(), Path({str(small_disk)!r})
+        fs, d = FileSystem(), Path({str(small_disk)!r})
         sparse = fs.create(d / "units", 6_000_000, allocate=False)
         sparse.pwrite(bytes(1 << 20), 0)
         queue = MappedFileQueue(fs, d / "commitlog", file_size=1 << 20)
@@ -66,8 +66,8 @@ def test_the_allocator_says_full_and_works_again_when_space_returns(small_disk):
         from pathlib import Path
         from storage.errors import StoreFull
         from storage.files.allocator import MappedFileAllocator
-        from storage.files.filesystem import OsFileSystem
-        fs, d = OsFileSystem(), Path({str(small_disk)!r})
+        from storage.files.filesystem import FileSystem
+        fs, d = FileSystem(), Path({str(small_disk)!r})
         filler = fs.create(d / "filler", 5 << 19, allocate=True)
         allocator = MappedFileAllocator(fs, d / "log", file_size=1 << 20, warm_ahead_bytes=1 << 18)
         allocator.start()
@@ -87,10 +87,10 @@ def test_the_pool_frees_committed_memory_before_it_says_busy_or_full(small_disk)
     run(f"""
         from pathlib import Path
         from storage.errors import StoreBusy, StoreFull
-        from storage.files.filesystem import OsFileSystem
+        from storage.files.filesystem import FileSystem
         from storage.files.mapped_file import MappedFile
         from storage.files.transient_store_pool import TransientStorePool
-        fs, d = OsFileSystem(), Path({str(small_disk)!r})
+        fs, d = FileSystem(), Path({str(small_disk)!r})
         log = d.parent / "log"; log.mkdir()
         size = 32 << 20
         pool = TransientStorePool(fs, d, store_id=b"s" * 16, boot_id=b"b" * 16, file_size=size, buffer_count=1)

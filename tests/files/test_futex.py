@@ -10,10 +10,10 @@ import threading
 import numpy as np
 import pytest
 
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.files.system.futex import WakeWord
 
-FILESYSTEM = OsFileSystem()
+FILESYSTEM = FileSystem()
 
 
 @pytest.fixture
@@ -26,9 +26,9 @@ def test_a_waiter_in_another_process_with_a_read_only_map_is_woken(tmp_path, pag
     answers = FILESYSTEM.create(tmp_path / "answers", 4096, allocate=True).map(writable=True).array
     program = textwrap.dedent(f"""
         from pathlib import Path
-        from storage.files.filesystem import OsFileSystem
+        from storage.files.filesystem import FileSystem
         from storage.files.system.futex import WakeWord
-        fs, d = OsFileSystem(), Path({str(tmp_path)!r})
+        fs, d = FileSystem(), Path({str(tmp_path)!r})
         asked = WakeWord(fs.open(d / "page", writable=False).map(writable=False).array, 512)
         answer = WakeWord(fs.open(d / "answers", writable=True).map(writable=True).array, 512)
         answer.bump()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.files.mapped_file_queue import (
     MappedFileQueue,
     ReadOnlyMappedFileQueue,
@@ -12,7 +12,7 @@ from storage.files.mapped_file_queue import (
 )
 
 SIZE = 8192
-FILESYSTEM = OsFileSystem()
+FILESYSTEM = FileSystem()
 
 
 @pytest.fixture

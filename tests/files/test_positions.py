@@ -13,10 +13,10 @@ import pytest
 
 from storage.checkpoint.positions import CheckpointFile, Role
 from storage.errors import UnsupportedFormat
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.format import checkpoint as layout
 
-FILESYSTEM = OsFileSystem()
+FILESYSTEM = FileSystem()
 STORE = bytes(range(16))
 BOOT = b"boot-id-of-tests"
 HEADER = bytes(range(100, 140))
@@ -213,9 +213,9 @@ def test_positions_never_tear(path):
     page.start_writer(min_commit_offset=0, end_offset=low, dispatched_offset=0, config_generation=0)
     program = textwrap.dedent(f"""
         from pathlib import Path
-        from storage.files.filesystem import OsFileSystem
+        from storage.files.filesystem import FileSystem
         from storage.checkpoint.positions import CheckpointFile, Role
-        page = CheckpointFile.open(OsFileSystem(), Path({str(path)!r}), Role.WRITER, boot_id={BOOT!r})
+        page = CheckpointFile.open(FileSystem(), Path({str(path)!r}), Role.WRITER, boot_id={BOOT!r})
         while True:
             page.appended_offset = {low}; page.appended_offset = {high}
             page._store_big_endian(0, {low}); page._store_big_endian(0, {high})

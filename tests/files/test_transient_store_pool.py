@@ -10,14 +10,14 @@ import textwrap
 
 import pytest
 
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.files.mapped_file import MappedFile
 from storage.files.transient_store_pool import TransientStorePool
 
 SIZE = 1 << 20
 STORE, OTHER_STORE = b"store-id-of-this", b"store-id-of-that"
 BOOT, OTHER_BOOT = b"this boot's own.", b"the next boot's."
-FILESYSTEM = OsFileSystem()
+FILESYSTEM = FileSystem()
 
 
 def open_pool(directory, *, store_id=STORE, boot_id=BOOT, count=2):
@@ -67,10 +67,10 @@ def kill_a_writer(directory, log, then=""):
     program = textwrap.dedent(f"""
         import os, signal
         from pathlib import Path
-        from storage.files.filesystem import OsFileSystem
+        from storage.files.filesystem import FileSystem
         from storage.files.mapped_file import MappedFile
         from storage.files.transient_store_pool import TransientStorePool
-        fs = OsFileSystem()
+        fs = FileSystem()
         pool = TransientStorePool(fs, Path({str(directory)!r}), store_id={STORE!r}, boot_id={BOOT!r},
                                   file_size={SIZE}, buffer_count=2)
         mapped = MappedFile.open(fs, Path({str(log)!r}), start_offset={3 * SIZE})

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from storage.errors import StoreChanged
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.files.ranges import grouped
 from storage.files.url_filesystem import BLOCK_SIZE, UrlFileSystem
 
@@ -40,7 +40,7 @@ def test_directories_are_listed_as_those_of_this_machine_are(
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "b" / "file").write_bytes(CONTENT)
     (tmp_path / "top").write_bytes(b"top")
-    here = OsFileSystem()
+    here = FileSystem()
     for name in ("", "a", "a/b", "none"):
         assert files.list_directory(Path("/", name)) == here.list_directory(tmp_path / name), name
         assert files.exists(Path("/", name)) == here.exists(tmp_path / name), name

@@ -10,7 +10,7 @@ from real_processes import until
 
 from bench.resident import cached_bytes
 from storage.files.allocator import MappedFileAllocator
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.store import MessageStore
 from storage.writer import StoreWriter
 
@@ -34,7 +34,7 @@ def is_filled(path: Path) -> bool:
 def make(directory, **options):
     given = {"file_size": SIZE, "warm_ahead_bytes": WINDOW}
     given |= {"warm_cache_bytes_max": 2 * options.get("file_size", SIZE)}
-    return MappedFileAllocator(OsFileSystem(), directory / "log", **(given | options))
+    return MappedFileAllocator(FileSystem(), directory / "log", **(given | options))
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ from real_processes import until
 from storage import indexer as module
 from storage.checkpoint.positions import CheckpointFile, Role
 from storage.clock import SystemClock
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.indexer import StoreIndexer
 from storage.writer import StoreWriter
 
-FILESYSTEM = OsFileSystem()
+FILESYSTEM = FileSystem()
 
 
 @pytest.fixture(name="pair")

@@ -11,7 +11,7 @@ from golden import golden_answers, golden_copy, golden_dump, golden_spec, golden
 from index_support import index_files
 from recovered_copy import catch_up
 
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.format.checkpoint import BrokerFields
 from storage.format.index import IndexHeader
 from storage.index.directory import IndexDirectory
@@ -19,7 +19,7 @@ from storage.view.index.index_file import IndexShape
 from storage.view.index.key_index import KeyIndex
 from storage.view.layout import StorePaths
 
-FILESYSTEM = OsFileSystem()
+FILESYSTEM = FileSystem()
 FROM_THE_START = ("basic", "slow", "features", "pool", "syncflush", "propcrc", "ext", "lmq")
 TAKEN_OVER = (*FROM_THE_START, "cleaned", "killed", "poolkilled", "syncflushkilled")
 

@@ -11,7 +11,7 @@ from engine_store import small_config
 from index_support import put_keys
 
 from storage.clock import SystemClock
-from storage.files.filesystem import FileSystem, OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.format.index import entry_position
 from storage.indexer import StoreIndexer
 from storage.reader import StoreReader
@@ -52,7 +52,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with StoreWriter.open(store, CONFIG) as writer:
         writer.create_topic("t", 1)
         put_keys(writer, [(key,) for key in KEYS])
-    repair(store, OsFileSystem())
+    repair(store, FileSystem())
     assert len(contents(store)) == 3
     return store
 
@@ -78,7 +78,7 @@ def test_what_is_left_of_a_rebuild_is_repaired(tmp_path: Path, whole: Path, kill
         if not run.was_stopped:
             assert contents(store) == wanted
             break
-        repair(store, OsFileSystem())
+        repair(store, FileSystem())
         assert contents(store) == wanted, run.step
         assert silent_losses(store) == []
         checked += 1

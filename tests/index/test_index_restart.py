@@ -12,7 +12,7 @@ from engine_store import small_config
 from index_support import contents, open_indexer, paths_of, put_keys, some_keys, work
 from steps_to_try import steps_to_try
 
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.format.checkpoint import (
     INDEXER_LIVE_POSITION,
     INDEXER_SLOT_POSITIONS,
@@ -140,7 +140,7 @@ def test_a_log_that_lost_its_end_loses_and_doubles_no_key_of_the_rest(tmp_path: 
 class _SameBoot(SimulatedDisk):
     """In the boot of this machine, in which the test's writer runs beside it."""
 
-    boot_id = OsFileSystem.boot_id
+    boot_id = FileSystem.boot_id
 
 
 class Left:

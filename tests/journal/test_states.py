@@ -12,7 +12,7 @@ from full_filesystem import full
 from steps_to_try import steps_to_try
 
 from storage.errors import StoreFull
-from storage.files.filesystem import File, OsFileSystem
+from storage.files.filesystem import File, FileSystem
 from storage.format.journal import blocks_in
 from storage.journal import states as states_module
 from storage.journal.states import StateJournal, read_states
@@ -33,7 +33,7 @@ ALL = [after(count) for count in range(len(PUTS) + 1)]
 
 
 def states_of(directory: Path) -> dict[str, bytes]:
-    return read_states(OsFileSystem(), directory).states
+    return read_states(FileSystem(), directory).states
 
 
 @pytest.mark.parametrize("size_max", [1 << 20, 1], ids=["one generation", "a new one now and then"])
@@ -69,7 +69,7 @@ def test_a_stop_at_any_step_leaves_what_was_put_or_the_next_put_too(
 @pytest.fixture(name="whole")
 def _whole(tmp_path: Path) -> bytes:
     """Return a file of all puts."""
-    journal = StateJournal(OsFileSystem(), tmp_path / "made")
+    journal = StateJournal(FileSystem(), tmp_path / "made")
     for put in PUTS:
         journal.put(put)
     journal.close()
@@ -86,7 +86,7 @@ def test_damage_leaves_what_was_put_before_and_is_named_until_its_file_is_remove
     path = directory / f"{1:020d}"
     for data in steps_to_try(list(islice(flipped(whole[:end]), 0, None, 5)), 60):
         path.write_bytes(data + whole[end:])
-        journal = StateJournal(OsFileSystem(), directory)
+        journal = StateJournal(FileSystem(), directory)
         kept = {name: journal.get(name) for name in journal.names("")}
         assert kept in ALL
         damaged = journal.damaged_file()
@@ -97,7 +97,7 @@ def test_damage_leaves_what_was_put_before_and_is_named_until_its_file_is_remove
             (tmp_path / damaged.name).rename(damaged)
         journal.put({"d": b"5"})
         journal.close()
-        again = StateJournal(OsFileSystem(), directory)
+        again = StateJournal(FileSystem(), directory)
         assert again.damaged_file() == damaged
         assert states_of(directory) == kept | {"d": b"5"}
         for file in directory.iterdir():
@@ -111,13 +111,13 @@ def test_what_is_cut_off_leaves_what_was_put_before(
 ) -> None:
     path = tmp_path / f"{1:020d}"
     path.write_bytes(whole[:kept_size])
-    found = read_states(OsFileSystem(), tmp_path)
+    found = read_states(FileSystem(), tmp_path)
     assert found.states in ALL
     assert bool(found.problems) == (found.states == {})
 
 
 def test_a_full_disk_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    journal = StateJournal(OsFileSystem(), tmp_path / "journal")
+    journal = StateJournal(FileSystem(), tmp_path / "journal")
 
     with monkeypatch.context() as broken:
         broken.setattr(File, "allocate", full)
@@ -138,7 +138,7 @@ def test_a_full_disk_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_put_after_an_error_begins_a_new_generation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    journal = StateJournal(OsFileSystem(), tmp_path / "journal")
+    journal = StateJournal(FileSystem(), tmp_path / "journal")
     journal.put({"a": b"1"})
 
     def fail(*_: object) -> None:

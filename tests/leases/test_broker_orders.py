@@ -11,7 +11,7 @@ from lease_store import FIRST_MS, GROUP, ORDERLY, TOPIC, LeaseStore, bodies
 from lease_store import put as put_by_clock
 
 from storage.clock import SystemClock
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.tables.consumer_offsets import ConsumerOffsets
 
 LEASE_MS = 10_000
@@ -42,7 +42,7 @@ def leave(directory: Path, *, done_bits: int = 0, offset: int = 2, more: str = "
 
 
 def put_back(directory: Path, offset: int) -> None:
-    offsets = ConsumerOffsets(OsFileSystem(), directory / "config", HandClock())
+    offsets = ConsumerOffsets(FileSystem(), directory / "config", HandClock())
     offsets.commit(GROUP.name, TOPIC, 0, offset)
     offsets.close()
 

@@ -13,7 +13,7 @@ from lease_store import GROUP, TOPIC, LeaseStore, bodies, put
 from steps_to_try import steps_to_try
 
 from storage.errors import StoreFailed, StoreFull, UnsupportedFormat
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.format.config_json import decode_config, encode_config
 from storage.format.journal import blocks_in, encode_block
 from storage.format.lease_journal import HEAD, HEAD_PAYLOAD, VERSION
@@ -39,7 +39,7 @@ def journal_of(store: LeaseStore) -> Path:
 
 def found(store: LeaseStore) -> list[str]:
     paths = StorePaths(store.directory)
-    return [each.message for each in lease_journal(OsFileSystem(), paths)]
+    return [each.message for each in lease_journal(FileSystem(), paths)]
 
 
 def stop(store: LeaseStore) -> None:

@@ -9,7 +9,7 @@ import pytest
 from engine_store import record, small_config
 
 from storage.clock import SystemClock
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.indexer import StoreIndexer
 from storage.log.followers import DurableNeed, Followers
 from storage.testing import SteppedWorkers
@@ -86,7 +86,7 @@ def test_a_writer_says_how_much_of_the_log_is_needed(tmp_path: Path) -> None:
         workers.step("checkpoint")
         assert writer.status().needed_commit_offset == end
 
-        arguments = {"filesystem": OsFileSystem(), "clock": SystemClock()}
+        arguments = {"filesystem": FileSystem(), "clock": SystemClock()}
         with StoreIndexer.open(tmp_path, config, workers=workers, **arguments) as indexer:
             workers.settle()
             indexer.step()

@@ -19,7 +19,7 @@ from steps_to_try import cases_to_try, stops_to_try
 from storage import MessageStore, StoreConfig, offline
 from storage.clock import SystemClock
 from storage.errors import StoreLocked
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.format.consume_entry import UNIT_SIZE
 from storage.message import Message
 from storage.offline.repair import plan_repair, repair
@@ -51,7 +51,7 @@ def directory(tmp_path: Path) -> Path:
     with MessageStore.open(tmp_path / "s", CONFIG) as store:
         fill(store)
     with closing(
-        ConsumerOffsets(OsFileSystem(), tmp_path / "s" / "config", SystemClock())
+        ConsumerOffsets(FileSystem(), tmp_path / "s" / "config", SystemClock())
     ) as offsets:
         offsets.commit("group", "t", 0, 7)
         offsets.save()
@@ -298,7 +298,7 @@ def test_a_repair_stopped_at_any_step_loses_nothing_and_is_done_by_the_next(
 
 
 def test_a_group_that_is_after_its_queue_s_end_is_set_to_it(directory: Path) -> None:
-    with closing(ConsumerOffsets(OsFileSystem(), directory / "config", SystemClock())) as offsets:
+    with closing(ConsumerOffsets(FileSystem(), directory / "config", SystemClock())) as offsets:
         offsets.commit("group", "t", 0, 600)
         offsets.save()
     assert wrong(directory) == [("warning", "group-offset")]
@@ -306,5 +306,5 @@ def test_a_group_that_is_after_its_queue_s_end_is_set_to_it(directory: Path) -> 
     repair(directory)
 
     assert wrong(directory) == []
-    with closing(ConsumerOffsets(OsFileSystem(), directory / "config", SystemClock())) as offsets:
+    with closing(ConsumerOffsets(FileSystem(), directory / "config", SystemClock())) as offsets:
         assert offsets.fetch("group", "t", 0) == MESSAGES

@@ -14,7 +14,7 @@ from engine_store import append, record, records_on_disk, small_config
 
 from storage.engine import producers
 from storage.errors import InvalidMessage, OutcomeForgotten, StoreBusy
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.format.record import decode_record
 from storage.message import BatchResult, Message, ProducerSequence, PutResult
@@ -32,7 +32,7 @@ ID = 77
 
 def bodies_in_log(store: Path) -> Counter[bytes]:
     """Count the bodies of the intact records of the topic."""
-    files = ReadOnlyMappedFileQueue(OsFileSystem(), store / "commitlog", file_size=0)
+    files = ReadOnlyMappedFileQueue(FileSystem(), store / "commitlog", file_size=0)
     found: Counter[bytes] = Counter()
     for step in walk_log(files, files.first_offset, files.end_offset):
         if isinstance(step, RecordRun):

@@ -9,7 +9,7 @@ from real_processes import until
 
 from storage.clock import SystemClock
 from storage.errors import StoreFull
-from storage.files.filesystem import File, OsFileSystem
+from storage.files.filesystem import File, FileSystem
 from storage.files.mapped_file_queue import MappedFileQueue
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.queues.consume_queue import as_units
@@ -28,14 +28,14 @@ def log(tmp_path):
         writer.create_topic("t", 2)
         results = [writer.append_batch(record(queue_id=i % 2)) for i in range(10)]
     files = MappedFileQueue(
-        OsFileSystem(), directory / "commitlog", file_size=small_config().commit_log_file_size
+        FileSystem(), directory / "commitlog", file_size=small_config().commit_log_file_size
     )
     yield files, [each.commit_offset for each in results], results[-1].end_commit_offset
     files.close()
 
 
 def new_table(tmp_path):
-    return QueueTable(OsFileSystem(), tmp_path / "queues", file_size=QUEUE_FILE_SIZE)
+    return QueueTable(FileSystem(), tmp_path / "queues", file_size=QUEUE_FILE_SIZE)
 
 
 def dispatch_all(files, table, begin, end):

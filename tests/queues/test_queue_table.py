@@ -12,7 +12,7 @@ from engine_store import PASSING, small_config
 
 from penstock.batch import RecordBatch
 from storage import MessageStore
-from storage.files.filesystem import DirectoryEntry, OsFileSystem
+from storage.files.filesystem import DirectoryEntry, FileSystem
 from storage.files.only_files import OnlyFile
 from storage.files.system.os_file import File
 from storage.format.consume_entry import UNIT_SIZE
@@ -24,7 +24,7 @@ from storage.writer import StoreWriter
 COUNT = 300
 
 
-class _Listings(OsFileSystem):
+class _Listings(FileSystem):
     """Notes which directories are listed, and which files are opened."""
 
     def __init__(self) -> None:
@@ -129,7 +129,7 @@ def test_a_file_that_is_closed_for_another_costs_only_its_queue_the_next_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue_files, "OPEN_FILES_MAX", 2)
-    files = OpenQueueFiles(OsFileSystem(), tmp_path, file_size=100 * UNIT_SIZE)
+    files = OpenQueueFiles(FileSystem(), tmp_path, file_size=100 * UNIT_SIZE)
     queues = [ConsumeQueue(files, "wide", queue_id) for queue_id in range(3)]
     unit = memoryview(bytes(UNIT_SIZE))
     for queue in queues:
@@ -170,7 +170,7 @@ def test_a_queue_ends_after_the_last_unit_below_the_limit(
         (RECORD_SIZE * number).to_bytes(8) + RECORD_SIZE.to_bytes(4) + bytes(8)
         for number in range(count)
     )
-    files = OpenQueueFiles(OsFileSystem(), tmp_path, file_size=UNITS_OF_A_FILE * UNIT_SIZE)
+    files = OpenQueueFiles(FileSystem(), tmp_path, file_size=UNITS_OF_A_FILE * UNIT_SIZE)
     if units:
         ConsumeQueue(files, "t", 7).append(units)
     end = max(count - behind, 0)

@@ -14,7 +14,7 @@ from flips import flip
 
 from storage import Message, MessageStore
 from storage.errors import QueueRebuilding
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.format.consume_entry import UNIT_SIZE
 from storage.queues.queue_table import QueueTable
 from storage.queues.rebuild import rebuild_units
@@ -45,8 +45,8 @@ def queue_bytes(store: Path) -> list[bytes]:
 
 
 def repair(store: Path, begin: int = 0, end: int = COUNT) -> int:
-    log = ListedLog(OsFileSystem(), store / "commitlog")
-    queues = QueueTable(OsFileSystem(), store / "consumequeue", file_size=FILE_SIZE)
+    log = ListedLog(FileSystem(), store / "commitlog")
+    queues = QueueTable(FileSystem(), store / "consumequeue", file_size=FILE_SIZE)
     queues.end_recovery(log.end_offset)
     try:
         return rebuild_units(
@@ -77,8 +77,8 @@ def test_flipped_units_become_what_they_were(store: Path, seed: int) -> None:
 
 
 def test_a_deleted_queue_is_not_brought_back(store: Path) -> None:
-    log = ListedLog(OsFileSystem(), store / "commitlog")
-    queues = QueueTable(OsFileSystem(), store / "consumequeue", file_size=FILE_SIZE)
+    log = ListedLog(FileSystem(), store / "commitlog")
+    queues = QueueTable(FileSystem(), store / "consumequeue", file_size=FILE_SIZE)
     queues.end_recovery(log.end_offset)
     queue = queues.get("t", 0)
     queues.remove_topic("t")

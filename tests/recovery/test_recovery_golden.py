@@ -10,7 +10,7 @@ from golden import CLEAN, STORES, TORN, golden_copy, golden_dump, golden_spec
 from steps_to_try import steps_to_try
 
 from storage import Message, MessageStore, StoreConfig
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.files.mapped_file_queue import MappedFileQueue
 from storage.format.checkpoint import WriterSlot
 from storage.queues.consume_queue import as_units
@@ -28,7 +28,7 @@ LOST_WITH_THE_DAMAGE = {
 
 
 def open_and_recover(directory, spec):
-    filesystem = OsFileSystem()
+    filesystem = FileSystem()
     files = MappedFileQueue(
         filesystem,
         directory / "commitlog",

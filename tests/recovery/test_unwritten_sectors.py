@@ -8,7 +8,7 @@ import pytest
 from engine_store import small_config
 
 from storage import Message, MessageStore
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.files.mapped_file_queue import MappedFileQueue
 from storage.view.log.walk import DamagedRange, End, walk_log
 
@@ -24,7 +24,7 @@ def log(tmp_path: Path) -> tuple[MappedFileQueue, list[int]]:
         offsets = [
             store.put(Message(topic="t", body=b"x" * 100)).commit_offset for _ in range(COUNT)
         ]
-    files = MappedFileQueue(OsFileSystem(), tmp_path / "commitlog", file_size=FILE_SIZE)
+    files = MappedFileQueue(FileSystem(), tmp_path / "commitlog", file_size=FILE_SIZE)
     return files, offsets
 
 
@@ -69,7 +69,7 @@ def test_a_sector_that_ends_with_the_zeros_of_a_length_was_not_written_either(
             for size in (379, 377, 1)
         ]
     assert offsets == [0, 512, 1022]
-    files = MappedFileQueue(OsFileSystem(), tmp_path / "commitlog", file_size=FILE_SIZE)
+    files = MappedFileQueue(FileSystem(), tmp_path / "commitlog", file_size=FILE_SIZE)
     file = files.find(0)
     assert file is not None
     file.array[512:1024] = 0

@@ -16,7 +16,7 @@ from hand_store import NOW_MS, TimerStore
 
 from storage.clock import SystemClock
 from storage.config import StoreConfig
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.format.properties import CRC32
 from storage.format.record import Record, decode_record
@@ -29,7 +29,7 @@ from storage.writer import StoreWriter
 
 
 def undamaged_records(directory: Path) -> list[Record]:
-    files = ReadOnlyMappedFileQueue(OsFileSystem(), directory / "commitlog", file_size=0)
+    files = ReadOnlyMappedFileQueue(FileSystem(), directory / "commitlog", file_size=0)
     return [
         decode_record(step.data, int(position))
         for step in walk_log(files, files.first_offset, files.end_offset, checks=CHECK_ALL)
@@ -122,7 +122,7 @@ def test_a_broker_finds_how_far_checkpoints_are_settled(tmp_path: Path) -> None:
     store.pop(2, 1, queue_id=1)
     store.pass_to(NOW_MS + LEASE_MS)
     store.close()
-    offsets = ConsumerOffsets(OsFileSystem(), store.directory / "config", SystemClock())
+    offsets = ConsumerOffsets(FileSystem(), store.directory / "config", SystemClock())
     found = offsets.fetch_group("CID_RMQ_SYS_REVIVE_GROUP")
     # In queue 0 the first checkpoint is settled; in queue 1 the one there is, and its acknowledgement is read.
     assert found == {REVIVE: {0: 0, 1: 1}}
@@ -133,7 +133,7 @@ def test_what_a_broker_has_settled_is_left_alone(tmp_path: Path) -> None:
     store.pop(0, 1)
     store.pass_to(NOW_MS + LEASE_MS - 1_000)
     store.close()
-    offsets = ConsumerOffsets(OsFileSystem(), store.directory / "config", SystemClock())
+    offsets = ConsumerOffsets(FileSystem(), store.directory / "config", SystemClock())
     offsets.commit("CID_RMQ_SYS_REVIVE_GROUP", REVIVE, 0, 0)
     offsets.close()
     copy = tmp_path / "copy"
@@ -166,7 +166,7 @@ def test_a_copy_is_what_a_broker_makes(tmp_path: Path) -> None:
     directory = golden_copy("features", tmp_path)
     popped_retries = "%RETRY%poppers_popped"
     before = [each for each in records_on_disk(directory) if each.topic == popped_retries]
-    offsets = ConsumerOffsets(OsFileSystem(), directory / "config", SystemClock())
+    offsets = ConsumerOffsets(FileSystem(), directory / "config", SystemClock())
     offsets.forget("CID_RMQ_SYS_REVIVE_GROUP")
     offsets.close()
     workers = SteppedWorkers()

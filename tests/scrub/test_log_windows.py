@@ -10,7 +10,7 @@ import pytest
 
 from bench.resident import cached_bytes
 from storage import MessageStore, StoreConfig
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.files.uncached import PAGE_SIZE, aligned_array, read_uncached
 from storage.kernels.columns import COMMIT_OFFSET
 from storage.message import Message
@@ -37,7 +37,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def by_windows(directory: Path, end: int, window: int) -> Found:
-    log = LogWindows(OsFileSystem(), directory / "commitlog", window=window)
+    log = LogWindows(FileSystem(), directory / "commitlog", window=window)
     offsets: list[int] = []
     damage: list[tuple[int, int]] = []
     while log.position < end:
@@ -50,7 +50,7 @@ def by_windows(directory: Path, end: int, window: int) -> Found:
 
 
 def by_walk(directory: Path, end: int) -> Found:
-    log = ListedLog(OsFileSystem(), directory / "commitlog")
+    log = ListedLog(FileSystem(), directory / "commitlog")
     offsets: list[int] = []
     damage: list[tuple[int, int]] = []
     for step in walk_log(log, 0, end):
@@ -62,7 +62,7 @@ def by_walk(directory: Path, end: int) -> Found:
 
 
 def end_of(directory: Path) -> int:
-    log = ListedLog(OsFileSystem(), directory / "commitlog")
+    log = ListedLog(FileSystem(), directory / "commitlog")
     return max(
         step.end_offset for step in walk_log(log, 0, log.end_offset) if isinstance(step, RecordRun)
     )
@@ -107,7 +107,7 @@ def test_the_device_is_read_where_memory_fits(tmp_path: Path, offset: int) -> No
     path = tmp_path / "file"
     content = random.Random(1).randbytes(64 * PAGE_SIZE + 100)
     path.write_bytes(content)
-    file = OsFileSystem().open(path, writable=True)
+    file = FileSystem().open(path, writable=True)
     file.sync_all()
     os.posix_fadvise(file._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     before = cached_bytes([path])

@@ -36,7 +36,7 @@ from penstock.v1 import (
     traffic_pb2,
     writer_pb2,
 )
-from storage.files.filesystem import File, OsFileSystem
+from storage.files.filesystem import File, FileSystem
 from storage.format.receipt_handle import HANDLE_SIZE
 from storage.leases.leases import Leases
 from storage.reader import StoreReader
@@ -295,7 +295,7 @@ def test_bytes_that_are_no_request_are_an_invalid_argument(
 
 def fail_below(monkeypatch: pytest.MonkeyPatch, store: Any, operation: str) -> None:
     """Make one kind of call below a store's directory fail as on a device that breaks."""
-    kind: Any = File if hasattr(File, operation) else OsFileSystem
+    kind: Any = File if hasattr(File, operation) else FileSystem
     original = getattr(kind, operation)
 
     def fail(self: Any, *arguments: Any, **options: Any) -> Any:

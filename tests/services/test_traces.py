@@ -21,7 +21,7 @@ from services.testing import BackgroundService
 from services.writer.__main__ import serve as serve_writer
 from storage.accounts.account_table import AccountTable
 from storage.accounts.rules import UserKind
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -142,7 +142,7 @@ def test_a_message_carries_its_producers_span_and_the_consumers_links_to_it(tmp_
 
 
 def test_what_nobody_is_known_by_is_not_traced(tmp_path, collector):
-    table = AccountTable(OsFileSystem(), tmp_path / "store" / "config")
+    table = AccountTable(FileSystem(), tmp_path / "store" / "config")
     root = table.create_user("root", UserKind.SUPER)
     settings = writer_settings(tmp_path / "store", traces_endpoint=collector.address, accounts=True)
     signed = Credentials("root", root.secrets[0]).metadata()

@@ -13,7 +13,7 @@ from staged_records import bodies_on_disk, stage
 from steps_to_try import steps_to_try
 
 from storage.errors import DamagedLedger, DamagedStage, DeviceFailed, StageNotFound
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.files.system.os_file import File
 from storage.offline.doctor import doctor
 from storage.writer import StoreWriter
@@ -142,15 +142,15 @@ def test_a_start_that_cannot_read_the_journal_is_refused_and_changes_nothing(
     with StoreWriter.open(tmp_path, small_config()) as writer:
         writer.staged.commit("app", 0, [])
     (path,) = (tmp_path / "journal").iterdir()
-    read = OsFileSystem.read_bytes
+    read = FileSystem.read_bytes
 
-    def failing(filesystem: OsFileSystem, asked: Path) -> bytes:
+    def failing(filesystem: FileSystem, asked: Path) -> bytes:
         if asked == path:
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
         return read(filesystem, asked)
 
     with monkeypatch.context() as patch:
-        patch.setattr(OsFileSystem, "read_bytes", failing)
+        patch.setattr(FileSystem, "read_bytes", failing)
         with pytest.raises(OSError, match=path.name):
             StoreWriter.open(tmp_path, small_config())
     with StoreWriter.open(tmp_path, small_config()) as writer:

@@ -11,7 +11,7 @@ from engine_store import LOG_FILE_SIZE, append, check_queues_match_log, record, 
 from storage import MessageStore
 from storage.clock import SystemClock
 from storage.errors import StoreBusy, StoreFailed, StoreFull
-from storage.files.filesystem import File, OsFileSystem
+from storage.files.filesystem import File, FileSystem
 from storage.message import Message
 from storage.reader import StoreReader
 from storage.view.log.recovery_cases import Start
@@ -221,7 +221,7 @@ def test_a_store_whose_offsets_cannot_be_saved_lets_go_of_everything_else(tmp_pa
     store.reader.commit_offset("g", "t", 0, 1)
     with monkeypatch.context() as patch:
         patch.setattr(
-            OsFileSystem, "write_atomically", lambda *_, **__: (_ for _ in ()).throw(StoreFull("x"))
+            FileSystem, "write_atomically", lambda *_, **__: (_ for _ in ()).throw(StoreFull("x"))
         )
         with pytest.raises(StoreFull):
             store.close()

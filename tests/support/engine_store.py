@@ -11,7 +11,7 @@ import numpy as np
 
 from storage.config import StoreConfig
 from storage.errors import QueueRebuilding, StoreBusy
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.format.config_json import decode_config, encode_config
 from storage.format.properties import encode_properties
@@ -83,7 +83,7 @@ def change_settings(directory: Path, **fields: object) -> None:
     """Change fields of ``penstock.json``, as if they had been written so."""
     path = directory / "config" / "penstock.json"
     data = encode_checked(decode_checked(path.read_bytes()) | fields, indent=1)
-    OsFileSystem().write_atomically(path, data, backup=False, copy=(".bak", data))
+    FileSystem().write_atomically(path, data, backup=False, copy=(".bak", data))
 
 
 def change_topics(directory: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -96,7 +96,7 @@ def change_topics(directory: Path, change: Callable[[dict[str, Any]], object]) -
 
 def records_on_disk(directory: Path) -> list[Record]:
     """Decode every record of a commit log; a damaged one is an error."""
-    files = ReadOnlyMappedFileQueue(OsFileSystem(), directory / "commitlog", file_size=0)
+    files = ReadOnlyMappedFileQueue(FileSystem(), directory / "commitlog", file_size=0)
     found = []
     for step in walk_log(files, files.first_offset, files.end_offset, checks=CHECK_ALL):
         assert not isinstance(step, DamagedRange), step

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from storage.errors import StoreFull
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 
 
-class FullableFileSystem(OsFileSystem):
+class FullableFileSystem(FileSystem):
     """Creates no file whose path contains ``full``, if that is given."""
 
     full = ""

@@ -8,7 +8,7 @@ from typing import Any
 
 from storage.clock import SystemClock
 from storage.config import StoreConfig
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.indexer import StoreIndexer
 from storage.message import Message
 from storage.view.index.index_file import IndexShape, list_index_files
@@ -18,7 +18,7 @@ from storage.writer import StoreWriter
 
 
 def open_indexer(directory: Path, config: StoreConfig, **options: Any) -> StoreIndexer:
-    options = {"filesystem": OsFileSystem(), "clock": SystemClock()} | options
+    options = {"filesystem": FileSystem(), "clock": SystemClock()} | options
     return StoreIndexer.open(directory, config, **options)
 
 
@@ -42,12 +42,12 @@ def work(indexer: StoreIndexer) -> None:
 
 def offsets_found(directory: Path, key: str, config: StoreConfig) -> list[int]:
     shape = IndexShape(config.index_slot_count, config.index_entry_count)
-    files = KeyIndex(OsFileSystem(), StorePaths(directory), shape).look()
+    files = KeyIndex(FileSystem(), StorePaths(directory), shape).look()
     return files.find("t", key, count_max=5_000, begin_ms=0, end_ms=1 << 60)[0]
 
 
 def paths_of(directory: Path) -> list[Path]:
-    return [path for _, _, path in list_index_files(OsFileSystem(), directory / "index")]
+    return [path for _, _, path in list_index_files(FileSystem(), directory / "index")]
 
 
 def contents(directory: Path) -> list[bytes]:

@@ -15,7 +15,7 @@ from golden import sparse_copy
 
 from storage.clock import SystemClock
 from storage.config import StoreConfig
-from storage.files.filesystem import FileSystem, OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.files.mapped_file_queue import MappedFileQueue
 from storage.format.checkpoint import BrokerFields, WriterSlot
 from storage.index.directory import IndexDirectory
@@ -27,7 +27,7 @@ from storage.recovery.recover import recover
 from storage.view.index.index_file import IndexShape
 from storage.view.layout import StorePaths
 
-FILESYSTEM = OsFileSystem()
+FILESYSTEM = FileSystem()
 
 
 def recovered_copy(directory: Path, into: Path, spec: dict[str, Any] | Path | None = None) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from engine_store import record, records_on_disk
 
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.format.record import decode_record
 from storage.format.stage import stage_prefix, unique_key
@@ -48,7 +48,7 @@ def bodies_on_disk(directory: Path) -> list[bytes]:
 
 def intact_bodies_on_disk(directory: Path) -> list[bytes]:
     """Bodies of intact records; what an async mode lost in between is stepped over."""
-    files = ReadOnlyMappedFileQueue(OsFileSystem(), directory / "commitlog", file_size=0)
+    files = ReadOnlyMappedFileQueue(FileSystem(), directory / "commitlog", file_size=0)
     return [
         decode_record(step.data, int(position)).body
         for step in walk_log(files, files.first_offset, files.end_offset)

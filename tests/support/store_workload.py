@@ -21,7 +21,7 @@ from typing import Any
 from storage.clock import SystemClock
 from storage.config import StoreConfig
 from storage.errors import StoreBusy
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.format.compression import Compression, compress
 from storage.format.limits import checked_properties
 from storage.format.record import encode_for_batch
@@ -179,7 +179,7 @@ def _acknowledged(
                 writer.create_topic(name, count)
         wait_for_topics(directory, TOPICS)  # we may be killed, and a broker asked
         indexer = StoreIndexer.open(
-            directory, settings, filesystem=OsFileSystem(), clock=SystemClock()
+            directory, settings, filesystem=FileSystem(), clock=SystemClock()
         )
         indexer.start()
         done = 0

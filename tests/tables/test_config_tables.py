@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.format.config_json import encode_config
 from storage.stopped.config_tables import write_configuration
 from storage.tables.consumer_offsets import ConsumerOffsets
@@ -21,7 +21,7 @@ from storage.view.config_tables import (
 from storage.view.file_sizes import FileSizes
 from storage.view.layout import StorePaths
 
-FILES = OsFileSystem()
+FILES = FileSystem()
 SIZES = FileSizes(1 << 20, 20_000, 100, 400)
 
 

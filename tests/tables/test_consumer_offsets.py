@@ -10,7 +10,7 @@ from golden import golden_copy
 from storage import MessageStore, StoreConfig
 from storage.clock import SystemClock
 from storage.errors import InvalidMessage, StoreLocked
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.message import Message
 from storage.reader import StoreReader
 from storage.tables.consumer_offsets import ConsumerOffsets
@@ -22,7 +22,7 @@ CONFIG = StoreConfig(
 
 
 def opened(store: Path) -> ConsumerOffsets:
-    return ConsumerOffsets(OsFileSystem(), store / "config", SystemClock())
+    return ConsumerOffsets(FileSystem(), store / "config", SystemClock())
 
 
 def test_progress_of_a_brokers_groups_is_read(tmp_path: Path) -> None:

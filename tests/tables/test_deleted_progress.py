@@ -9,7 +9,7 @@ from engine_store import small_config
 
 from storage import Message
 from storage.clock import SystemClock
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.reader import StoreReader
 from storage.tables.consumer_offsets import ConsumerOffsets
 from storage.writer import StoreWriter
@@ -68,6 +68,6 @@ def test_when_it_was_deleted_while_none_kept_them(directory: Path) -> None:
         assert reader.committed_offset(GROUP, TOPIC, 0) is None
         reader.commit_offset("another", TOPIC, 0, 3)
         assert reader.committed_offsets(GROUP) == {"kept": {0: 0}}
-    table = ConsumerOffsets(OsFileSystem(), directory / "config", SystemClock())
+    table = ConsumerOffsets(FileSystem(), directory / "config", SystemClock())
     assert table.fetch(GROUP, TOPIC, 0) is None  # on disk too
     assert table.fetch("another", TOPIC, 0) == 3

@@ -10,7 +10,7 @@ from golden import golden_copy
 
 from storage.clock import SystemClock
 from storage.errors import GroupExists, GroupNotFound, InvalidMessage, StoreLocked
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.format.backoff import DEFAULT_STEPS_MS, CustomizedBackoff, ExponentialBackoff
 from storage.format.config_json import decode_config
 from storage.tables.consumer_offsets import ConsumerOffsets
@@ -18,7 +18,7 @@ from storage.tables.groups import GroupConfig, GroupTable
 
 
 def opened(store: Path) -> tuple[GroupTable, ConsumerOffsets]:
-    files, clock = OsFileSystem(), SystemClock()
+    files, clock = FileSystem(), SystemClock()
     (store / "config").mkdir(parents=True, exist_ok=True)
     offsets = ConsumerOffsets(files, store / "config", clock)
     return GroupTable(files, store / "config", clock, offsets.own), offsets

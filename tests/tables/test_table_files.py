@@ -10,12 +10,12 @@ from flips import flipped
 from steps_to_try import steps_to_try
 
 from storage.errors import StoreFull
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.format.config_json import encode_config
 from storage.tables.table_files import read_files, replace_table, settle_table
 from storage.testing import SimulatedDisk, every_stop
 
-FILESYSTEM = OsFileSystem()
+FILESYSTEM = FileSystem()
 NAME = "topics.json"
 
 

@@ -6,13 +6,13 @@ import pytest
 from golden import golden_copy
 
 from storage.errors import InvalidMessage, TopicNotFound
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.journal.states import StateJournal
 from storage.tables.table_files import TOPICS_FILE
 from storage.tables.topic_table import TopicTable, read_topics
 from storage.tables.topics import topics_document
 
-FILES = OsFileSystem()
+FILES = FileSystem()
 
 
 def table_in(root):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from storage.errors import StoreFull
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.testing import ProcessStopped, SimulatedDisk, SteppedClock, every_stop
 
 
@@ -117,7 +117,7 @@ def test_a_cut_is_another_boot_and_a_kill_is_none(tmp_path: Path) -> None:
     disk = new_disk(tmp_path)
     killed = disk.kill()
     assert disk.boot_id() == killed.boot_id() != killed.cut_power().boot_id()
-    assert len(disk.boot_id()) == len(OsFileSystem().boot_id()) == 16
+    assert len(disk.boot_id()) == len(FileSystem().boot_id()) == 16
 
 
 def test_time_passes_by_looking() -> None:

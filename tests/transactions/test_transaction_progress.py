@@ -12,7 +12,7 @@ from hand_store import HALF, OP, HandStore, message
 
 from storage.clock import SystemClock
 from storage.errors import InvalidMessage
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.journal.states import read_states
 from storage.leases.leases import Leases
 from storage.reader import StoreReader
@@ -25,12 +25,12 @@ GROUP = "CID_RMQ_SYS_TRANS"
 
 
 def kept(store: HandStore) -> TransactionProgress:
-    states = read_states(OsFileSystem(), store.directory / "journal")
+    states = read_states(FileSystem(), store.directory / "journal")
     return TransactionProgress(**states.document(STATE))
 
 
 def of_a_broker(store: HandStore) -> dict[str, dict[int, int]]:
-    offsets = ConsumerOffsets(OsFileSystem(), store.directory / "config", SystemClock())
+    offsets = ConsumerOffsets(FileSystem(), store.directory / "config", SystemClock())
     return offsets.fetch_group(GROUP)
 
 
@@ -73,7 +73,7 @@ def test_a_stop_keeps_how_far_transactions_are(
 
 
 def commit_as_its_group(store: HandStore, queue_offset: int) -> None:
-    offsets = ConsumerOffsets(OsFileSystem(), store.directory / "config", SystemClock())
+    offsets = ConsumerOffsets(FileSystem(), store.directory / "config", SystemClock())
     offsets.commit(GROUP, HALF, 0, queue_offset)
     offsets.close()
 

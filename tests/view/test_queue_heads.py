@@ -15,7 +15,7 @@ from flips import flip, overwrite
 from steps_to_try import cases_to_try
 
 from storage import Message, MessageStore
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.files.protocol import DirectoryEntry
 from storage.format.consume_entry import LAYOUT, PREFILL_SIZE, UNIT_SIZE
 from storage.reader import StoreReader
@@ -26,7 +26,7 @@ CONFIG = small_config(commit_log_file_size=1 << 20, consume_queue_file_size=600 
 COUNTS = (1, 3, 203, 204, 205, 206, 500, 700, 0, 40)  # of messages by queue; 204.8 units are a page
 
 
-class Listings(OsFileSystem):
+class Listings(FileSystem):
     def __init__(self) -> None:
         super().__init__()
         self.listed: list[Path] = []

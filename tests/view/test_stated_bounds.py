@@ -13,7 +13,7 @@ from engine_store import PASSING, small_config
 
 from storage.checkpoint.durable_slots import DurableSlots
 from storage.checkpoint.positions import CheckpointFile
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.format import checkpoint as layout
 from storage.message import Message
 from storage.reader import StoreReader
@@ -142,7 +142,7 @@ def test_our_checkpoint_is_never_taken_for_a_broker_s_run(
 ) -> None:
     """A look, or kill -9, between two of the broker's fields: the slot vouches for each by itself."""
     looks: Iterator[int] = itertools.count()
-    boot_id = OsFileSystem().boot_id()
+    boot_id = FileSystem().boot_id()
     with MessageStore.open(tmp_path, small_config(queue_flush_interval_ms=3_600_000)) as store:
         store.create_topic("t", 1)
         put(store, 3)

@@ -18,7 +18,7 @@ from storage import Message, MessageStore
 from storage.config import StoreConfig
 from storage.errors import NotAStore
 from storage.files import open_files
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.offline.opened import spec_config
 from storage.view.file_sizes import effective_config
 from storage.view.layout import StorePaths, check_is_store, queues_of_topic, queues_on_disk
@@ -29,7 +29,7 @@ from storage.view.settings import StoreSettings, load_settings, save_settings
 def test_a_brokers_file_sizes_are_found_on_disk(tmp_path, name):
     store = golden_copy(name, tmp_path)
     spec = golden_spec(name)["store"]
-    config = effective_config(OsFileSystem(), StorePaths(store), StoreConfig(), StoreSettings())
+    config = effective_config(FileSystem(), StorePaths(store), StoreConfig(), StoreSettings())
     assert config.commit_log_file_size == spec.get("mappedFileSizeCommitLog", 1 << 30)
     assert config.consume_queue_file_size == spec.get("mappedFileSizeConsumeQueue", 6_000_000)
 
@@ -39,50 +39,50 @@ def test_queues_are_directories_with_a_number_for_a_name(tmp_path):
         (tmp_path / name).mkdir(parents=True)
     for name in ("7", "a/5", "b/.DS_Store"):
         (tmp_path / name).write_bytes(b"a stray file")
-    assert sorted(queues_on_disk(OsFileSystem(), tmp_path)) == [("a", 0), ("a", 12), ("b", 3)]
-    assert sorted(queues_of_topic(OsFileSystem(), tmp_path, "a")) == [0, 12]
-    assert list(queues_of_topic(OsFileSystem(), tmp_path, "gone")) == []
+    assert sorted(queues_on_disk(FileSystem(), tmp_path)) == [("a", 0), ("a", 12), ("b", 3)]
+    assert sorted(queues_of_topic(FileSystem(), tmp_path, "a")) == [0, 12]
+    assert list(queues_of_topic(FileSystem(), tmp_path, "gone")) == []
 
 
 def test_settings_read_back_and_keep_their_store_id(tmp_path):
     paths = StorePaths(tmp_path)
     config = StoreConfig(commit_log_file_size=8192, index_slot_count=7)
-    saved = save_settings(OsFileSystem(), paths, StoreSettings(deleted_topics={"t": 9}), config)
-    loaded = load_settings(OsFileSystem(), paths)
+    saved = save_settings(FileSystem(), paths, StoreSettings(deleted_topics={"t": 9}), config)
+    loaded = load_settings(FileSystem(), paths)
     assert loaded == saved
     assert len(loaded.store_id) == 16
     assert loaded.deleted_topics == {"t": 9}
-    again = save_settings(OsFileSystem(), paths, loaded, config)
+    again = save_settings(FileSystem(), paths, loaded, config)
     assert again.store_id == saved.store_id
-    assert effective_config(OsFileSystem(), paths, StoreConfig(), loaded).index_slot_count == 7
+    assert effective_config(FileSystem(), paths, StoreConfig(), loaded).index_slot_count == 7
 
 
 def test_no_flipped_bit_changes_what_the_settings_say(tmp_path):
     paths = StorePaths(tmp_path)
     saved = save_settings(
-        OsFileSystem(), paths, StoreSettings(deleted_topics={"t": 900}), StoreConfig()
+        FileSystem(), paths, StoreSettings(deleted_topics={"t": 900}), StoreConfig()
     )
     for path in (paths.settings, paths.config / "penstock.json.bak"):
         whole = path.read_bytes()
         for data in steps_to_try(list(flipped(whole)), 5):
             path.write_bytes(data)
-            assert load_settings(OsFileSystem(), paths) == saved
+            assert load_settings(FileSystem(), paths) == saved
         path.write_bytes(whole)
     for path in (paths.settings, paths.config / "penstock.json.bak"):
         path.unlink()
-        assert load_settings(OsFileSystem(), paths) == (
+        assert load_settings(FileSystem(), paths) == (
             saved if "bak" not in path.name else StoreSettings()
         )
 
 
 def test_a_directory_of_other_things_is_not_a_store(tmp_path):
-    check_is_store(OsFileSystem(), tmp_path)
-    check_is_store(OsFileSystem(), tmp_path / "missing")
+    check_is_store(FileSystem(), tmp_path)
+    check_is_store(FileSystem(), tmp_path / "missing")
     (tmp_path / "photo.jpg").touch()
     with pytest.raises(NotAStore, match="not empty"):
-        check_is_store(OsFileSystem(), tmp_path)
+        check_is_store(FileSystem(), tmp_path)
     (tmp_path / "commitlog").mkdir()
-    check_is_store(OsFileSystem(), tmp_path)
+    check_is_store(FileSystem(), tmp_path)
 
 
 def test_sizes_that_no_file_can_have_are_a_refusal_and_change_nothing(tmp_path):
@@ -187,7 +187,7 @@ def test_the_limit_is_raised_as_far_as_it_goes_and_shared() -> None:
 def test_unreadable_settings_are_as_good_as_none(tmp_path, content):
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "penstock.json").write_bytes(content)
-    assert not load_settings(OsFileSystem(), StorePaths(tmp_path)).present
+    assert not load_settings(FileSystem(), StorePaths(tmp_path)).present
 
 
 def test_a_start_makes_damaged_settings_whole_and_the_store_stays_the_same(tmp_path, caplog):

@@ -11,11 +11,11 @@ from services.config.settings import IndexerSettings
 from storage.accounts.account_table import AccountTable
 from storage.accounts.document import encode_rules
 from storage.accounts.rules import UserKind
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 
 
 def test_a_process_signs_with_the_newest_secret_of_its_services(tmp_path):
-    table = AccountTable(OsFileSystem(), tmp_path / "config")
+    table = AccountTable(FileSystem(), tmp_path / "config")
     table.renew_services_user()
     accounts, _ = read_accounts(IndexerSettings(store=tmp_path, accounts=True))
     for _ in range(2):
@@ -26,7 +26,7 @@ def test_a_process_signs_with_the_newest_secret_of_its_services(tmp_path):
 
 
 def test_rules_that_cannot_be_read_are_named_and_those_to_come_are_taken(tmp_path):
-    table = AccountTable(OsFileSystem(), tmp_path)
+    table = AccountTable(FileSystem(), tmp_path)
     table.create_user("ann", UserKind.NORMAL)
 
     documents = [b"broken", b"broken", encode_rules(table.rules)]

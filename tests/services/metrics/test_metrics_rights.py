@@ -15,7 +15,7 @@ from run_cli import small_services
 
 from storage.accounts.account_table import AccountTable
 from storage.accounts.rules import UserKind, checked_policy
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 
 
 class GuardedPage(NamedTuple):
@@ -40,7 +40,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedPage]:
     """Users: root; watcher, who may Get the Cluster; packer, who may not."""
     directory = tmp_path_factory.mktemp("guarded")
     certificates = Certificates(directory / "certs")
-    table = AccountTable(OsFileSystem(), directory / "store" / "config")
+    table = AccountTable(FileSystem(), directory / "store" / "config")
     secrets = {"root": table.create_user("root", UserKind.SUPER).secrets[0]}
     for name in ("watcher", "packer"):
         secrets[name] = table.create_user(name, UserKind.NORMAL).secrets[0]

@@ -24,7 +24,7 @@ from services.writer import staged_commits
 from services.writer.acks import Acks
 from services.writer.servicer import WriterServicer
 from storage.errors import DamagedLedger
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.files.protocol import Buffer
 from storage.files.system.os_file import File
 from storage.writer import StoreWriter
@@ -110,15 +110,15 @@ def test_a_stage_that_cannot_be_read_now_is_not_damaged_and_the_next_commit_stor
 ) -> None:
     app_id = f"unread {number}"
     writer.StageRecords(iter(frames(app_id, 0, "a", [b"1"])), timeout=20)
-    given = OsFileSystem.open
+    given = FileSystem.open
 
-    def failing(filesystem: OsFileSystem, path: Path, *, writable: bool) -> File:
+    def failing(filesystem: FileSystem, path: Path, *, writable: bool) -> File:
         if path.suffix == ".stage":
             raise OSError(number, os.strerror(number), str(path))
         return given(filesystem, path, writable=writable)
 
     with monkeypatch.context() as patch:
-        patch.setattr(OsFileSystem, "open", failing)
+        patch.setattr(FileSystem, "open", failing)
         request = pb.CommitStagedRequest(app_id=app_id, version=0, attempts=["a"])
         refused = refusal(writer.CommitStaged, request)
     assert (refused.code, refused.info.reason) == (grpc.StatusCode[code], reason)

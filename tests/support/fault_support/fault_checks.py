@@ -16,7 +16,7 @@ from staged_records import stage
 
 from storage.checkpoint.positions import CheckpointFile, Role
 from storage.errors import StoreBusy, StoreError, StoreFailed, StoreFull
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 from storage.format import checkpoint as checkpoint_layout
 from storage.format.index import HEADER_SIZE, IndexHeader
 from storage.message import Message
@@ -181,7 +181,7 @@ def a_full_disk_ends_nothing(root: Path) -> None:
 
 def durable(life: FaultLife):  # type: ignore[no-untyped-def]
     """What the page on the disk promises."""
-    page = CheckpointFile.open(OsFileSystem(), life.directory / "checkpoint", Role.READER)
+    page = CheckpointFile.open(FileSystem(), life.directory / "checkpoint", Role.READER)
     try:
         return page.durable.load()
     finally:
@@ -363,7 +363,7 @@ def the_index_promises_only_what_is_on_the_disk(root: Path) -> None:
     life.step("dispatch", "index")
     indexer.sync()
     life.cut()
-    page = CheckpointFile.open(OsFileSystem(), life.directory / "checkpoint", Role.READER)
+    page = CheckpointFile.open(FileSystem(), life.directory / "checkpoint", Role.READER)
     slot = page.durable.load_index()
     page.close()
     held = life.last_byte()

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from storage.accounts.account_table import AccountTable
 from storage.accounts.rules import UserKind
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import FileSystem
 
 
 def make_users(store: Path, **kinds: UserKind) -> dict[str, str]:
     """Create each user; return their secret keys."""
-    table = AccountTable(OsFileSystem(), store / "config")
+    table = AccountTable(FileSystem(), store / "config")
     return {name: table.create_user(name, kind).secrets[0] for name, kind in kinds.items()}

@@ -15,13 +15,13 @@ from typing import Any
 
 from services.writer.__main__ import main
 from storage.errors import StoreFull
-from storage.files.filesystem import File, OsFileSystem
+from storage.files.filesystem import File, FileSystem
 
 SWITCHES = Path(os.environ["BAD_DISK"])
 
 
 def install() -> None:
-    sync, create = File.sync, OsFileSystem.create
+    sync, create = File.sync, FileSystem.create
 
     def failing_sync(file: Any) -> None:
         if "commitlog" in str(file.path) and (SWITCHES / "sync").exists():
@@ -36,7 +36,7 @@ def install() -> None:
         return create(filesystem, path, size, allocate=allocate, **options)
 
     File.sync = failing_sync  # type: ignore[method-assign]
-    OsFileSystem.create = failing_create  # type: ignore[method-assign]
+    FileSystem.create = failing_create  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":
