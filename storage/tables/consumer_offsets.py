@@ -232,13 +232,10 @@ class ConsumerOffsets:
             del self._table[key]
         new = lost[known[_LOST] :]
         for each in new:
-            if self._is_still(each):
-                self._table[offset_key(each.topic, each.group)][each.queue_id] = each.end_offset
+            offsets = self._table.get(offset_key(each.topic, each.group), {})
+            if offsets.get(each.queue_id) == each.queue_offset:
+                offsets[each.queue_id] = each.end_offset
         return bool(gone or new)
-
-    def _is_still(self, found: OffsetBeyond) -> bool:
-        offsets = self._table.get(offset_key(found.topic, found.group), {})
-        return offsets.get(found.queue_id) == found.queue_offset
 
     def beyond(self, end_of: Callable[[str, int], int | None]) -> list[OffsetBeyond]:
         """Return the offsets after their queue's end, as ``end_of(topic, queue_id)`` knows it.
